@@ -1,0 +1,67 @@
+"""`colonnade check`: all that can be found wrong before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.screen import out
+from client.context import bottom_model
+from common.config import Config, load
+from common.data.scale import Scaler
+from common.data.sources import load_features, load_labels
+from common.data.split import Seat
+from common.errors import ConfigError, DataError
+from common.protocols import CONTRACTS
+from common.schedule import Schedule
+from server.context import check_labels
+
+
+def check(file: Path, sets: tuple[str, ...]) -> None:
+    """Reads a configuration, the data and the models that it names, and says what it found."""
+    config = load(file, sets)
+    federation = config.federation
+    base = file.parent.resolve()
+    rows = _check_labels(config, base)
+    for name, party in config.parties.items():
+        seat = Seat(federation.names.index(name), len(federation.names))
+        features = load_features(party.data, seat, base)
+        if rows is not None and len(features.values) != rows:
+            raise DataError(
+                f"{name} has {len(features.values)} rows, the labels have {rows}",
+                hint="all members need the same rows in the same order",
+            )
+        schedule = Schedule(federation, len(features.values), features.official_test)
+        Scaler.fit(party.data.scale, features.values, schedule.partition.train)
+        shape = tuple(features.values.shape[1:])
+        width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
+        bottom_model(name, party.model, shape, width, federation.seed, base)
+        out.print(f"{name}: {len(features.values)} rows of {shape}", markup=False)
+    out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
+
+
+def check_members(config: Config, file: Path) -> None:
+    """Refuses a file that `up` cannot run: it needs the server's section and every party's.
+
+    Raises:
+        ConfigError: naming what is missing.
+    """
+    if config.server is None:
+        raise ConfigError(f"{file}: no `server` section", hint="`up` runs the server too; it needs its labels")
+    missing = [name for name in config.federation.names if name not in config.parties]
+    if missing:
+        raise ConfigError(
+            f"{file}: no section for {', '.join(missing)}",
+            hint="add parties.NAME for each, or `every_party` for all",
+        )
+
+
+def _check_labels(config: Config, base: Path) -> int | None:
+    if config.server is None:
+        return None
+    labels = load_labels(config.server.labels, base)
+    check_labels(labels, config.federation)
+    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
+    parts = schedule.partition
+    sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
+    out.print(f"server: {len(labels.values)} labels of {len(labels.classes)} classes: {sizes}", markup=False)
+    return len(labels.values)

@@ -1,0 +1,108 @@
+"""The command line: `colonnade COMMAND`. One file a command; heavy imports wait until one is chosen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import certs, datasets
+from cli.screen import fail
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Vertical federated learning over real machines: labels at a server, columns at parties.",
+    epilog="Every command takes --debug, which shows tracebacks.",
+)
+app.add_typer(certs.app, name="certs")
+app.add_typer(datasets.app, name="datasets")
+
+File = Annotated[Path | None, typer.Argument(help="configuration; left out, the demo", show_default=False)]
+Given = Annotated[Path, typer.Argument(help="configuration")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="changes a value; repeatable")]
+Out = Annotated[Path | None, typer.Option("--out", help="the run's folder", show_default=False)]
+Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
+Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
+
+
+@app.command()
+def up(file: File = None, sets: Sets = None, out: Out = None, insecure: Insecure = False) -> None:
+    """Runs a whole federation on this machine: a server and every party, each a process."""
+    from cli.up import up as run  # noqa: PLC0415
+
+    run(file, tuple(sets or ()), out, insecure=insecure)
+
+
+@app.command()
+def server(
+    file: Given,
+    sets: Sets = None,
+    out: Out = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
+) -> None:
+    """Runs the server of a federation on this machine."""
+    from cli.member import serve  # noqa: PLC0415
+
+    serve(file, tuple(sets or ()), out, insecure=insecure, base=base, launched=launched)
+
+
+@app.command()
+def client(
+    file: Given,
+    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    sets: Sets = None,
+    out: Out = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Runs one party of a federation on this machine."""
+    from cli.member import participate  # noqa: PLC0415
+
+    participate(file, tuple(sets or ()), out, party=party, insecure=insecure, base=base, server_file=server_file)
+
+
+@app.command()
+def check(file: Given, sets: Sets = None) -> None:
+    """Checks a configuration and the data that it names, and starts nothing."""
+    from cli.check import check as run  # noqa: PLC0415
+
+    run(file, tuple(sets or ()))
+
+
+@app.command()
+def protocols() -> None:
+    """Lists the protocols."""
+    from cli.protocols import list_all  # noqa: PLC0415
+
+    list_all()
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
+    """Prints a protocol: its contract, the server's half and the parties' half."""
+    from cli.protocols import show as run  # noqa: PLC0415
+
+    run(name)
+
+
+def main() -> None:
+    """The entry point."""
+    if "--debug" in sys.argv:
+        sys.argv.remove("--debug")
+        os.environ["COLONNADE_DEBUG"] = "1"
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001  # the last place that an error can be put into words
+        fail(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The live line of a run, fed by its events."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from common.telemetry import Event
+
+_PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
+
+
+class Progress:
+    """Shows events as one line that changes, or as a line now and then where nothing can change.
+
+    Args:
+        console: where to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._round: Event = {}
+        self._accuracy: float | None = None
+        self._next_plain = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event in."""
+        match event["kind"]:
+            case "listening":
+                waiting = len(event["waiting_for"])
+                self._say(f"server listens on {event['address']}, waiting for {waiting} parties")
+            case "join" if "joined" in event:
+                if event["joined"] == event["of"]:
+                    self._say(f"all {event['of']} parties have joined")
+            case "refused" | "failed" | "leave":
+                self._say(f"{event['party']}: {event['reason']}", style="yellow")
+            case "evaluation" if event["part"] == "validation":
+                self._accuracy = event["val_accuracy"]
+                self._update(event)
+            case "round":
+                self._round = event
+                self._update(event)
+
+    def close(self) -> None:
+        """Leaves the last line standing."""
+        if self._live is not None:
+            self._live.update(self._line(), refresh=True)
+            self._live.stop()
+            self._live = None
+
+    def _say(self, text: str, style: str = "dim") -> None:
+        self._console.print(text, style=style, markup=False)
+
+    def _update(self, event: Event) -> None:
+        if not self._round:
+            return
+        if self._console.is_terminal:
+            if self._live is None:
+                self._live = Live(self._line(), console=self._console, refresh_per_second=8)
+                self._live.start()
+            self._live.update(self._line())
+        elif time.monotonic() >= self._next_plain or event.get("round") == event.get("rounds"):
+            self._next_plain = time.monotonic() + _PLAIN_PERIOD
+            self._console.print(self._line())
+
+    def _line(self) -> Text:
+        now = self._round
+        parts = [
+            f"round {now['round']}/{now['rounds']}",
+            f"epoch {now['epoch']:.1f}",
+            f"loss {now['loss']:.4f}",
+            "validation " + ("-" if self._accuracy is None else f"{self._accuracy:.2%}"),
+            f"up {megabytes(now['bytes_up'])}",
+            f"down {megabytes(now['bytes_down'])}",
+        ]
+        if slow := _slow(now["slowest"]):
+            parts.append(slow)
+        return Text("  ".join(parts))
+
+
+def megabytes(size: int) -> str:
+    """1234567 -> '1.2 MB'."""
+    return f"{size / 1e6:.1f} MB"
+
+
+def _slow(slowest: dict[str, Any]) -> str:
+    if not slowest["party"]:
+        return ""
+    return f"slowest {slowest['party']} +{slowest['seconds'] * 1e3:.0f} ms"

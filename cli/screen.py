@@ -1,0 +1,61 @@
+"""What a user sees: one console, and errors as one line and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from common.errors import ColonnadeError
+
+INTERRUPTED = 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted (`--debug`)."""
+    return os.environ.get("COLONNADE_DEBUG") == "1"
+
+
+def show_error(message: str, hint: str = "", who: str = "") -> None:
+    """Prints an error and what to do about it."""
+    err.print(f"[bold red]error:[/] {who + ': ' if who else ''}", end="")
+    err.print(message, markup=False)
+    if hint:
+        err.print(f"       {hint}", markup=False, style="dim")
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Prints an error and ends with its exit code."""
+    if debugging():
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, ColonnadeError):
+        show_error(str(error), error.hint)
+        raise SystemExit(error.exit_code) from None
+    show_error(f"{type(error).__name__}: {error}", "this is a fault of Colonnade: --debug shows where")
+    raise SystemExit(1) from None
+
+
+def run_to_end(main: Coroutine[Any, Any, None]) -> None:
+    """Runs a process's body; SIGINT and SIGTERM both cancel it, so that it can say farewell."""
+
+    async def cancellable() -> None:
+        task = asyncio.current_task()
+        assert task is not None  # we are in one
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await main
+
+    try:
+        asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        err.print("interrupted", style="yellow")
+        raise SystemExit(INTERRUPTED) from None

@@ -1,0 +1,196 @@
+"""`colonnade up`: a whole federation on this machine, every member a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.family import Family
+from cli.screen import INTERRUPTED, show_error
+from cli.screen import out as console
+
+_LINGER = 15.0  # seconds that members have to end once one of them has
+
+
+def up(file: Path | None, sets: tuple[str, ...], out: Path | None, *, insecure: bool) -> None:
+    """Runs a federation to its end and prints its summary."""
+    launched = time.time()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    family = Family()  # it imports torch while we read the configuration
+    try:
+        file = file or _demo()
+        run = _Run(file, sets, out, insecure=insecure, launched=launched)
+        try:
+            code = run.go(family)
+        finally:
+            shutil.rmtree(run.identities, ignore_errors=True)
+    finally:
+        family.close()
+    raise SystemExit(code)
+
+
+class _Run:
+    """One run: its folder, its members' files, and watching them."""
+
+    def __init__(self, file: Path, sets: tuple[str, ...], out: Path | None, *, insecure: bool, launched: float) -> None:
+        from cli.check import check_members  # noqa: PLC0415  # torch: the fork server is first
+        from cli.member import make_folder  # noqa: PLC0415
+        from cli.progress import Progress  # noqa: PLC0415
+        from common.config import load  # noqa: PLC0415
+
+        self._config = load(file, sets)
+        check_members(self._config, file)
+        self._names = self._config.federation.names
+        self._base, self._insecure, self._launched = file.parent.resolve(), insecure, launched
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(launched))
+        self.folder = make_folder(out or Path("runs") / f"{self._config.federation.id}-{stamp}").resolve()
+        self.identities = Path(tempfile.mkdtemp(prefix="colonnade-"))
+        self._progress = Progress(console)
+        self._events = self._follow(self.folder / "events.jsonl")
+        self._address = self.folder / "address"
+
+    def go(self, family: Family) -> int:
+        """Starts everyone, watches until all have ended, and returns the exit code."""
+        from cli.summary import show_summary  # noqa: PLC0415
+
+        self._write_files()
+        self._start(family)
+        try:
+            self._watch(family)
+        except KeyboardInterrupt:
+            console.print("stopping ...", style="yellow")
+            family.signal("server", signal.SIGTERM)
+            self._linger(family)
+        self._take_events()
+        self._progress.close()
+        self._address.unlink(missing_ok=True)
+        code = self._report(family.codes)
+        show_summary(console, self.folder)
+        return code
+
+    def _write_files(self) -> None:
+        """Gives every member a file with the federation and its own section, and nothing else."""
+        tree = self._config.model_dump(mode="json", exclude_none=True)
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+        if not self._insecure:
+            self._make_identities(tree)
+        for name in ("server", *self._names):
+            home = self._home(name)
+            home.mkdir(parents=True, exist_ok=True)
+            own = {"server": tree["server"]} if name == "server" else {"parties": {name: tree["parties"][name]}}
+            (home / "config.yaml" if name != "server" else home / "server.yaml").write_text(
+                yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
+            )
+
+    def _make_identities(self, tree: dict[str, Any]) -> None:
+        from common.crypto.federation import make_federation  # noqa: PLC0415
+
+        keys = self.identities / "keys"
+        pins = make_federation(keys, self._names)
+        tree["federation"]["server"] = pins.pop("server")
+        tree["federation"]["parties"] = pins
+        tree["server"]["identity"] = str(keys / "server")
+        for name in self._names:
+            tree["parties"][name]["identity"] = str(keys / name)
+
+    def _start(self, family: Family) -> None:
+        both = ["--base", str(self._base), *(["--insecure"] if self._insecure else [])]
+        argv = ["server", str(self.folder / "server.yaml"), "--out", str(self.folder), *both]
+        argv += ["--launched", str(self._launched)]
+        threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
+        family.start("server", argv, self.folder / "server.log", threads=threads)
+        for name in self._names:
+            home = self._home(name)
+            argv = ["client", str(home / "config.yaml"), "--out", str(home), *both]
+            argv += ["--server-file", str(self._address)]
+            family.start(name, argv, home / "log.txt", threads=threads)
+
+    def _watch(self, family: Family) -> None:
+        """Until the server has ended, or a member has failed and the rest had time to notice."""
+        while "server" in family.running():
+            family.wait(0.1)
+            self._take_events()
+            if any(code != 0 for code in family.codes.values()):
+                break
+        self._linger(family)
+
+    def _linger(self, family: Family) -> None:
+        deadline = time.monotonic() + _LINGER
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            while family.running() and time.monotonic() < deadline:
+                family.wait(0.1)
+                self._take_events()
+            for name in family.running():
+                family.signal(name, number)
+            deadline = time.monotonic() + 3.0
+
+    def _take_events(self) -> None:
+        for event in self._events:
+            if event is None:
+                return
+            if event["kind"] == "listening":
+                partial = self._address.with_suffix(".partial")
+                partial.write_text(event["address"])
+                partial.replace(self._address)
+            self._progress(event)
+
+    def _report(self, codes: dict[str, int]) -> int:
+        """Prints what went wrong, the member whose own fault it was first."""
+        failed = {name: code for name, code in codes.items() if code != 0}
+        if not failed:
+            return 0
+        if codes.get("server") == INTERRUPTED:
+            return INTERRUPTED
+        # Exit code 3 says that somebody else was at fault; a negative one that the process was killed.
+        ranked = sorted(failed, key=lambda name: (failed[name] == 3, failed[name] > 0, name != "server"))
+        root = ranked[0]
+        message, hint = self._last_words(root, failed[root])
+        show_error(message, hint, who=root)
+        for name in ranked[1:]:
+            console.print(f"  then {name}: {self._last_words(name, failed[name])[0]}", style="dim", markup=False)
+        console.print(f"  logs: {self._log(root)}", style="dim", markup=False)
+        return failed[root] if failed[root] > 0 else 1
+
+    def _last_words(self, name: str, code: int) -> tuple[str, str]:
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}", ""
+        log = self._log(name)
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        for at, line in reversed(list(enumerate(lines))):
+            if line.startswith("error: "):
+                hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""
+                return line.removeprefix("error: "), hint
+        return f"ended with exit code {code}", "see its log"
+
+    def _home(self, name: str) -> Path:
+        return self.folder if name == "server" else self.folder / "parties" / name
+
+    def _log(self, name: str) -> Path:
+        return self._home(name) / ("server.log" if name == "server" else "log.txt")
+
+    @staticmethod
+    def _follow(path: Path) -> Iterator[dict[str, Any] | None]:
+        """The events of a file as they are written; None whenever there is no whole line left."""
+        rest = ""
+        while not path.exists():
+            yield None
+        with path.open() as file:
+            while True:
+                rest += file.read()
+                *lines, rest = rest.split("\n")
+                for line in lines:
+                    yield json.loads(line)
+                yield None
+
+
+def _demo() -> Path:
+    return Path(__file__).parent.parent / "experiments" / "demo.yaml"

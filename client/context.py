@@ -1,0 +1,75 @@
+"""What a party's half of a protocol is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from common.config import FederationConfig, PartyConfig
+from common.errors import ConfigError
+from common.models.build import ModelConfig, build_model, output_width
+from common.models.optimiser import build_optimiser
+from common.schedule import Schedule
+from common.state import State
+
+
+@dataclass
+class ClientContext:
+    """Features, timetable, state and the privacy stage.
+
+    Attributes:
+        name: the party's.
+        features: of all rows, float32 (rows, ...), on the device.
+        release: puts a function of private rows through the party's privacy stage; only what it
+            returns can be sent.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    features: Tensor
+    schedule: Schedule
+    release: Callable[[Tensor], Tensor]
+    base: Path = Path()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    state: State = field(default_factory=State)
+    round: int = 0
+
+    def model(self, width: int) -> nn.Module:
+        """theta_k, the party's bottom model, with outputs of the agreed width."""
+        return self.state.keep("model", lambda: self._build(width))
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        """Of the bottom model, which must have been made."""
+        make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
+        return self.state.keep("optimiser", make)
+
+    def _build(self, width: int) -> nn.Module:
+        # The roster's seat goes into the seed: parties with equal models must not start equal.
+        seat = self.federation.names.index(self.name)
+        seed = self.federation.seed * 1009 + seat + 1
+        shape = tuple(self.features.shape[1:])
+        return bottom_model(self.name, self.config.model, shape, width, seed, self.base).to(self.device)
+
+
+def bottom_model(
+    party: str, config: ModelConfig, input_shape: tuple[int, ...], width: int, seed: int, base: Path
+) -> nn.Module:
+    """A party's model, (rows, *input_shape) -> (rows, width); built-in ones take the agreed width by themselves.
+
+    Raises:
+        ConfigError: its outputs have another width.
+    """
+    if "embedding" in type(config).model_fields and "embedding" not in config.model_fields_set:
+        config = config.model_copy(update={"embedding": width})
+    model = build_model(config, input_shape, seed, base)
+    if (made := output_width(model, input_shape)) != width:
+        raise ConfigError(
+            f"parties.{party}.model makes embeddings of width {made}, federation.protocol.embedding is {width}",
+            hint="make the two equal",
+        )
+    return model

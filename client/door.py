@@ -1,0 +1,60 @@
+"""The one way out of a party: every message passes here, is entered in the ledger, and only then leaves."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from common.conversation import Carrier, Item
+from common.errors import ContractError
+from common.message import Message, TensorSpec, schema
+from common.privacy.ledger import Ledger
+from common.privacy.release import Release, Released
+
+
+class Door:
+    """A carrier that lets only released values through.
+
+    Args:
+        carry: the transport.
+        to: who is at its other end.
+        release: the party's privacy stage.
+        ledger: the party's own record.
+    """
+
+    def __init__(self, carry: Carrier, to: str, release: Release, ledger: Ledger) -> None:
+        self._carry, self._to, self._release, self._ledger = carry, to, release, ledger
+        self._waiting: dict[int, Released] = {}
+
+    def release(self, private: Tensor) -> Tensor:
+        """Puts a function of private rows through the privacy stage and remembers the result.
+
+        Only the returned tensor itself may then be sent, and once.
+        """
+        released = self._release(private)
+        self._waiting[id(released.value)] = released
+        return released.value
+
+    def __call__(self, item: Item) -> None:
+        """Sends an item; a message is charged first.
+
+        Raises:
+            ContractError: a field that must be released did not come from `release`.
+        """
+        if isinstance(item, Message):
+            charges = [self._redeem(item, name) for name in _private_fields(item)]
+            mechanism = " + ".join(sorted({charge.mechanism for charge in charges}))
+            epsilon = charges[-1].epsilon if charges else None
+            self._ledger.charge(item, self._to, mechanism, epsilon)
+        self._carry(item)
+
+    def _redeem(self, message: Message, name: str) -> Released:
+        value = getattr(message, name)
+        released = self._waiting.pop(id(value), None)
+        if released is None or released.value is not value:
+            raise ContractError("this half", type(message).__name__, name, "a tensor from ctx.release", "another")
+        return released
+
+
+def _private_fields(message: Message) -> list[str]:
+    specs = schema(type(message)).items()
+    return [name for name, spec in specs if isinstance(spec, TensorSpec) and spec.released]

@@ -1,0 +1,33 @@
+"""A party's part in an evaluation: its embeddings of rows that nobody trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from client.context import ClientContext
+from common.conversation import Link
+from common.message import Message
+
+
+async def evaluate(
+    ctx: ClientContext,
+    server: Link,
+    round: int,
+    model: nn.Module,
+    answer: Callable[[str, int, Tensor], Message],
+) -> None:
+    """Sends the embeddings of the parts that are due after a round, block by block.
+
+    Args:
+        answer: (part, block, released embeddings) -> the protocol's evaluation message.
+    """
+    model.eval()
+    for part in ctx.schedule.evaluations(round):
+        for number, block in enumerate(ctx.schedule.blocks(part)):
+            with torch.no_grad():
+                embeddings = model(ctx.features[block])
+            await server.send(answer(part, number, ctx.release(embeddings)))
+    model.train()

@@ -1,0 +1,13 @@
+"""The parties' half of every protocol by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from client.context import ClientContext
+from client.protocols import split, vimadmm
+from common.conversation import Link
+
+Participate = Callable[[ClientContext, Link], Awaitable[None]]
+
+PARTICIPATE: Mapping[str, Participate] = {"split": split.participate, "vimadmm": vimadmm.participate}

@@ -1,0 +1,28 @@
+"""Split learning, a party's half. The box: common/protocols/split.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.protocols.split import Config, Embedding, Evaluation, Gradient
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends embeddings and follows the gradient that comes back."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        h = model(ctx.features[batch])  # (rows, width)
+        await server.send(Embedding(t, ctx.release(h)))  # 1
+        gradient = await server.recv(Gradient, t, rows=len(batch), width=cfg.embedding)
+        if gradient is None:  # the server went on without us: follow it
+            continue
+        optimiser.zero_grad()
+        h.backward(gradient.dh.to(ctx.device))  # 4
+        optimiser.step()
+        await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -1,0 +1,360 @@
+"""The one abstraction: two straight-line halves in a conversation.
+
+A protocol is a contract and two coroutines, `serve` at the server and `participate` at every
+party. Both talk through the classes of this page and never learn what carries their messages:
+one event loop on a virtual clock (common/inprocess.py) or gRPC over mutual TLS (common/wire).
+
+    async def serve(ctx, clients: Cohort):          async def participate(ctx, server: Link):
+        async for t in clients.rounds(n):               async for t in server.rounds():
+            h = await clients.collect(Embedding, t, q)      await server.send(Embedding(t, ...))
+            await clients.tell({k: Update(t, ...)})         update = await server.recv(Update, t)
+
+The server opens rounds; a party follows the newest one that is open, so that a straggler always
+catches up. A straggler policy is a `Quorum`: three numbers. Mail of a round that has passed is
+dropped and counted. Whatever a peer does wrong raises here, at its receiver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from common.errors import ContractError, PartyLost
+from common.mailbox import Mailbox
+from common.message import Kinds, M, Message, check, payload_bytes
+
+SERVER = "server"
+
+
+@dataclass(frozen=True)
+class Open:
+    """The server opens a round."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """The server will open no more rounds."""
+
+
+Control = Open | Close
+Item = Message | Control
+
+
+class Carrier(Protocol):
+    """Takes what a link sends to the other end, in order, without waiting."""
+
+    def __call__(self, item: Item, /) -> None:
+        """Carries one item. It is encoded or copied before this returns."""
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How long a harvest waits, and for whom.
+
+    Everyone: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
+    A coded threshold: `Quorum(need=R)`.
+
+    Args:
+        need: answers without which the round cannot go on; None means all.
+        grace: seconds that the others get once `need` answers are there.
+        limit: seconds after which a harvest without `need` answers gives the silent parties up.
+    """
+
+    need: int | None = None
+    grace: float = 0.0
+    limit: float = 60.0
+
+
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+
+
+@dataclass(frozen=True)
+class Harvest(Mapping[str, M_co]):
+    """The answers of one kind and round by party, in the cohort's order.
+
+    `missing` did not answer in time; `slowest` answered last, `lag` seconds after the first.
+    """
+
+    answers: Mapping[str, M_co]
+    missing: tuple[str, ...]
+    slowest: str = ""
+    lag: float = 0.0
+
+    def __getitem__(self, party: str) -> M_co:
+        return self.answers[party]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+
+@dataclass
+class Traffic:
+    """What has passed one link: payload bytes (tensors alone) and messages, by kind and direction."""
+
+    sent: dict[str, list[int]] = field(default_factory=dict)
+    received: dict[str, list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def count(book: dict[str, list[int]], message: Message) -> None:
+        """Adds one message to `sent` or `received`: kind -> [messages, payload bytes]."""
+        entry = book.setdefault(type(message).__name__, [0, 0])
+        entry[0] += 1
+        entry[1] += payload_bytes(message)
+
+
+class Link:
+    """One end of the conversation between two. Made by a transport, used by a half.
+
+    Args:
+        peer: who is at the other end.
+        kinds: the messages that the protocol declares, by name; all others are refused.
+        limits: the largest value of every dimension name.
+        carry: the transport's way out.
+        mailbox: where messages from this peer are filed; links of one cohort share it.
+    """
+
+    def __init__(
+        self, peer: str, kinds: Kinds, limits: Mapping[str, int], carry: Carrier, mailbox: Mailbox | None = None
+    ) -> None:
+        self.peer = peer
+        self.kinds, self.limits = kinds, limits
+        self.traffic = Traffic()
+        self.mailbox = mailbox or Mailbox()
+        self._carry = carry
+        self._newest = 0
+        self._closed = False
+
+    async def send(self, message: Message) -> None:
+        """Sends one message. It leaves at once and may be changed or reused afterwards.
+
+        Raises:
+            ContractError: our own half breaks its contract.
+            PeerError: the peer is known to be gone.
+        """
+        self._refuse_if_lost()
+        if self.kinds.get(type(message).__name__) is not type(message):
+            raise ContractError("this half", type(message).__name__, "", f"one of {sorted(self.kinds)}", "undeclared")
+        check("this half", message, self.limits, exact=False)
+        Traffic.count(self.traffic.sent, message)
+        self._carry(message)
+
+    def open(self, round: int) -> None:
+        """Server only: opens a round at the other end."""
+        self._carry(Open(round))
+
+    def close(self) -> None:
+        """Server only: there will be no more rounds."""
+        self._carry(Close())
+
+    async def recv(self, kind: type[M], round: int, **dims: int) -> M | None:
+        """Waits for a message of a kind and round, whose dimensions must be these.
+
+        Returns None when the server has opened a later round without having sent it: this half is
+        late and goes on with the newest round.
+
+        Raises:
+            ContractError: the message has other dimensions, or an earlier one broke the contract.
+            PeerError: the peer failed or was lost.
+        """
+        while True:
+            if (found := self.mailbox.take(self.peer, kind, round)) is not None:
+                check(self.peer, found, dims, exact=True)
+                return found
+            if self._closed or self._newest > round:
+                return None
+            self._refuse_if_lost()
+            await self.mailbox.change()
+
+    async def rounds(self, after: int = 0) -> AsyncIterator[int]:
+        """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
+
+        Args:
+            after: the last round that needs no work (a restored one).
+        """
+        while True:
+            if self._newest > after:
+                after = self._newest
+                yield after
+            elif self._closed:
+                return
+            else:
+                self._refuse_if_lost()
+                await self.mailbox.change()
+
+    def deliver(self, item: Item) -> None:
+        """Transport only: something has come from the peer. Breaches of contract raise at the reader."""
+        match item:
+            case Open(round=round):
+                self._newest = max(self._newest, round)
+                self.mailbox.ring()
+            case Close():
+                self._closed = True
+                self.mailbox.ring()
+            case _:
+                self._accept(item)
+
+    def lose(self, error: Exception) -> None:
+        """Transport only: nothing more will come from the peer, and why."""
+        self.mailbox.fail(self.peer, error)
+
+    def _accept(self, message: Message) -> None:
+        if self.kinds.get(type(message).__name__) is not type(message):
+            expected = f"one of {', '.join(sorted(self.kinds))}"
+            self.lose(ContractError(self.peer, type(message).__name__, "", expected, "an undeclared kind"))
+            return
+        try:
+            check(self.peer, message, self.limits, exact=False)
+        except ContractError as broken:
+            self.lose(broken)
+            return
+        Traffic.count(self.traffic.received, message)
+        self.mailbox.put(self.peer, message)
+
+    def _refuse_if_lost(self) -> None:
+        if fault := self.mailbox.fault([self.peer]):
+            raise fault
+
+
+class Cohort(Mapping[str, Link]):
+    """Links to several peers, read together.
+
+    Args:
+        links: by peer, in the roster's order.
+        mailbox: the one that all these links file into.
+        on_round: told of the beginning of every round.
+    """
+
+    def __init__(
+        self, links: Mapping[str, Link], mailbox: Mailbox, on_round: Callable[[int], None] = lambda _round: None
+    ) -> None:
+        self._links = dict(links)
+        self._mailbox = mailbox
+        self._on_round = on_round
+
+    def __getitem__(self, party: str) -> Link:
+        return self._links[party]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._links)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    async def tell(self, what: Message | Mapping[str, Message]) -> None:
+        """Sends one message to all, or to each party named its own.
+
+        A party that is lost is passed over: the next harvest that needs it raises.
+        """
+        for party in self._links if isinstance(what, Message) else what:
+            if self._mailbox.fault([party]) is None:
+                await self._links[party].send(what if isinstance(what, Message) else what[party])
+
+    async def rounds(self, last: int, after: int = 0) -> AsyncIterator[int]:
+        """Opens the rounds `after + 1` to `last` one after the other, then closes."""
+        for round in range(after + 1, last + 1):
+            self._on_round(round)
+            for link in self._links.values():
+                link.open(round)
+            yield round
+        for link in self._links.values():
+            link.close()
+
+    async def collect(self, kind: type[M], round: int, quorum: Quorum, **dims: int) -> Harvest[M]:
+        """Waits for one message of a kind and round from every party, as long as the quorum says.
+
+        Raises:
+            ContractError: a message has other dimensions, or a party broke the contract.
+            PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
+        """
+        harvest = _Gathering(self._mailbox, tuple(self._links), kind, round, quorum, dims)
+        return await harvest.finish()
+
+    async def arrivals(self, kind: type[M], **dims: int) -> AsyncIterator[tuple[str, M]]:
+        """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits."""
+        waiting = list(self._links)
+        while True:
+            found = next(((p, m) for p in waiting if (m := self._mailbox.take(p, kind)) is not None), None)
+            if found is None:
+                if fault := self._mailbox.fault(waiting):
+                    raise fault
+                await self._mailbox.change()
+                continue
+            party, message = found
+            check(party, message, dims, exact=True)
+            waiting.remove(party)
+            waiting.append(party)
+            yield party, message
+
+
+class _Gathering(Generic[M]):
+    """One harvest under way."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        parties: tuple[str, ...],
+        kind: type[M],
+        round: int,
+        quorum: Quorum,
+        dims: Mapping[str, int],
+    ) -> None:
+        self._mailbox, self._parties = mailbox, parties
+        self._kind, self._round, self._quorum, self._dims = kind, round, quorum, dims
+        self._need = len(parties) if quorum.need is None else min(quorum.need, len(parties))
+        self._answers: dict[str, M] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._times: dict[str, float] = {}
+
+    async def finish(self) -> Harvest[M]:
+        begin = self._clock()
+        enough_since: float | None = None
+        while True:
+            self._pick_up()
+            if enough_since is None and len(self._answers) >= self._need:
+                enough_since = self._clock()
+            silent = [party for party in self._parties if party not in self._answers]
+            hopeful = [party for party in silent if self._mailbox.fault([party]) is None]
+            if enough_since is not None:
+                left = enough_since + self._quorum.grace - self._clock()
+                if not hopeful or left <= 0:
+                    return self._harvest(silent)
+            else:
+                self._give_up_if_hopeless(silent, hopeful, begin)
+                left = begin + self._quorum.limit - self._clock()
+            await self._mailbox.change(left)
+
+    def _pick_up(self) -> None:
+        for party in self._parties:
+            if party in self._answers:
+                continue
+            found = self._mailbox.take(party, self._kind, self._round)
+            if found is not None:
+                check(party, found, self._dims, exact=True)
+                self._answers[party] = found
+                self._times[party] = self._clock()
+
+    def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
+        if len(self._answers) + len(hopeful) < self._need:
+            fault = self._mailbox.fault(silent)
+            assert fault is not None  # a silent party without hope has a fault
+            raise fault
+        if self._clock() - begin >= self._quorum.limit:
+            what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
+            others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
+            hint = "raise federation.quorum.limit, or lower federation.quorum.need to go on without it"
+            raise PartyLost(hopeful[0], what + others, hint=hint)
+
+    def _harvest(self, missing: list[str]) -> Harvest[M]:
+        ordered = {party: self._answers[party] for party in self._parties if party in self._answers}
+        if not self._times:
+            return Harvest(ordered, tuple(missing))
+        slowest = max(self._times, key=self._times.__getitem__)
+        lag = self._times[slowest] - min(self._times.values())
+        return Harvest(ordered, tuple(missing), slowest, lag)

@@ -1,0 +1,1 @@
+"""Cryptography: identities and revocation, key agreement, sealing, masks, private set intersection."""

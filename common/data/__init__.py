@@ -1,0 +1,13 @@
+"""What a party or the server reads at its start, and how rows and columns are dealt.
+
+Read sources.py first: what a configuration says under `data` or `labels`, and what comes of it.
+
+    sources.py    DataConfig, LabelConfig, load_features, load_labels
+    features.py   Features: a party's columns        labels.py   Labels: the server's classes
+    idx.py  table.py  bundled.py                     the three formats
+    split.py      which part of every row a party holds
+    scale.py      what is subtracted and divided before a model sees the values
+    rows.py       training, validation and test rows; the batch of a round
+    catalogue.py  the sets that Colonnade knows      places.py  where it looks for files
+    fetch.py      downloads
+"""

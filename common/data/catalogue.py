@@ -1,0 +1,203 @@
+"""The data sets that Colonnade knows: what they are, their files with checksums, where to get them.
+
+A set in the list need not have a source yet that reads it; `origins` is empty where no address is
+known that serves the same bytes, and `by_hand` says what to do then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.errors import DataError, nearest
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file: its size in bytes and its SHA-256 (hexadecimal), packed or not as its name says."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @property
+    def stem(self) -> str:
+        """The name without .gz or .xz: both the packed and the unpacked file will do."""
+        return self.name.removesuffix(".gz").removesuffix(".xz")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file that holds a set's files in one folder.
+
+    Args:
+        url: where it is served.
+        hash: `md5:...` or `sha256:...`, as its publisher gives it.
+        folder: the folder within.
+    """
+
+    url: str
+    hash: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set.
+
+    Args:
+        title: its name in words.
+        rows: how many, training and test rows together.
+        licence: as its origin states it.
+        files: empty for those that come with scikit-learn.
+        origins: addresses that a file's name is appended to, tried in this order.
+        archive: where the files come packed together instead.
+        by_hand: how to get it where there is no address.
+        classes: names in the order of label numbers, where labels are numbers.
+    """
+
+    title: str
+    rows: int
+    licence: str
+    files: tuple[DataFile, ...] = ()
+    origins: tuple[str, ...] = ()
+    archive: Archive | None = None
+    by_hand: str = ""
+    classes: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.bytes for file in self.files)
+
+
+def _files(lines: str) -> tuple[DataFile, ...]:
+    """One file a line: name, bytes, SHA-256."""
+    rows = (line.split() for line in lines.splitlines() if line)
+    return tuple(DataFile(name, int(size), sha256) for name, size, sha256 in rows)
+
+
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+# A commit, not a branch: the bytes behind the address cannot change.
+_MULTI_VIEW = (
+    "https://raw.githubusercontent.com/ChuanbinZhang/Multi-view-datasets/03ead31e6538322e4e0701c3c28a01595c1a015d/"
+)
+_CC_BY = "CC BY 4.0"
+_NONE = "none stated"
+
+KNOWN: dict[str, DataSet] = {
+    "digits": DataSet("Optical digits, UCI, test part", 1797, _CC_BY),
+    "breast_cancer": DataSet("Breast Cancer Wisconsin (Diagnostic)", 569, _CC_BY),
+    "wine": DataSet("Wine recognition", 178, _CC_BY),
+    "iris": DataSet("Iris plants", 150, _CC_BY),
+    "mnist": DataSet(
+        title="MNIST handwritten digits",
+        rows=70_000,
+        licence="CC BY-SA 3.0",
+        files=_files("""
+train-images-idx3-ubyte.gz 9_912_422 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609
+train-labels-idx1-ubyte.gz 28_881 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c
+t10k-images-idx3-ubyte.gz 1_648_877 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6
+t10k-labels-idx1-ubyte.gz 4_542 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6
+"""),
+        origins=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        classes=tuple("0123456789"),
+    ),
+    "fashion-mnist": DataSet(
+        title="Fashion-MNIST",
+        rows=70_000,
+        licence="MIT",
+        files=_files("""
+train-images-idx3-ubyte.gz 26_421_880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84
+train-labels-idx1-ubyte.gz 29_515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845
+t10k-images-idx3-ubyte.gz 4_422_102 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073
+t10k-labels-idx1-ubyte.gz 5_148 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5
+"""),
+        origins=(
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        ),
+        classes=(
+            "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+            "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+        ),
+    ),
+    "cifar10": DataSet(
+        title="CIFAR-10, binary version",
+        rows=60_000,
+        licence=_NONE,
+        files=_files("""
+data_batch_1.bin 30_730_000 cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5
+data_batch_2.bin 30_730_000 a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed
+data_batch_3.bin 30_730_000 bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67
+data_batch_4.bin 30_730_000 014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48
+data_batch_5.bin 30_730_000 755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add
+test_batch.bin 30_730_000 8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b
+"""),
+        archive=Archive(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "md5:c32a1d4ab5d03f1284b67883e8d87530",
+            "cifar-10-batches-bin",
+        ),
+        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    ),
+    "adult": DataSet(
+        title="Adult (Census Income)",
+        rows=48_842,
+        licence=_CC_BY,
+        files=_files("""
+adult.data 3_974_305 5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d
+adult.test 2_003_153 a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05
+"""),
+        origins=(f"{_UCI}/adult/",),
+    ),
+    "credit-default": DataSet(
+        title="Default of Credit Card Clients",
+        rows=30_000,
+        licence=_CC_BY,
+        files=_files("""
+UCI_Credit_Card.csv 2_862_995 a0f0ab49d6326671d6cd83be5c88dcf18007025fe9a53ecd699119c871176ca1
+"""),
+        by_hand="get UCI_Credit_Card.csv from Kaggle (uciml/default-of-credit-card-clients-dataset)",
+    ),
+    "mfeat": DataSet(
+        title="Multiple Features (Handwritten), six views",
+        rows=2_000,
+        licence=_CC_BY,
+        files=_files("""
+Handwritten.mat 3_483_654 6092a69891afa22785bffd5a4348f52d49a764aa5d40751ec2c4dc0f6ed48a44
+"""),
+        origins=(_MULTI_VIEW,),
+    ),
+    "scene15": DataSet(
+        title="Scene-15, three views",
+        rows=4_485,
+        licence=_NONE,
+        files=_files("""
+Scene_15.mat 3_384_483 ec33b5e1f53eea04ccacc8b7bdfc6091ed490b04214eb41fd83c05a0a173221f
+"""),
+        by_hand="get Scene_15.mat from the repository UeharaSetsuYu/Multi-view-Datasets on GitHub",
+    ),
+    "msrc-v1": DataSet(
+        title="MSRC-v1, five views",
+        rows=210,
+        licence=_NONE,
+        files=_files("""
+MSRC-v5.mat 1_114_703 3b3adfad0b4e484cef1c1ecd64ec887ddde9f7655ed638e2fee1f047ae2c9ff0
+"""),
+        origins=(_MULTI_VIEW,),
+    ),
+}  # fmt: skip
+
+
+def known(name: str) -> DataSet:
+    """The set of that name.
+
+    Raises:
+        DataError: no set has it.
+    """
+    if name not in KNOWN:
+        raise DataError(f"there is no data set {name!r}{nearest(name, KNOWN)}", hint="`colonnade datasets` lists them")
+    return KNOWN[name]

@@ -1,0 +1,82 @@
+"""The classes that the server holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common.errors import DataError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The class of every row.
+
+    Args:
+        values: (n,) int64, 0 .. C-1.
+        classes: the C names.
+        official_test: how many of the last rows are the source's own test part.
+        ids: who each row is about; None where sources share the order of rows.
+    """
+
+    values: Tensor
+    classes: tuple[str, ...]
+    official_test: int = 0
+    ids: tuple[str, ...] | None = None
+
+
+def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Turns written labels into class numbers.
+
+    Whole numbers (`3` or `3.0`) must be 0 .. C-1 and keep their value; anything else is a name, and
+    classes are the names in alphabetical order.
+
+    Args:
+        words: (n) labels as they are written.
+        where: the file and column, for messages.
+
+    Returns:
+        (n,) int64 and the names of the C classes.
+
+    Raises:
+        DataError: the labels are fractions, or numbers that are not 0 .. C-1, or all the same.
+    """
+    numbers = _numbers(words)
+    if numbers is None:
+        classes = tuple(sorted(set(words)))
+        place = {name: number for number, name in enumerate(classes)}
+        values = torch.tensor([place[word] for word in words])
+    else:
+        values = _whole(numbers, where)
+        classes = tuple(str(number) for number in range(int(values.max()) + 1))
+    if len(classes) < 2:
+        raise DataError(f"{where} has the single class {words[0]!r}", hint="labels need two classes or more")
+    return values, classes
+
+
+def _numbers(words: Sequence[str]) -> Tensor | None:
+    try:
+        return torch.tensor([float(word) for word in words], dtype=torch.float64)
+    except ValueError:
+        return None
+
+
+def _whole(numbers: Tensor, where: str) -> Tensor:
+    broken = numbers[numbers != numbers.round()]
+    if len(broken):
+        raise DataError(
+            f"{where} holds {broken[0].item():g}, which is no class",
+            hint="labels are class numbers 0, 1, 2, ... or names; regression is not supported",
+        )
+    values = numbers.to(torch.int64)
+    found = sorted(set(values.tolist()))
+    if found != list(range(len(found))):
+        shown = ", ".join(str(number) for number in found[:8]) + (", ..." if len(found) > 8 else "")
+        raise DataError(
+            f"{where} numbers its classes {shown} instead of 0 to {len(found) - 1}",
+            hint="number the classes from 0 without gaps, or write names",
+        )
+    return values

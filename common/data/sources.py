@@ -1,0 +1,165 @@
+"""Where data comes from: what a configuration says, and what comes of it.
+
+    data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
+    data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
+    data:   {source: csv, path: clients.csv, id: client, drop: [name]}
+    labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
+
+Keys of a source that has both roles are the same for both, so that a benchmark names it once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from common.data.bundled import Bundled, BundledName
+from common.data.catalogue import KNOWN
+from common.data.features import Features, Source
+from common.data.idx import IdxImages, holds, read_labels
+from common.data.labels import Labels, classify
+from common.data.places import find
+from common.data.scale import ScaleConfig
+from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
+from common.data.table import CsvColumns, CsvFile, read_ids
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Sklearn(_Config):
+    source: Literal["sklearn"]
+    name: BundledName
+
+
+class SklearnData(_Sklearn):
+    """Columns of a set that comes with scikit-learn."""
+
+    split: SplitConfig = ColumnsSplit()
+    scale: ScaleConfig = "standard"
+
+    def open(self, base: Path) -> Source:  # noqa: ARG002
+        """The set, which lies in scikit-learn whatever `base` is."""
+        return Bundled(self.name)
+
+
+class SklearnLabels(_Sklearn):
+    """Classes of a set that comes with scikit-learn."""
+
+    def read(self, base: Path) -> Labels:  # noqa: ARG002
+        """The set's own labels."""
+        bundled = Bundled(self.name)
+        return Labels(bundled.labels(), bundled.classes)
+
+
+class _Idx(_Config):
+    """`folder` is one of the known sets or a path; places.py says where it is looked for."""
+
+    source: Literal["idx"]
+    folder: str
+
+
+class IdxData(_Idx):
+    """Pixels of MNIST, Fashion-MNIST or another set in their format."""
+
+    split: SplitConfig = ImageRowsSplit()
+    scale: ScaleConfig = "unit"
+
+    def open(self, base: Path) -> Source:
+        """Reads the headers. Raises DataError if the set is not found or no idx set."""
+        folder = find(self.folder, base, lambda path: holds(path, "images-idx3"), "images in idx format")
+        return IdxImages(folder)
+
+
+class IdxLabels(_Idx):
+    """Classes of MNIST, Fashion-MNIST or another set in their format."""
+
+    def read(self, base: Path) -> Labels:
+        """The set's own labels, with names where the set is known. Raises DataError as `IdxData.open`."""
+        folder = find(self.folder, base, lambda path: holds(path, "labels-idx1"), "labels in idx format")
+        values, official_test = read_labels(folder)
+        count = int(values.max()) + 1
+        known = KNOWN[self.folder].classes if self.folder in KNOWN else ()
+        classes = known if len(known) == count else tuple(str(number) for number in range(count))
+        return Labels(values, classes, official_test)
+
+
+class _Csv(_Config):
+    """A CSV file with a header. `id` names the column that says who a row is about."""
+
+    source: Literal["csv"]
+    path: str
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    id: str | None = None
+
+    def _file(self, base: Path) -> CsvFile:
+        return CsvFile.open(find(self.path, base, Path.is_file, "file"), self.delimiter)
+
+
+class CsvData(_Csv):
+    """Numeric columns of a CSV file: all but `id` and those that `drop` lists."""
+
+    drop: tuple[str, ...] = ()
+    split: SplitConfig = AllSplit()
+    scale: ScaleConfig = "standard"
+
+    def open(self, base: Path) -> Source:
+        """Reads the header. Raises DataError if there is no such file or column."""
+        file = self._file(base)
+        aside = self.drop if self.id is None else (self.id, *self.drop)
+        file.require(aside)
+        names = tuple(name for name in file.header if name not in aside)
+        return CsvColumns(file, names, self.id)
+
+
+class CsvLabels(_Csv):
+    """One column of a CSV file: class numbers 0 .. C-1, or names."""
+
+    label: str
+
+    def read(self, base: Path) -> Labels:
+        """The column. Raises DataError if there is no such file or column, or a label is wrong."""
+        file = self._file(base)
+        file.require([self.label] if self.id is None else [self.label, self.id])
+        values, classes = classify(file.words(self.label), f"{file.path}, column {self.label!r}")
+        return Labels(values, classes, ids=read_ids(file, self.id))
+
+
+DataConfig = Annotated[SklearnData | IdxData | CsvData, Field(discriminator="source")]
+"""What a party's configuration says under `data`."""
+
+LabelConfig = Annotated[SklearnLabels | IdxLabels | CsvLabels, Field(discriminator="source")]
+"""What the server's configuration says under `labels`."""
+
+
+def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
+    """Reads a party's columns, unscaled.
+
+    Args:
+        config: the party's `data`.
+        seat: its place in the roster, which a split may go by.
+        base: the folder that paths are relative to: the configuration file's.
+
+    Raises:
+        DataError: the source is not found or not usable.
+        ConfigError: the split does not fit the source or the roster.
+    """
+    source = config.open(base)
+    part = config.split.part(source.shape, source.names, seat)
+    return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())
+
+
+def load_labels(config: LabelConfig, base: Path) -> Labels:
+    """Reads the server's labels; no feature is read.
+
+    Args:
+        config: the server's `labels`.
+        base: the folder that paths are relative to: the configuration file's.
+
+    Raises:
+        DataError: the source is not found, or a label is missing or no class.
+    """
+    return config.read(base)

@@ -1,0 +1,253 @@
+"""Which part of every row a party holds: the vertical cut.
+
+A source says what one row looks like: (columns,) for a table, (height, width) or (channels,
+height, width) for an image. A split picks positions of the flattened row by the party's seat.
+Whatever the kind, the parts of all seats are disjoint and together make up the whole row.
+
+Where a length does not divide evenly, the first seats get one more: 28 rows over 5 parties are
+6, 6, 6, 5, 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
+from torch import Tensor
+
+from common.errors import ConfigError, nearest
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A party's place in the roster: number `index`, from 0, of `count`.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise ConfigError(
+                f"there is no seat {self.index} among {self.count}",
+                hint=f"seats are counted from 0: give `index` a value below {self.count}, or raise `count`",
+            )
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of one row a party holds.
+
+    Args:
+        positions: (k,) int64, ascending unless the columns were listed by name; in the flattened row.
+        shape: the shape that these k values form.
+    """
+
+    positions: Tensor
+    shape: Shape
+
+    def pick(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The names of the part's columns, given those of the whole row."""
+        return tuple(names[position] for position in self.positions.tolist())
+
+
+def band(length: int, seat: Seat, what: str) -> slice:
+    """The seat's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
+
+    Raises:
+        ConfigError: there are more seats than things to deal (`what`, for the message).
+    """
+    if seat.count > length:
+        raise ConfigError(
+            f"{seat.count} parties cannot share {length} {what}: some would hold nothing",
+            hint="take fewer parties, or another split",
+        )
+    size, longer = divmod(length, seat.count)
+    start = seat.index * size + min(seat.index, longer)
+    return slice(start, start + size + (seat.index < longer))
+
+
+class _Split(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AllSplit(_Split):
+    """The source is the party's own: it holds the whole row."""
+
+    kind: Literal["all"] = "all"
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+        """Every position, in the row's own shape."""
+        return Part(torch.arange(math.prod(shape)), shape)
+
+
+class _SeatedSplit(_Split):
+    """A split by seat. `index` and `count` stand in for the party's place in the roster."""
+
+    index: int | None = Field(default=None, ge=0)
+    count: PositiveInt | None = None
+
+    def seat(self, given: Seat) -> Seat:
+        """The seat that counts for this split."""
+        index = given.index if self.index is None else self.index
+        return Seat(index, self.count or given.count)
+
+
+class ColumnsSplit(_SeatedSplit):
+    """Columns of the flattened row.
+
+    `take` is `even` (contiguous shares by seat), `random` (shares of one permutation that `seed`
+    draws, the same for all parties) or a list of column names.
+    """
+
+    kind: Literal["columns"] = "columns"
+    take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = "even"
+    seed: int = 0
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:
+        """The party's columns, flat.
+
+        Raises:
+            ConfigError: there are more parties than columns, or a listed column does not exist or is
+                listed twice.
+        """
+        if isinstance(self.take, tuple):
+            positions = _by_name(self.take, names)
+        else:
+            share = band(math.prod(shape), self.seat(seat), "columns")
+            positions = self._order(math.prod(shape))[share].sort().values
+        return Part(positions, (len(positions),))
+
+    def _order(self, width: int) -> Tensor:
+        if self.take == "even":
+            return torch.arange(width)
+        return torch.randperm(width, generator=torch.Generator().manual_seed(self.seed))
+
+
+class ImageRowsSplit(_SeatedSplit):
+    """Horizontal bands of an image, as MNIST over 14 parties (VIMADMM, Table II) has two pixel rows each."""
+
+    kind: Literal["image_rows"] = "image_rows"
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+        """The party's band: (..., rows, width).
+
+        Raises:
+            ConfigError: rows are no images, or there are more parties than pixel rows.
+        """
+        height, _ = _size(shape, self.kind)
+        return _window(shape, band(height, self.seat(seat), "pixel rows"), slice(None))
+
+
+class PatchesSplit(_Split):
+    """Rectangular patches of an image, row by row, as CIFAR-10 over 9 parties (VIMADMM, Table II).
+
+    `index` names the patch where the roster does not.
+    """
+
+    kind: Literal["patches"] = "patches"
+    grid: tuple[PositiveInt, PositiveInt]
+    index: int | None = Field(default=None, ge=0)
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+        """The party's patch: (..., rows, columns).
+
+        Raises:
+            ConfigError: rows are no images, the grid is finer than the pixels, or it does not have one
+                patch a party.
+        """
+        down, across = self.grid
+        if self.index is None and seat.count != down * across:
+            raise ConfigError(
+                f"a grid of {down} x {across} has {down * across} patches, the roster {seat.count} parties",
+                hint="choose a grid with one patch a party, or name this party's patch with `index`",
+            )
+        height, width = _size(shape, self.kind)
+        cell = Seat(seat.index if self.index is None else self.index, down * across)
+        row, column = divmod(cell.index, across)
+        rows = band(height, Seat(row, down), "pixel rows")
+        return _window(shape, rows, band(width, Seat(column, across), "pixel columns"))
+
+
+Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
+_PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bottom": ("top", "bottom")}
+
+
+class HalvesSplit(_Split):
+    """One half of an image. `left-right` and `top-bottom` give seat 0 the first half and seat 1 the second.
+
+    Of an odd number of pixels the left or upper half has one more.
+    """
+
+    kind: Literal["halves"] = "halves"
+    side: Side = "left-right"
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+        """The party's half: (..., rows, columns).
+
+        Raises:
+            ConfigError: rows are no images, or the roster has not two parties and `side` names none.
+        """
+        side = self._side(seat)
+        height, width = _size(shape, self.kind)
+        half = Seat(int(side in ("right", "bottom")), 2)
+        if side in ("left", "right"):
+            return _window(shape, slice(None), band(width, half, "pixel columns"))
+        return _window(shape, band(height, half, "pixel rows"), slice(None))
+
+    def _side(self, seat: Seat) -> str:
+        if self.side not in _PAIRS:
+            return self.side
+        if seat.count != len(_PAIRS[self.side]):
+            raise ConfigError(
+                f"halves are for two parties, the roster has {seat.count}",
+                hint="give every party its `side`: left, right, top or bottom",
+            )
+        return _PAIRS[self.side][seat.index]
+
+
+def _expand(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+SplitConfig = Annotated[
+    Annotated[AllSplit | ColumnsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit, Field(discriminator="kind")],
+    BeforeValidator(_expand),
+]
+"""`{kind: image_rows}`, or in short `image_rows`."""
+
+
+def _by_name(wanted: Sequence[str], names: Sequence[str]) -> Tensor:
+    position = {name: place for place, name in enumerate(names)}
+    for place, name in enumerate(wanted):
+        if name not in position:
+            raise ConfigError(
+                f"the source has no column {name!r}{nearest(name, names)}",
+                hint="list columns of the source under `split.take`",
+            )
+        if name in wanted[:place]:
+            raise ConfigError(f"column {name!r} is listed twice", hint="list it once under `split.take`")
+    return torch.tensor([position[name] for name in wanted])
+
+
+def _size(shape: Shape, kind: str) -> tuple[int, int]:
+    if len(shape) not in (2, 3):
+        raise ConfigError(
+            f"split {kind!r} cuts images, but a row of this source has the shape {shape}",
+            hint="use the split `columns` or `all` for tables",
+        )
+    return shape[-2], shape[-1]
+
+
+def _window(shape: Shape, rows: slice, columns: slice) -> Part:
+    grid = torch.arange(math.prod(shape)).reshape(shape)[..., rows, columns]
+    return Part(grid.flatten(), tuple(grid.shape))

@@ -1,0 +1,79 @@
+"""What has come and was not read yet, by peer and kind, and who will send no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
+
+from common.message import M, Message
+
+
+class Mailbox:
+    """Unread messages of several peers, and a bell that rings whenever something changes.
+
+    Synchronous protocols ask for a kind and a round and let older rounds fall (late mail);
+    asynchronous ones take what comes. Both read the same queues.
+
+    Args:
+        on_late: told of every message that fell because its round had passed: (peer, message).
+    """
+
+    def __init__(self, on_late: Callable[[str, Message], None] = lambda _peer, _message: None) -> None:
+        self.late: Counter[str] = Counter()
+        self._on_late = on_late
+        self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
+        self._faults: dict[str, Exception] = {}
+        self._bell: set[asyncio.Future[bool]] = set()
+
+    def put(self, peer: str, message: Message) -> None:
+        """Files a message that has come from a peer."""
+        self._queues[peer][type(message)].append(message)
+        self.ring()
+
+    def fail(self, peer: str, error: Exception) -> None:
+        """Notes that a peer is lost or at fault. The first error counts: the rest are its echoes."""
+        self._faults.setdefault(peer, error)
+        self.ring()
+
+    def fault(self, peers: Iterable[str]) -> Exception | None:
+        """The first fault among these peers, or None."""
+        return next((self._faults[peer] for peer in peers if peer in self._faults), None)
+
+    def take(self, peer: str, kind: type[M], round: int | None = None) -> M | None:
+        """The oldest message of a kind (of a round, when one is named) from a peer, or None.
+
+        Messages of earlier rounds are dropped on the way and reported as late; those of later
+        rounds stay.
+        """
+        queue = self._queues[peer][kind]
+        while queue and round is not None and queue[0].round < round:
+            self.late[peer] += 1
+            self._on_late(peer, queue.popleft())
+        if not queue or (round is not None and queue[0].round > round):
+            return None
+        return queue.popleft()  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+
+    def ring(self) -> None:
+        """Wakes every waiter."""
+        for waiter in self._bell:
+            _answer(waiter, True)
+        self._bell.clear()
+
+    async def change(self, timeout: float | None = None) -> bool:
+        """Waits for the bell. False if `timeout` seconds pass first."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._bell.add(waiter)
+        alarm = None if timeout is None else loop.call_later(timeout, _answer, waiter, False)
+        try:
+            return await waiter
+        finally:
+            self._bell.discard(waiter)
+            if alarm is not None:
+                alarm.cancel()
+
+
+def _answer(waiter: asyncio.Future[bool], value: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(value)

@@ -1,0 +1,64 @@
+"""What is said around a protocol: joining, beginning, parting. See proto/federation.proto."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common.conversation import Item
+
+# Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
+WIRE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Party to server, first of all. The server compares every field with its own."""
+
+    party: str
+    federation: str
+    version: str
+    wire: int = WIRE_VERSION
+    config: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 0
+    official_test: int = 0
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """Server to party: joined, under this session number."""
+
+    session: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Not joined, and why. The stream ends."""
+
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Server to party: everyone is here, in this order."""
+
+    parties: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Farewell:
+    """The sender's half has come to its end."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The sender's half has failed. `party` is whose error it is: the root, not who passes it on."""
+
+    party: str
+    reason: str
+    hint: str = ""
+
+
+Notice = Hello | Welcome | Refusal | Begin | Farewell | Failure
+Parcel = Item | Notice

@@ -1,0 +1,181 @@
+"""What parties say to each other: frozen dataclasses of tensors and scalars.
+
+A protocol declares its messages in its contract (common/protocols/NAME.py):
+
+    @message
+    class Embedding(Message):
+        h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+Every dimension has a name. The contract's `limits` gives the largest value that a name may
+take, which bounds the size of every message before it is read; a half that waits for a message
+names the exact values: `collect(Embedding, t, quorum, rows=1024, width=60)`.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+from common.errors import ContractError
+
+_T = TypeVar("_T")
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+}
+
+# What a message costs beside its tensors: names, shapes, scalars and strings.
+SCALAR_ALLOWANCE = 512
+
+
+@dataclass(frozen=True, init=False)
+class TensorSpec:
+    """What a tensor field must look like.
+
+    Args:
+        dims: one name per dimension.
+        dtype: the only dtype that is allowed.
+        released: the field is a function of private rows; the party's door lets only tensors
+            through that came out of `ctx.release`.
+    """
+
+    dims: tuple[str, ...]
+    dtype: torch.dtype
+    released: bool
+
+    def __init__(self, *dims: str, dtype: torch.dtype = torch.float32, released: bool = False) -> None:
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "released", released)
+
+    def __str__(self) -> str:
+        return f"{dtype_name(self.dtype)} ({', '.join(self.dims)})"
+
+
+@dataclass_transform(frozen_default=True)
+def message(cls: type[_T]) -> type[_T]:
+    """Declares a message: a frozen dataclass that compares by identity (it holds tensors)."""
+    return dataclass(frozen=True, eq=False)(cls)
+
+
+@message
+class Message:
+    """One message of a protocol. `round` is the round that it belongs to, from 1."""
+
+    round: int
+
+
+M = TypeVar("M", bound=Message)
+Kinds = Mapping[str, type[Message]]
+
+
+_SCHEMAS: dict[type, dict[str, TensorSpec | type]] = {}
+
+
+def schema(kind: type[Message]) -> dict[str, TensorSpec | type]:
+    """Every field of a kind in order: its `TensorSpec`, or the type of a scalar (int, float, str, bool)."""
+    if kind not in _SCHEMAS:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = dataclass_fields(kind)
+        _SCHEMAS[kind] = {field.name: _spec_of(kind, field.name, hints[field.name]) for field in fields}
+    return _SCHEMAS[kind]
+
+
+def _spec_of(kind: type[Message], name: str, hint: Any) -> TensorSpec | type:
+    if get_origin(hint) is Annotated:
+        return typing.cast(TensorSpec, get_args(hint)[1])
+    if hint in (int, float, str, bool):
+        return typing.cast(type, hint)
+    raise TypeError(f"{kind.__name__}.{name}: a message holds tensors, int, float, str and bool, not {hint}")
+
+
+def tensors(message: Message) -> dict[str, Tensor]:
+    """The tensor fields of a message by name."""
+    specs = schema(type(message))
+    return {name: getattr(message, name) for name, spec in specs.items() if isinstance(spec, TensorSpec)}
+
+
+def payload_bytes(message: Message) -> int:
+    """Bytes of the tensors alone, as the papers count communication."""
+    return sum(tensor.nbytes for tensor in tensors(message).values())
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """'float32' for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def largest_bytes(kind: type[Message], limits: Mapping[str, int]) -> int:
+    """The most bytes that a message of this kind may take, from the largest value of every dimension."""
+    total = SCALAR_ALLOWANCE
+    for spec in schema(kind).values():
+        if isinstance(spec, TensorSpec):
+            total += math.prod(limits[dim] for dim in spec.dims) * spec.dtype.itemsize
+    return total
+
+
+def check(party: str, message: Message, dims: Mapping[str, int], *, exact: bool) -> None:
+    """Refuses a message that its contract does not allow.
+
+    Args:
+        party: who sent it, for the error.
+        message: what came.
+        dims: value of each dimension name: the largest allowed, or with `exact` the only one
+            (names that are missing are then free).
+        exact: dimensions must be equal; what the first look saw (dtype, rank, finiteness) is skipped.
+
+    Raises:
+        ContractError: naming party, kind, field, expected and got.
+    """
+    for name, spec in schema(type(message)).items():
+        value = getattr(message, name)
+        if isinstance(spec, TensorSpec):
+            if not exact:
+                _check_form(party, message, name, spec, value)
+            _check_dims(party, message, name, spec, value, dims, exact)
+        elif spec is float and not math.isfinite(value):
+            raise ContractError(party, type(message).__name__, name, "a finite number", str(value))
+
+
+def _check_form(party: str, message: Message, name: str, spec: TensorSpec, tensor: Tensor) -> None:
+    kind = type(message).__name__
+    if tensor.dtype != spec.dtype:
+        raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
+    if tensor.dim() != len(spec.dims):
+        raise ContractError(party, kind, name, str(spec), f"shape {tuple(tensor.shape)}")
+    if not all_finite(tensor):
+        bad = int((~torch.isfinite(tensor)).sum())
+        raise ContractError(party, kind, name, "finite numbers", f"{bad} of {tensor.numel()} not finite")
+
+
+def _check_dims(
+    party: str, message: Message, name: str, spec: TensorSpec, tensor: Tensor, dims: Mapping[str, int], exact: bool
+) -> None:
+    for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
+        allowed = dims.get(dim, size)
+        if size != allowed and (exact or size > allowed):
+            expected = f"{dim} {'=' if exact else '<='} {allowed} in dimension {position}"
+            raise ContractError(party, type(message).__name__, name, expected, f"shape {tuple(tensor.shape)}")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """True if no entry is NaN or infinite.
+
+    The sum is not finite if an entry is not, and costs a third of `isfinite().all()`; only where
+    the sum overflows although every entry is finite does the slow look decide.
+    """
+    if not tensor.is_floating_point() or math.isfinite(tensor.sum().item()):
+        return True
+    return bool(torch.isfinite(tensor).all())

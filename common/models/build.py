@@ -1,0 +1,150 @@
+"""From a configuration to a model: what it may say, equal weights for equal seeds, shapes that fit.
+
+model: mlp                                       a party's tower
+model: {name: mlp, hidden: 120, embedding: 60}
+model: {file: "./tower.py:Tower", depth: 3}      code of one's own, see own.py
+head: {name: linear, bias: true}                 the server's head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import BeforeValidator, Discriminator, Tag
+from torch import Tensor, nn
+
+from common.data.split import Shape
+from common.errors import ConfigError
+from common.models.cnn import CnnConfig
+from common.models.heads import LinearHeadConfig, MlpHeadConfig
+from common.models.linear import LinearConfig
+from common.models.mlp import MlpConfig
+from common.models.own import OwnConfig
+
+
+def _expand(value: object) -> object:
+    """The short form: `mlp`, or `./tower.py:Tower`."""
+    if not isinstance(value, str):
+        return value
+    return {"file": value} if value.startswith("./") or ":" in value else {"name": value}
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, dict):
+        return "own" if "file" in value else value.get("name")
+    return "own" if isinstance(value, OwnConfig) else getattr(value, "name", None)
+
+
+_Own = Annotated[OwnConfig, Tag("own")]
+
+ModelConfig = Annotated[
+    Annotated[
+        Annotated[MlpConfig, Tag("mlp")]
+        | Annotated[CnnConfig, Tag("cnn")]
+        | Annotated[LinearConfig, Tag("linear")]
+        | _Own,
+        Discriminator(_kind),
+    ],
+    BeforeValidator(_expand),
+]
+"""What a party's configuration says under `model`."""
+
+HeadConfig = Annotated[
+    Annotated[
+        Annotated[LinearHeadConfig, Tag("linear")] | Annotated[MlpHeadConfig, Tag("mlp")] | _Own,
+        Discriminator(_kind),
+    ],
+    BeforeValidator(_expand),
+]
+"""What the server's configuration says under `head`."""
+
+
+def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path = Path()) -> nn.Module:
+    """A party's tower: (batch, *input_shape) float32 -> (batch, embedding).
+
+    Args:
+        config: the party's `model`.
+        input_shape: of one row.
+        seed: equal seeds give equal weights. The global generator is left as it was.
+        base: the folder that a file is relative to.
+
+    Raises:
+        ConfigError: the model does not fit the input, or its file is not usable.
+    """
+
+    def make() -> nn.Module:
+        if isinstance(config, OwnConfig):
+            return config.module(base, input_shape)
+        return config.module(input_shape)
+
+    return _seeded(make, input_shape, seed)[0]
+
+
+def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: Path = Path()) -> nn.Module:
+    """The server's head: (batch, inputs) float32 -> (batch, classes).
+
+    Args:
+        config: the server's `head`.
+        inputs: width of one embedding, or of all when they are laid side by side.
+        classes: how many there are.
+        seed: equal seeds give equal weights. The global generator is left as it was.
+        base: the folder that a file is relative to.
+
+    Raises:
+        ConfigError: the head does not give one score a class, or its file is not usable.
+    """
+
+    def make() -> nn.Module:
+        if isinstance(config, OwnConfig):
+            return config.module(base, inputs, classes)
+        return config.module(inputs, classes)
+
+    head, width = _seeded(make, (inputs,), seed)
+    if width != classes:
+        raise ConfigError(f"the head gives {width} scores for {classes} classes", hint="it must give (batch, classes)")
+    return head
+
+
+def output_width(model: nn.Module, input_shape: Shape) -> int:
+    """The width of what a model makes of two rows of zeros; neither its mode nor its state changes.
+
+    Args:
+        model: anything that should map (batch, *input_shape) to (batch, width).
+        input_shape: of one row.
+
+    Raises:
+        ConfigError: it fails, or its output has another shape; the message names both shapes.
+    """
+    rows = torch.zeros(2, *input_shape, device=next((p.device for p in model.parameters()), None))
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        # Evaluation mode: batch norm keeps its statistics and dropout draws nothing.
+        with torch.no_grad():
+            output = model.eval()(rows)
+    except Exception as error:
+        raise ConfigError(
+            f"the model fails on rows of shape {tuple(rows.shape)}: {str(error).splitlines()[0]}",
+            hint="its first layer must fit the party's part of a row",
+        ) from error
+    finally:
+        for module, training in modes:
+            module.training = training
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != 2:
+        shown = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ConfigError(
+            f"the model makes {shown} of rows of shape {tuple(rows.shape)}, expected (2, width)",
+            hint="a tower or head must give one vector a row",
+        )
+    return output.shape[1]
+
+
+def _seeded(make: Callable[[], nn.Module], input_shape: Shape, seed: int) -> tuple[nn.Module, int]:
+    # Layers draw their first weights from the global CPU generator, which others may be using;
+    # lazy layers do so at the first rows. `torch.manual_seed` would seed every GPU as well.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = make()
+        return model, output_width(model, input_shape)

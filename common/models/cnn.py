@@ -1,0 +1,55 @@
+"""A small convolutional tower, for whole images and for narrow strips of them.
+
+Two convolutions and a linear layer, as VFL-AFE, Section 4.1, has for MNIST. The paper gives no
+widths; these are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from torch import nn
+
+from common.data.split import Shape
+from common.errors import ConfigError
+
+
+class CnnConfig(BaseModel):
+    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["cnn"] = "cnn"
+    channels: tuple[PositiveInt, PositiveInt] = (16, 32)
+    embedding: PositiveInt = 60
+
+    def module(self, input_shape: Shape) -> nn.Module:
+        """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
+
+        Raises:
+            ConfigError: rows are no images.
+        """
+        if len(input_shape) not in (2, 3):
+            raise ConfigError(
+                f"the model 'cnn' takes images, but a row of this party has the shape {input_shape}",
+                hint="use the model `mlp`, or split the source by image_rows, patches or halves",
+            )
+        *planes, height, width = input_shape
+        first, second = self.channels
+        return nn.Sequential(
+            nn.Unflatten(1, (1, height)) if not planes else nn.Identity(),  # (batch, C, H, W)
+            nn.Conv2d(planes[0] if planes else 1, first, kernel_size=3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True),  # (batch, first, H/2, W/2), rounded up: one row stays one
+            nn.Conv2d(first, second, kernel_size=3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True),  # (batch, second, H/4, W/4)
+            nn.Flatten(),
+            nn.Linear(second * _quarter(height) * _quarter(width), self.embedding),  # (batch, embedding)
+            nn.ReLU(),
+        )
+
+
+def _quarter(length: int) -> int:
+    return -(-length // 4)

@@ -1,0 +1,26 @@
+"""The one-layer tower of VFL-CZOFO, Section 5."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from torch import nn
+
+from common.data.split import Shape
+
+
+class LinearConfig(BaseModel):
+    """One linear layer, with a ReLU unless `activation` is `none`. The paper's width is 64."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear"] = "linear"
+    embedding: PositiveInt = 60
+    activation: Literal["relu", "none"] = "relu"
+
+    def module(self, input_shape: Shape) -> nn.Module:
+        """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding)."""
+        layers = [nn.Flatten(), nn.Linear(math.prod(input_shape), self.embedding)]
+        return nn.Sequential(*layers, *([nn.ReLU()] if self.activation == "relu" else []))

@@ -1,0 +1,31 @@
+"""The two-layer tower of VIMADMM, Section V (MNIST and NUS-WIDE)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from torch import nn
+
+from common.data.split import Shape
+
+
+class MlpConfig(BaseModel):
+    """Two linear layers with a ReLU after each; the authors use widths of 120 and 60."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["mlp"] = "mlp"
+    hidden: PositiveInt = 120
+    embedding: PositiveInt = 60
+
+    def module(self, input_shape: Shape) -> nn.Module:
+        """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding), nowhere negative."""
+        return nn.Sequential(
+            nn.Flatten(),  # (batch, d)
+            nn.Linear(math.prod(input_shape), self.hidden),  # (batch, hidden)
+            nn.ReLU(),
+            nn.Linear(self.hidden, self.embedding),  # (batch, embedding)
+            nn.ReLU(),
+        )

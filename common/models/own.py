@@ -1,0 +1,88 @@
+"""A module from a file of one's own: `model: ./tower.py:Tower`.
+
+The file is code and runs with all rights of the process. So it is taken from the local part of a
+configuration only, never from the part that the federation shares, and never from a message.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+
+from common.errors import ConfigError, nearest
+
+
+class OwnConfig(BaseModel):
+    """A class, or a function that returns a module, and what it is called with.
+
+    Args:
+        file: `PATH:NAME`, the path relative to the configuration's folder. All other keys are keyword
+            arguments of NAME.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    file: Annotated[str, Field(pattern=r"^.+\.py:\w+$")]
+
+    def module(self, base: Path, *sizes: object) -> nn.Module:
+        """Calls NAME with the sizes, in order, and the configured keyword arguments.
+
+        Args:
+            base: the configuration's folder.
+            sizes: the input's shape for a tower; inputs and classes for a head.
+
+        Raises:
+            ConfigError: the file cannot be imported, NAME is not in it, fails or returns no module.
+        """
+        path, name = self.file.rsplit(":", 1)
+        make = _member(_imported(base / Path(path).expanduser()), name)
+        try:
+            module = make(*sizes, **(self.model_extra or {}))
+        except Exception as error:
+            raise ConfigError(
+                f"{self.file} failed: {_said(error)}",
+                hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
+            ) from error
+        if not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"{self.file} made a {type(module).__name__}, not a torch.nn.Module",
+                hint=f"derive {name} from torch.nn.Module",
+            )
+        return module
+
+
+def _imported(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", hint="the path is relative to the configuration's folder")
+    # None for files of an unknown kind only; this one ends in .py.
+    spec = cast(ModuleSpec, importlib.util.spec_from_file_location(f"own_{path.stem}", path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and others look their own module up
+    try:
+        cast(Loader, spec.loader).exec_module(module)
+    except Exception as error:
+        raise ConfigError(f"{path} does not import: {_said(error)}", hint="mend the file") from error
+    return module
+
+
+def _member(module: ModuleType, name: str) -> Callable[..., object]:
+    make = getattr(module, name, None)
+    if not callable(make):
+        raise ConfigError(
+            f"{module.__file__} has no class or function {name!r}{nearest(name, vars(module))}",
+            hint="name it after the colon",
+        )
+    return make  # type: ignore[no-any-return]
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,100 @@
+"""The steps of VIMADMM as functions of tensors.
+
+Source: Xie et al., "Improving Privacy-Preserving Vertical Federated Learning by Efficient
+Communication with ADMM" (VIMADMM), Algorithm 1 and Eqs. 4 to 9. For a batch of b samples, c logits
+and M parties with embeddings of d entries, the augmented Lagrangian of Eq. 4 is
+
+    1/b Σ_j  ℓ(z_j, y_j) + λ_j'(ŷ_j − z_j) + ρ/2 ‖ŷ_j − z_j‖²,      ŷ_j = Σ_k h_j^k W_k,
+
+and each function below is one exact minimisation or one gradient of it. Names and symbols:
+
+    total      ŷ     (b, c)     sum of all parties' logits h^k W_k
+    auxiliary  z     (b, c)     stands for ŷ in the loss
+    dual       λ     (b, c)     price of ŷ − z; after Eq. 6 it equals ∇_z ℓ(z, y)
+    residual   s^k   (b, c)     what is left of z for party k to explain
+    embeddings h     (M, b, d)  or (b, d) for one party
+    heads      W     (M, d, c)  or (d, c) for one party
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from common.errors import InputError
+from common.numerics.losses import Loss
+
+
+def minimise_z(targets: Tensor, dual: Tensor, total: Tensor, rho: float, loss: Loss) -> Tensor:
+    """Eq. 5: argmin_z ℓ(z, y) − λ'z + ρ/2 ‖ŷ − z‖², exact to the dtype's precision.
+
+    The minimiser is unique and depends on nothing else, so no earlier z is needed to start from.
+
+    Args:
+        targets: y, of the shape the loss asks for, such as class numbers (b,).
+        dual: λ^(t−1), shape (b, c).
+        total: ŷ^(t), shape (b, c), float32 or float64.
+        rho: ρ > 0.
+        loss: ℓ.
+
+    Returns:
+        z^(t), shape (b, c). A row with a NaN in it comes back as NaN.
+
+    Raises:
+        InputError: ρ is not positive, or the targets do not fit.
+    """
+    if not rho > 0:
+        raise InputError(f"rho is {rho}, it must be above 0", hint="the paper searches 0.5, 1 and 2")
+    return loss.proximal(total + dual / rho, targets, rho)
+
+
+def update_dual(dual: Tensor, total: Tensor, auxiliary: Tensor, rho: float) -> Tensor:
+    """Eq. 6: λ^(t) = λ^(t−1) + ρ (ŷ − z), shape (b, c)."""
+    return dual + rho * (total - auxiliary)
+
+
+def residual(auxiliary: Tensor, total: Tensor, own: Tensor) -> Tensor:
+    """Eq. 8: s^k = z − Σ_{i≠k} h^i W_i, as z − (total − own).
+
+    Args:
+        auxiliary: z, shape (b, c).
+        total: Σ_i h^i W_i, shape (b, c).
+        own: h^k W_k, the share of `total` that is party k's: (b, c), or (M, b, c) for all parties.
+
+    Returns:
+        s^k in the shape of `own`.
+    """
+    return auxiliary - (total - own)
+
+
+def local_gradient(logits: Tensor, dual: Tensor, residual: Tensor, rho: float) -> Tensor:
+    """Eq. 9's gradient with respect to party k's logits h^k W_k: (λ + ρ (h^k W_k − s^k)) / b.
+
+    The chain rule does the rest: times W_k' it is the gradient at the embeddings, from which a model
+    back-propagates without a graph of the loss. With all of ŷ as `logits` and z as `residual` it is
+    Eq. 7's gradient at the logits, the same for every party.
+
+    Args:
+        logits: h^k W_k, shape (b, c).
+        dual: λ, shape (b, c).
+        residual: s^k, shape (b, c).
+        rho: ρ.
+
+    Returns:
+        shape (b, c); the mean over the batch is in it, the regulariser β R is not.
+    """
+    return (dual + rho * (logits - residual)) / logits.shape[0]
+
+
+def head_gradients(embeddings: Tensor, heads: Tensor, signal: Tensor, weight_decay: float = 0.0) -> Tensor:
+    """Eq. 7's gradient with respect to every head at once, each at the same old sum (Jacobi).
+
+    Args:
+        embeddings: h, shape (M, b, d), or (b, d) for one party.
+        heads: W, shape (M, d, c), or (d, c).
+        signal: `local_gradient(total, dual, auxiliary, rho)`, shape (b, c).
+        weight_decay: β of R(W) = ½ ‖W‖².
+
+    Returns:
+        h' signal + β W, in the shape of `heads`.
+    """
+    return (embeddings.transpose(-1, -2) @ signal).add_(heads, alpha=weight_decay)

@@ -1,0 +1,10 @@
+"""Every protocol by name. A new one is added here, in server/protocols and in client/protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from common.protocols import split, vimadmm
+from common.protocols.contract import Contract
+
+CONTRACTS: Mapping[str, Contract] = {contract.name: contract for contract in (split.CONTRACT, vimadmm.CONTRACT)}

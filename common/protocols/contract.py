@@ -1,0 +1,53 @@
+"""What a protocol agrees on before anyone runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from common.message import Kinds, Message
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class ProtocolConfig(BaseModel):
+    """What every protocol's config has: its name, which chooses the protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One protocol, as both halves know it.
+
+    Args:
+        title: what it is, in one line.
+        source: the publication that it follows.
+        config: its keys under `federation.protocol`; the field `name` is a Literal.
+        messages: every kind that may travel, and no other does.
+        limits: the largest value of every dimension name, from the agreed config.
+        sees: who learns what: role -> what reaches it.
+    """
+
+    title: str
+    source: str
+    config: type[ProtocolConfig]
+    messages: tuple[type[Message], ...]
+    limits: Callable[[FederationConfig], Mapping[str, int]]
+    sees: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """As in `federation.protocol.name` and in the names of its files."""
+        return str(self.config.model_fields["name"].default)
+
+    @property
+    def kinds(self) -> Kinds:
+        """The declared messages by name."""
+        return {kind.__name__: kind for kind in self.messages}

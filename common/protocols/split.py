@@ -1,0 +1,76 @@
+"""Split learning in the vertical setting: one gradient step per exchange.
+
+Vepakomma, Gupta, Swedish, Raskar, "Split learning for health" (2018), as Xie et al., "Improving
+Privacy-Preserving Vertical Federated Learning by Efficient Communication with ADMM", state it in
+Algorithm 2:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    h_k = f(x_k; theta_k) for the batch              -> server
+      2   server     loss = l(g([h_1 .. h_M]; theta_0), y); one SGD step on theta_0
+      3   server     dh_k = d loss / d h_k, before that step          -> party k
+      4   party k    back-propagates dh_k through f, one step on theta_k
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["split"] = "split"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+
+
+@message
+class Embedding(Message):
+    """Party to server: h_k of the batch, float32 (rows, width)."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Gradient(Message):
+    """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width)."""
+
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding}
+
+
+CONTRACT = Contract(
+    title="Split learning: concatenated embeddings, one gradient step per exchange",
+    source="Vepakomma et al. 2018; Xie et al. 2024, Algorithm 2",
+    config=Config,
+    messages=(Embedding, Gradient, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "the gradients of the loss at its own cut layer, which carry information about the labels",
+    },
+)

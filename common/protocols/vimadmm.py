@@ -1,0 +1,89 @@
+"""VIMADMM: one head per party, many local steps per exchange.
+
+Xie, Chen, Li, Nourian, Zhang, Li, "Improving Privacy-Preserving Vertical Federated Learning by
+Efficient Communication with ADMM", Algorithm 1 (without its noise, which is a release):
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    h_k = f(x_k; theta_k) for the batch                            -> server
+      2   server     z = argmin l(z, y) - lambda' z + rho/2 |sum_i h_i W_i - z|^2   (Eq. 5)
+      3   server     lambda += rho (sum_i h_i W_i - z)                              (Eq. 6)
+      4   server     one SGD step on every head W_k                                 (Eq. 7)
+      5   server     lambda, s_k = z - sum_(i != k) h_i W_i (Eq. 8), W_k            -> party k
+      6   party k    tau SGD steps on theta_k                                       (Eq. 9)
+
+Eq. 8 prints the heads *after* step 4. All heads step at once, each as if the others stood still;
+residuals from the new heads feed that overshoot back into every party and the iteration diverges
+at the paper's rates. Residuals here use the sum from *before* step 4, as the authors' code does:
+docs/protocols/vimadmm.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["vimadmm"] = "vimadmm"
+    embedding: int = Field(default=60, ge=1, description="d_f, width of every party's embedding")
+    rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
+    tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    residual: Literal["old", "new"] = Field(
+        default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server: h_k of the batch, float32 (rows, width)."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Update(Message):
+    """Server to party: the dual variables lambda and the residuals s_k of the batch, and the head W_k."""
+
+    dual: Annotated[Tensor, TensorSpec("rows", "classes")]
+    residual: Annotated[Tensor, TensorSpec("rows", "classes")]
+    head: Annotated[Tensor, TensorSpec("width", "classes")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+
+
+CONTRACT = Contract(
+    title="VIMADMM: one head per party, many local steps per exchange",
+    source="Xie et al. 2024, Algorithm 1",
+    config=Config,
+    messages=(Embedding, Update, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "duals and residuals of its batch rows, which carry information about the labels, and its head",
+    },
+)

@@ -1,0 +1,5 @@
+"""The version of Colonnade, as two ends compare it."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0.dev0"

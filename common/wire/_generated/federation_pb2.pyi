@@ -1,0 +1,114 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Frame(_message.Message):
+    __slots__ = ("session", "parcels")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    PARCELS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    parcels: _containers.RepeatedCompositeFieldContainer[Parcel]
+    def __init__(self, session: _Optional[int] = ..., parcels: _Optional[_Iterable[_Union[Parcel, _Mapping]]] = ...) -> None: ...
+
+class Parcel(_message.Message):
+    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    LETTER_FIELD_NUMBER: _ClassVar[int]
+    FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    welcome: Welcome
+    refusal: Refusal
+    begin: Begin
+    open: Open
+    close: Close
+    letter: Letter
+    farewell: Farewell
+    failure: Failure
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    FEDERATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WIRE_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    OFFICIAL_TEST_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    federation: str
+    version: str
+    wire: int
+    config: _containers.ScalarMap[str, str]
+    rows: int
+    official_test: int
+    def __init__(self, party: _Optional[str] = ..., federation: _Optional[str] = ..., version: _Optional[str] = ..., wire: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., rows: _Optional[int] = ..., official_test: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    def __init__(self, session: _Optional[int] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason", "hint")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    hint: str
+    def __init__(self, reason: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+
+class Begin(_message.Message):
+    __slots__ = ("parties",)
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Open(_message.Message):
+    __slots__ = ("round",)
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    def __init__(self, round: _Optional[int] = ...) -> None: ...
+
+class Close(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Letter(_message.Message):
+    __slots__ = ("kind", "body")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    body: bytes
+    def __init__(self, kind: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class Farewell(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("party", "reason", "hint")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    reason: str
+    hint: str
+    def __init__(self, party: _Optional[str] = ..., reason: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,34 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Tensor(_message.Message):
+    __slots__ = ("dtype", "shape", "data")
+    class Dtype(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        DTYPE_UNSPECIFIED: _ClassVar[Tensor.Dtype]
+        FLOAT16: _ClassVar[Tensor.Dtype]
+        FLOAT32: _ClassVar[Tensor.Dtype]
+        FLOAT64: _ClassVar[Tensor.Dtype]
+        INT32: _ClassVar[Tensor.Dtype]
+        INT64: _ClassVar[Tensor.Dtype]
+        UINT8: _ClassVar[Tensor.Dtype]
+    DTYPE_UNSPECIFIED: Tensor.Dtype
+    FLOAT16: Tensor.Dtype
+    FLOAT32: Tensor.Dtype
+    FLOAT64: Tensor.Dtype
+    INT32: Tensor.Dtype
+    INT64: Tensor.Dtype
+    UINT8: Tensor.Dtype
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    dtype: Tensor.Dtype
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, dtype: _Optional[_Union[Tensor.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,169 @@
+"""Binds the messages of a contract to the protobuf messages of the same names, field by field.
+
+Tensors travel as raw little-endian bytes with dtype and shape; they are copied once on the way
+out (into the frame) and once on the way in (out of it).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from google.protobuf.message import Message as ProtoMessage
+from torch import Tensor
+
+from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
+from common.wire._generated import split_pb2, tensor_pb2, vimadmm_pb2
+from common.wire.fields import (
+    EIGHT_BYTES,
+    LENGTH,
+    VARINT,
+    Buffer,
+    WireError,
+    nested,
+    read_fields,
+    read_varint,
+    tag,
+    varint,
+)
+
+# One .proto file a protocol, by the protocol's name.
+PROTOS: Mapping[str, ModuleType] = {"split": split_pb2, "vimadmm": vimadmm_pb2}
+
+_WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
+_CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}
+_DTYPE_OF = {code: dtype for dtype, code in _CODE_OF.items()}
+_NUMPY_OF = {dtype: np.dtype(name).newbyteorder("<") for name, dtype in DTYPES.items()}
+_MAX_DIMS = 8
+
+
+class Codec:
+    """Turns the messages of one protocol into bytes and back.
+
+    Args:
+        protocol: its name, as in `PROTOS`.
+        kinds: the messages of its contract by name.
+    """
+
+    def __init__(self, protocol: str, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
+
+    def encode(self, message: Message) -> list[Buffer]:
+        """The message's bytes in pieces, the tensors' own memory among them: join before it changes."""
+        kind = type(message)
+        parts: list[Buffer] = []
+        for name, spec in schema(kind).items():
+            number = self._numbers[kind.__name__][name]
+            value = getattr(message, name)
+            parts += nested(number, _tensor_parts(value)) if isinstance(spec, TensorSpec) else _scalar(number, value)
+        return parts
+
+    def decode(self, kind: str, body: memoryview) -> Message:
+        """The message that these bytes hold.
+
+        Raises:
+            WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
+        """
+        if kind not in self.kinds:
+            declared = f"one of {', '.join(sorted(self.kinds))}"
+            raise WireError(declared, "an undeclared kind", kind[:80])
+        specs = schema(self.kinds[kind])
+        names = {number: name for name, number in self._numbers[kind].items()}
+        values: dict[str, Any] = {}
+        for number, wire_type, value in read_fields(body):
+            name = names.get(number)
+            if name is None or name in values:
+                raise WireError("every declared field once", f"field {number} {'twice' if name else 'too'}", kind)
+            values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value)
+        for name, spec in specs.items():
+            if name not in values:  # protobuf leaves out zeros and empty strings, never tensors
+                if isinstance(spec, TensorSpec):
+                    raise WireError(str(spec), "nothing", f"{kind}.{name}")
+                values[name] = spec()
+        return self.kinds[kind](**values)
+
+
+def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
+    proto: type[ProtoMessage] = getattr(module, kind)  # `kind` is our own contract's, not the wire's
+    return {field.name: field.number for field in proto.DESCRIPTOR.fields}
+
+
+def _tensor_parts(tensor: Tensor) -> list[Buffer]:
+    array = tensor.detach().cpu().contiguous().numpy().astype(_NUMPY_OF[tensor.dtype], copy=False)
+    head = tag(1, VARINT) + varint(_CODE_OF[tensor.dtype])
+    shape = b"".join(varint(size) for size in tensor.shape)
+    head += tag(2, LENGTH) + varint(len(shape)) + shape
+    data = memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    return [head, *nested(3, [data])]
+
+
+def _scalar(number: int, value: float | str | bool) -> list[Buffer]:
+    if not value:
+        return []
+    if isinstance(value, str):
+        return nested(number, [value.encode()])
+    if isinstance(value, float):
+        return [tag(number, EIGHT_BYTES) + struct.pack("<d", value)]
+    if not 0 < value < 1 << 32:
+        raise ValueError(f"an integer field holds 0 to 2^32 - 1, not {value}")
+    return [tag(number, VARINT) + varint(int(value))]
+
+
+def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | memoryview) -> Any:
+    expected = LENGTH if isinstance(spec, TensorSpec) else _WIRE_TYPES[spec]
+    if wire_type != expected:
+        raise WireError(f"wire type {expected}", f"{wire_type}", field)
+    if isinstance(value, int):
+        if value >= 1 << 32:
+            raise WireError("less than 2^32", f"{value}", field)
+        return bool(value) if spec is bool else value
+    if isinstance(spec, TensorSpec):
+        return _tensor(field, value)
+    if spec is str:
+        return _text(field, value)
+    return struct.unpack("<d", value)[0]
+
+
+def _text(field: str, value: memoryview) -> str:
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError as bad:
+        raise WireError("UTF-8", "other bytes", field) from bad
+
+
+def _tensor(field: str, body: memoryview) -> Tensor:
+    dtype: torch.dtype | None = None
+    shape: tuple[int, ...] = ()
+    data = memoryview(b"")
+    for number, wire_type, value in read_fields(body):
+        if number == 1 and isinstance(value, int):
+            dtype = _DTYPE_OF.get(value)
+        elif number == 2 and wire_type == LENGTH and not isinstance(value, int):
+            shape = _shape(field, value)
+        elif number == 3 and wire_type == LENGTH and not isinstance(value, int):
+            data = value
+        else:
+            raise WireError("a tensor", f"a message with field {number} of wire type {wire_type}", field)
+    if dtype is None:
+        raise WireError(f"a dtype of {', '.join(DTYPES)}", "another or none", field)
+    expected = math.prod(shape) * dtype.itemsize
+    if len(data) != expected:
+        raise WireError(f"{expected} bytes of {dtype_name(dtype)} {shape}", f"{len(data)}", field)
+    return torch.from_numpy(np.frombuffer(data, _NUMPY_OF[dtype]).astype(dtype_name(dtype)).reshape(shape))
+
+
+def _shape(field: str, packed: memoryview) -> tuple[int, ...]:
+    sizes: list[int] = []
+    at = 0
+    while at < len(packed):
+        size, at = read_varint(packed, at)
+        sizes.append(size)
+    if len(sizes) > _MAX_DIMS:
+        raise WireError(f"at most {_MAX_DIMS} dimensions", f"{len(sizes)}", field)
+    return tuple(sizes)

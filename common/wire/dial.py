@@ -1,0 +1,113 @@
+"""A party's end of the wire: it dials out, so no port of its own is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+
+from common.errors import EnvironmentFault
+from common.wire.codec import Codec
+from common.wire.connection import KEEPALIVE, Connection, WireThread, size_options
+from common.wire.frame import METHOD
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+@dataclass(frozen=True)
+class ClientTls:
+    """What mutual TLS needs at a party, all PEM.
+
+    Args:
+        key, chain: our own.
+        root: the only certificate that is accepted: the server's own, once it has been compared
+            with its pin.
+        server_name: the DNS name in it, whatever address it is dialled at.
+    """
+
+    key: bytes
+    chain: bytes
+    root: bytes
+    server_name: str
+
+
+# Looks at the server at (host, port) and says how to talk to it; None talks plainly. Called in a
+# thread before every attempt; an EnvironmentFault means that it is not there yet.
+Prepare = Callable[[str, int], ClientTls | None]
+
+
+class Dialer:
+    """Dials the server until it is up.
+
+    Args:
+        wire: the thread that gRPC runs in.
+        codec: of the federation's protocol.
+        largest: bytes of the largest frame that the server may send.
+    """
+
+    def __init__(self, wire: WireThread, codec: Codec, largest: int) -> None:
+        self._wire, self._codec, self._largest = wire, codec, largest
+        self._home = asyncio.get_running_loop()
+        self._channel: grpc.aio.Channel | None = None
+
+    async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Connection:
+        """A connection to the server, tried again with growing pauses for `patience` seconds.
+
+        Args:
+            find_address: says HOST:PORT, or "" while it is not known yet.
+            prepare: says how to talk to the server.
+            patience: seconds after which to give up.
+
+        Raises:
+            EnvironmentFault: the server did not come in time, and the last reason.
+            RefusedError: it is there, and `prepare` does not trust it or it does not trust us.
+        """
+        deadline = self._home.time() + patience
+        pause, address, reason = _FIRST_PAUSE, "", "its address is not known yet"
+        while True:
+            address = find_address()
+            if address:
+                try:
+                    return await self._wire.call(self._try(address, prepare, deadline - self._home.time()))
+                except EnvironmentFault as failed:
+                    reason = str(failed)
+            if self._home.time() + pause > deadline:
+                raise EnvironmentFault(
+                    f"the server at {address or 'an unknown address'} did not come within {patience:g} s: {reason}",
+                    hint="start the server, or check the party's `connect` address",
+                )
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.6, _LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """Closes the channel."""
+        if self._channel is not None:
+            await self._wire.call(self._channel.close())
+
+    async def _try(self, address: str, prepare: Prepare, patience: float) -> Connection:
+        host, _, port = address.rpartition(":")
+        tls = await asyncio.to_thread(prepare, host.strip("[]"), int(port))
+        channel = _channel(address, tls, self._largest)
+        call = channel.stream_stream(METHOD)()
+        try:
+            await asyncio.wait_for(call.wait_for_connection(), max(patience, 0.01))
+        except (grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as failed:
+            details = call.details() if call.done() else str(failed)
+            await channel.close()
+            raise EnvironmentFault(details or "no answer") from failed
+        self._channel = channel
+        connection = Connection(call, self._codec, self._largest, self._home, self._wire)
+        connection.peer = "server"
+        self._listening = asyncio.get_running_loop().create_task(connection.listen())
+        return connection
+
+
+def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
+    options: list[tuple[str, object]] = [*KEEPALIVE, *size_options(largest)]
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.chain)
+    options.append(("grpc.ssl_target_name_override", tls.server_name))
+    return grpc.aio.secure_channel(address, credentials, options=options)

@@ -1,0 +1,102 @@
+"""The protobuf wire format, field by field, without copying.
+
+The protobuf library copies every bytes field twice on the way out and twice on the way in, once
+more for every message that it is nested in. Tensors are nearly all of our traffic, so we write
+and read their frames ourselves: the bytes are plain protobuf, and tests hold them against the
+library in both directions.
+
+A field is a tag (number and wire type) followed by a varint, eight bytes, or a length and so
+many bytes: https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from common.errors import ContractError
+
+Buffer = bytes | memoryview
+
+VARINT, EIGHT_BYTES, LENGTH = 0, 1, 2
+_MAX_VARINT_BYTES = 10
+
+
+class WireError(Exception):
+    """Bytes that are not what they should be; whoever knows the sender makes a `ContractError` of it.
+
+    Args:
+        expected, got: as in `ContractError`.
+        where: KIND or KIND.FIELD; a frame as a whole if left out.
+    """
+
+    def __init__(self, expected: str, got: str, where: str = "a frame") -> None:
+        super().__init__(f"{where}: expected {expected}, got {got}")
+        self.expected, self.got, self.where = expected, got, where
+
+    def of(self, party: str) -> ContractError:
+        """The same, with the sender's name."""
+        kind, _, field = self.where.partition(".")
+        return ContractError(party, kind, field, self.expected, self.got)
+
+
+def varint(value: int) -> bytes:
+    """A non-negative integer in groups of seven bits, lowest first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag(number: int, wire_type: int) -> bytes:
+    """What stands before a field."""
+    return varint(number << 3 | wire_type)
+
+
+def nested(number: int, body: list[Buffer]) -> list[Buffer]:
+    """A length-delimited field (message, string or bytes) whose content is `body`, not joined yet."""
+    return [tag(number, LENGTH) + varint(sum(len(part) for part in body)), *body]
+
+
+def read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    """The integer at a position, and the position after it.
+
+    Raises:
+        WireError: the bytes end within it, or it is longer than 64 bits.
+    """
+    value = 0
+    for shift in range(_MAX_VARINT_BYTES):
+        if at >= len(view):
+            raise WireError("a number", "the end of the frame")
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value, at
+    raise WireError("a number of at most 64 bits", "a longer one")
+
+
+def read_fields(view: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Every field of a message as (number, wire type, value): an int for varints, else a slice.
+
+    Raises:
+        WireError: the bytes are not a protobuf message.
+    """
+    at = 0
+    while at < len(view):
+        key, at = read_varint(view, at)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == VARINT:
+            value, at = read_varint(view, at)
+            yield number, wire_type, value
+            continue
+        size = 8
+        if wire_type == LENGTH:
+            size, at = read_varint(view, at)
+        elif wire_type != EIGHT_BYTES:
+            raise WireError("wire type 0, 1 or 2", f"{wire_type}")
+        if at + size > len(view):
+            raise WireError(f"{size} bytes more", f"{len(view) - at}")
+        yield number, wire_type, view[at : at + size]
+        at += size

@@ -1,0 +1,105 @@
+"""Frames: what goes over a stream, as one gRPC message each (proto/federation.proto)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtoMessage
+
+from common.conversation import Close, Open
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
+from common.message import Message
+from common.wire._generated import federation_pb2
+from common.wire.codec import Codec
+from common.wire.fields import LENGTH, VARINT, WireError, nested, read_fields, tag, varint
+
+_PLAIN: dict[type, type[ProtoMessage]] = {
+    Hello: federation_pb2.Hello,
+    Welcome: federation_pb2.Welcome,
+    Refusal: federation_pb2.Refusal,
+    Begin: federation_pb2.Begin,
+    Open: federation_pb2.Open,
+    Close: federation_pb2.Close,
+    Farewell: federation_pb2.Farewell,
+    Failure: federation_pb2.Failure,
+}
+_BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
+_KIND_AT = {_BODY[kind.__name__]: kind for kind in _PLAIN}
+_SESSION, _PARCELS = 1, 2
+_LETTER_KIND, _LETTER_BODY = 1, 2
+
+METHOD = "/colonnade.Federation/Converse"
+
+# What a frame costs beside its messages, and the least that a receiver must be ready for.
+FRAME_ALLOWANCE = 65536
+
+
+def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
+    """A frame that holds one parcel. Frames laid end to end are a frame that holds all of theirs."""
+    if isinstance(parcel, Message):
+        letter = nested(_LETTER_KIND, [type(parcel).__name__.encode()])
+        letter += nested(_LETTER_BODY, codec.encode(parcel))
+        body = nested(_BODY["Letter"], letter)
+    else:
+        plain = _PLAIN[type(parcel)](**asdict(parcel)).SerializeToString()
+        body = nested(_BODY[type(parcel).__name__], [plain])
+    return b"".join([tag(_SESSION, VARINT), varint(session), *nested(_PARCELS, body)])
+
+
+def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
+    """The parcels of a frame. Those of another session are passed over (0 belongs to every session).
+
+    Raises:
+        WireError: the bytes are not a frame.
+    """
+    current = 0
+    for number, wire_type, value in read_fields(memoryview(frame)):
+        if number == _SESSION and isinstance(value, int):
+            current = value
+        elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
+            if current in (0, session):
+                yield _parcel(value, codec)
+        else:
+            raise WireError("fields 1 and 2", f"field {number}")
+
+
+def _parcel(view: memoryview, codec: Codec) -> Parcel:
+    found = list(read_fields(view))
+    number, _, body = found[0] if len(found) == 1 else (0, 0, 0)
+    if isinstance(body, int):
+        raise WireError("one thing in a parcel", f"{len(found)}")
+    if number == _BODY["Letter"]:
+        return _letter(body, codec)
+    if number not in _KIND_AT:
+        raise WireError("a known parcel", f"field {number}")
+    return _notice(_KIND_AT[number], body)
+
+
+def _letter(view: memoryview, codec: Codec) -> Message:
+    kind, body = "", memoryview(b"")
+    for number, wire_type, value in read_fields(view):
+        if wire_type != LENGTH or isinstance(value, int) or number not in (_LETTER_KIND, _LETTER_BODY):
+            raise WireError("kind and body of a letter", f"field {number} of wire type {wire_type}")
+        if number == _LETTER_KIND:
+            kind = bytes(value).decode(errors="replace")
+        else:
+            body = value
+    return codec.decode(kind, body)
+
+
+def _notice(kind: type, body: memoryview) -> Parcel:
+    try:
+        proto = _PLAIN[kind].FromString(bytes(body))
+    except DecodeError as bad:
+        raise WireError(f"a {kind.__name__}", f"what protobuf cannot read: {bad}") from bad
+    values = {}
+    for field in proto.DESCRIPTOR.fields:
+        value = getattr(proto, field.name)  # our own field names, read from the descriptor
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            value = dict(value)
+        elif field.is_repeated:
+            value = tuple(value)
+        values[field.name] = value
+    return kind(**values)  # type: ignore[no-any-return]

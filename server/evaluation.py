@@ -1,0 +1,50 @@
+"""How good the joint model is on rows that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from common.conversation import Cohort, Harvest
+from common.errors import ContractError
+from common.message import M, Message
+from server.context import ServerContext
+
+
+async def evaluate(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    round: int,
+    predict: Callable[[Harvest[M], int], Tensor],
+    **dims: int,
+) -> None:
+    """Evaluates the parts that are due after a round, block by block as the parties send them.
+
+    Args:
+        kind: the protocol's evaluation message, with fields `part` and `block`.
+        predict: (answers of a block, its rows) -> logits, float32 (rows, classes).
+        dims: the message's dimensions beside `rows`.
+    """
+    for part in ctx.schedule.evaluations(round):
+        hits = loss = rows = 0.0
+        for number, block in enumerate(ctx.schedule.blocks(part)):
+            answers = await clients.collect(kind, round, ctx.quorum, rows=len(block), **dims)
+            _check_place(answers, part, number)
+            targets = ctx.labels[block]
+            with torch.no_grad():
+                logits = predict(answers, len(block))
+                loss += functional.cross_entropy(logits, targets, reduction="sum").item()
+            hits += (logits.argmax(1) == targets).sum().item()
+            rows += len(block)
+        ctx.evaluated(round, part, accuracy=hits / rows, loss=loss / rows)
+
+
+def _check_place(answers: Harvest[Message], part: str, block: int) -> None:
+    for party, answer in answers.items():
+        place = (getattr(answer, "part", None), getattr(answer, "block", None))
+        if place != (part, block):
+            raise ContractError(party, type(answer).__name__, "block", f"{part} {block}", f"{place[0]} {place[1]}")

@@ -1,0 +1,13 @@
+"""The server's half of every protocol by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from common.conversation import Cohort
+from server.context import ServerContext
+from server.protocols import split, vimadmm
+
+Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
+
+SERVE: Mapping[str, Serve] = {"split": split.serve, "vimadmm": vimadmm.serve}

@@ -1,0 +1,49 @@
+"""Split learning, the server's half. The box: common/protocols/split.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from common.conversation import Cohort, Harvest
+from common.models.optimiser import build_optimiser
+from common.protocols.split import Config, Embedding, Evaluation, Gradient
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.heads import joint_head
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains the head on concatenated embeddings and returns each party its gradient."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, inputs = cfg.embedding, cfg.embedding * len(clients)
+    head = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
+    optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters()))
+
+    def join(answers: Harvest[Embedding | Evaluation], rows: int) -> Tensor:
+        """[h_1 .. h_M], float32 (rows, M * width); a missing party counts as zeros."""
+        zeros = torch.zeros(rows, width)
+        parts = [answers[party].h if party in answers else zeros for party in clients]
+        return torch.cat(parts, dim=1).to(ctx.device)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        head.eval()
+        logits: Tensor = head(join(answers, rows))
+        head.train()
+        return logits
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        h = join(answers, len(batch)).requires_grad_()
+        loss = functional.cross_entropy(head(h), ctx.labels[batch])  # 2
+        optimiser.zero_grad()
+        loss.backward()
+        assert h.grad is not None  # h requires it
+        dh = dict(zip(clients, h.grad.split(width, dim=1), strict=True))
+        await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
+        optimiser.step()
+        ctx.record(t, loss.item(), answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, width=width)

@@ -1,0 +1,58 @@
+"""VIMADMM, the server's half. The box: common/protocols/vimadmm.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.models.optimiser import build_optimiser
+from common.numerics import admm
+from common.numerics.losses import CrossEntropy
+from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.heads import linear_heads
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Keeps z, lambda and the heads W_k; tells every party what is left for it to explain."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
+    loss = CrossEntropy()
+    heads = ctx.state.keep("heads", lambda: linear_heads(ctx, len(parties), width))
+    optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
+    duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
+
+    def stack(answers: Harvest[Embedding | Evaluation], rows: int) -> Tensor:
+        """h, float32 (M, rows, width); a missing party explains nothing: zeros."""
+        h = torch.zeros(len(parties), rows, width)
+        for seat, party in enumerate(parties):
+            if party in answers:
+                h[seat] = answers[party].h
+        return h.to(ctx.device)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        return torch.bmm(stack(answers, rows), heads).sum(0)
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        y = ctx.labels[batch]
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        h = stack(answers, len(batch))
+        with torch.no_grad():
+            own = torch.bmm(h, heads)  # h_k W_k, (M, rows, classes)
+            total = own.sum(0)
+            z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
+            dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
+            signal = admm.local_gradient(total, dual, z, cfg.rho)
+            heads.grad = admm.head_gradients(h, heads, signal)
+            optimiser.step()  # 4
+            if cfg.residual == "new":
+                own = torch.bmm(h, heads)
+            residual = admm.residual(z, own.sum(0), own)
+        seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
+        await clients.tell({party: Update(t, dual, residual[seat], heads[seat]) for seat, party in seats})  # 5
+        ctx.record(t, loss.value(total, y).mean().item(), answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, width=width)

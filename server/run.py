@@ -1,0 +1,157 @@
+"""The server's process: from a configuration to a summary."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.config import FederationConfig, ServerConfig
+from common.conversation import Cohort
+from common.crypto.identity import load_identity
+from common.crypto.revocation import RevocationList
+from common.data.sources import load_labels
+from common.device import choose_device
+from common.errors import ConfigError, IdentityError, PartyFailed
+from common.message import largest_bytes
+from common.protocols import CONTRACTS
+from common.schedule import Schedule
+from common.telemetry import Event, Listener, Telemetry
+from common.wire.codec import Codec
+from common.wire.connection import WireThread
+from common.wire.frame import FRAME_ALLOWANCE
+from common.wire.listen import Listener as Port
+from common.wire.listen import ServerTls
+from server.context import ServerContext, check_labels
+from server.hub import Facts, Hub
+from server.protocols import SERVE
+from server.summary import summarise, write_whole
+
+_PARTING = 10.0  # seconds that parties have for their farewell
+
+
+@dataclass
+class ServerRun:
+    """One start of the server.
+
+    Args:
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        out: the run's folder, which exists.
+        secure: False talks plainly, on loopback only.
+        launched: when the run was started, seconds since 1970.
+        listeners: told of every event, for progress lines.
+    """
+
+    federation: FederationConfig
+    config: ServerConfig
+    base: Path
+    out: Path
+    secure: bool = True
+    launched: float = 0.0
+    listeners: tuple[Listener, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.launched = self.launched or time.time()
+        self._first: float | None = None
+
+    async def run(self) -> None:
+        """Serves the federation to its end and leaves summary.json, however it ends.
+
+        Raises:
+            ColonnadeError: the run could not begin or has failed; the summary then says so too.
+        """
+        contract = CONTRACTS[self.federation.protocol.name]
+        tls = self._tls()
+        revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
+        labels = load_labels(self.config.labels, self.base)
+        check_labels(labels, self.federation)
+        schedule = Schedule(self.federation, len(labels.values), labels.official_test)
+        telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
+        device = choose_device(self.config.device)
+        values = labels.values.to(device)
+        ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
+        facts = Facts(len(labels.values), labels.official_test)
+        session = secrets.randbelow(2**31 - 1) + 1
+        hub = Hub(self.federation, contract, facts, session, revoked, telemetry, self.secure)
+        ctx.traffic = lambda: _wire_totals(hub)
+        limits = contract.limits(self.federation)
+        largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
+        wire = WireThread()
+        port = Port(wire, Codec(contract.name, contract.kinds), largest, hub.greet)
+        try:
+            number = await port.start(self.config.listen, tls)
+            host = self.config.listen.rpartition(":")[0]
+            telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
+            await self._converse(ctx, hub)
+        finally:
+            await port.stop()
+            wire.stop()
+            telemetry.close()
+
+    async def _converse(self, ctx: ServerContext, hub: Hub) -> None:
+        status = "failed"
+        guard = asyncio.create_task(hub.watch_revocations())
+        try:
+            cohort: Cohort = await hub.assemble(self.config.patience)
+            ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(self.federation.names))
+            ctx.begin()
+            await SERVE[self.federation.protocol.name](ctx, cohort)
+            status = "completed"
+        except asyncio.CancelledError:
+            status = "interrupted"
+            hub.say_failure("server", InterruptedError("interrupted"))
+            raise
+        except Exception as error:
+            hub.say_failure(getattr(error, "party", "server"), _root(error))
+            raise
+        finally:
+            guard.cancel()
+            await hub.part(_PARTING if status == "completed" else 2.0)
+            ctx.telemetry.event("end", status=status, round=ctx.round)
+            write_whole(self.out / "summary.json", summarise(ctx, hub, status, self.launched, self._first))
+
+    def _tls(self) -> ServerTls | None:
+        if not self.secure:
+            _only_loopback(self.config.listen)
+            return None
+        if self.config.identity is None:
+            raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
+        unpinned = [name for name, pin in self.federation.parties.items() if not pin]
+        if unpinned:
+            raise ConfigError(
+                f"federation.parties.{unpinned[0]}: no certificate fingerprint",
+                hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
+            )
+        identity = load_identity(self.base / self.config.identity)
+        if identity.name != "server":
+            raise IdentityError(
+                f"{self.config.identity} holds the certificate of {identity.name!r}, the server needs its own",
+                hint="point server.identity at the server's folder",
+            )
+        return ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
+
+    def _note_first(self, event: Event) -> None:
+        if event["kind"] == "round" and self._first is None:
+            self._first = event["time"]
+
+
+def _root(error: Exception) -> Exception:
+    """The error as its owner said it: who passes it on adds nothing."""
+    return Exception(error.reason) if isinstance(error, PartyFailed) else error
+
+
+def _wire_totals(hub: Hub) -> tuple[int, int]:
+    connections = [member.connection for member in hub.members.values()]
+    return sum(c.bytes_in for c in connections), sum(c.bytes_out for c in connections)
+
+
+def _only_loopback(address: str) -> None:
+    host = address.rpartition(":")[0].strip("[]")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        raise ConfigError(
+            f"--insecure with {address}: plain connections are for loopback only",
+            hint="listen on 127.0.0.1, or give the server an identity",
+        )

@@ -1,0 +1,76 @@
+"""summary.json: what a run came to, in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from server.context import ServerContext
+from server.hub import Hub
+
+
+def summarise(ctx: ServerContext, hub: Hub, status: str, begun: float, first: float | None) -> dict[str, Any]:
+    """The summary of a run.
+
+    Args:
+        status: completed, interrupted or failed.
+        begun: when the run was launched, seconds since 1970.
+        first: when the first round was done, or None if none was.
+    """
+    federation = ctx.federation
+    return {
+        "status": status,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
+        "parties": list(federation.names),
+        "rounds": ctx.round,
+        "seconds": round(time.time() - begun, 3),
+        "seconds_to_first_round": None if first is None else round(first - begun, 3),
+        "metrics": dict(ctx.metrics),
+        "bytes": traffic(hub),
+        "epsilon": dict.fromkeys(federation.names),
+        "delta": None,
+        "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
+        "late": {name: hub.late().get(name, 0) for name in federation.names},
+    }
+
+
+def describe_source(source: Mapping[str, Any]) -> str:
+    """'digits', 'mnist' or a file's name: what the labels came from."""
+    return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+
+
+def traffic(hub: Hub) -> dict[str, Any]:
+    """Bytes by direction and party: `payload` counts tensors alone, `wire` whole gRPC messages."""
+    parties = {name: {"up": _up(member), "down": _down(member)} for name, member in hub.members.items()}
+    total = {
+        way: {unit: sum(party[way][unit] for party in parties.values()) for unit in ("payload", "wire")}
+        for way in ("up", "down")
+    }
+    return {**total, "parties": parties}
+
+
+def _up(member: Any) -> dict[str, int]:
+    payload = sum(size for _, size in member.link.traffic.received.values())
+    return {"payload": payload, "wire": member.connection.bytes_in}
+
+
+def _down(member: Any) -> dict[str, int]:
+    payload = sum(size for _, size in member.link.traffic.sent.values())
+    return {"payload": payload, "wire": member.connection.bytes_out}
+
+
+def write_whole(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON so that a reader finds the old file or the new one, and never half of one."""
+    beside = path.with_suffix(".partial")
+    with beside.open("w") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,142 @@
+"""Code of one's own: from a file, checked, and with errors that name it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from common.errors import ConfigError
+from common.models.build import HeadConfig, ModelConfig, build_head, build_model
+from common.models.own import OwnConfig
+
+TOWER = """
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+@dataclass
+class Sizes:
+    width: int = 4
+
+class Tower(nn.Module):
+    def __init__(self, input_shape, width=Sizes().width):
+        super().__init__()
+        self.layer = nn.Linear(input_shape[-1], width)
+
+    def forward(self, rows):
+        return self.layer(rows).sum(1)
+
+class Flat(Tower):
+    def forward(self, rows):
+        return self.layer(rows)
+
+def lazy(input_shape):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
+
+def head(inputs, classes, bias=False):
+    return nn.Linear(inputs, classes, bias)
+
+def text(input_shape):
+    return "a tower"
+
+def broken(input_shape):
+    raise RuntimeError("first line\\nsecond line")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "tower.py").write_text(TOWER)
+    return tmp_path
+
+
+def parse(value: object) -> ModelConfig:
+    return TypeAdapter(ModelConfig).validate_python(value)
+
+
+def test_a_class_from_a_file(base: Path) -> None:
+    tower = build_model(parse("./tower.py:Tower"), (5, 6), seed=0, base=base)
+    assert tower(torch.zeros(3, 5, 6)).shape == (3, 4)
+
+
+def test_other_keys_are_its_arguments(base: Path) -> None:
+    config = parse({"file": "tower.py:Tower", "width": 9})
+    assert isinstance(config, OwnConfig)
+    assert build_model(config, (5, 6), seed=0, base=base)(torch.zeros(3, 5, 6)).shape == (3, 9)
+
+
+@pytest.mark.parametrize("name", ["Tower", "lazy"])
+def test_its_weights_come_from_the_seed(base: Path, name: str) -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    states = [build_model(parse(f"./tower.py:{name}"), (5, 6), seed, base).state_dict() for seed in (1, 1, 2)]
+    first, second, third = (next(iter(state.values())) for state in states)
+    assert torch.equal(first, second) and not torch.equal(first, third)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_head_of_one_s_own(base: Path) -> None:
+    config = TypeAdapter(HeadConfig).validate_python({"file": "./tower.py:head", "bias": True})
+    assert len(list(build_head(config, 6, 3, seed=0, base=base).parameters())) == 2
+
+
+def test_a_head_must_give_one_score_a_class(base: Path) -> None:
+    (base / "head.py").write_text("from torch import nn\ndef head(inputs, classes): return nn.Linear(inputs, 7)\n")
+    config = TypeAdapter(HeadConfig).validate_python("./head.py:head")
+    with pytest.raises(ConfigError, match="gives 7 scores for 3 classes"):
+        build_head(config, 6, 3, seed=0, base=base)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("./gone.py:Tower", "there is no file .*gone.py"),
+        ("./tower.py:Towr", r"has no class or function 'Towr' \(did you mean 'Tower'\?\)"),
+        ("./tower.py:number", "has no class or function 'number'"),
+        ("./tower.py:text", "made a str, not a torch.nn.Module"),
+        ("./tower.py:broken", "tower.py:broken failed: RuntimeError: first line$"),
+        ("./tower.py:Flat", r"makes \(2, 5, 4\) of rows of shape \(2, 5, 6\), expected \(2, width\)"),
+        (
+            {"file": "./tower.py:Tower", "widht": 9},
+            "failed: TypeError: .*unexpected keyword argument 'widht'",
+        ),
+    ],
+)
+def test_refuses(base: Path, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        build_model(parse(value), (5, 6), seed=0, base=base)
+    assert caught.value.hint and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f(:\n", "SyntaxError"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_file_that_does_not_import(base: Path, text: str, message: str) -> None:
+    (base / "tower.py").write_text(text)
+    with pytest.raises(ConfigError, match=f"tower.py does not import: {message}"):
+        build_model(parse("./tower.py:Tower"), (5, 6), seed=0, base=base)
+
+
+def test_two_files_of_one_name_are_two_modules(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tower.py").write_text(TOWER.replace("width: int = 4", "width: int = 8"))
+    widths = [
+        build_model(parse(f"./{folder}tower.py:Tower"), (5, 6), 0, base)(torch.zeros(1, 5, 6)).shape[1]
+        for folder in ("", "other/")
+    ]
+    assert widths == [4, 8]
+
+
+@pytest.mark.parametrize("value", ["./tower.py", "tower:Tower", "./tower.py:", "./tower.py:a.b"])
+def test_the_configuration_refuses(value: str) -> None:
+    with pytest.raises(ValidationError):
+        parse(value)

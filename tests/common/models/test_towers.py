@@ -1,0 +1,160 @@
+"""Towers and heads: what they compute, equal weights for equal seeds, shapes that fit."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+
+from common.errors import ConfigError
+from common.models.build import HeadConfig, ModelConfig, build_head, build_model, output_width
+from common.models.cnn import CnnConfig
+from common.models.heads import MlpHeadConfig
+from common.models.linear import LinearConfig
+from common.models.mlp import MlpConfig
+
+model = TypeAdapter(ModelConfig).validate_python
+head = TypeAdapter(HeadConfig).validate_python
+
+
+def test_the_tower_of_mnist_is_that_of_the_authors() -> None:
+    tower = build_model(model("mlp"), (2, 28), seed=0)
+    sizes = [tuple(parameter.shape) for parameter in tower.parameters()]
+    assert sizes == [(120, 56), (120,), (60, 120), (60,)]
+    rows = torch.randn(5, 2, 28)
+    first, bias, second, last = tower.parameters()
+    by_hand = torch.relu(torch.relu(rows.flatten(1) @ first.T + bias) @ second.T + last)
+    torch.testing.assert_close(tower(rows), by_hand)
+
+
+def test_the_first_weights_are_torch_s_own() -> None:
+    torch.manual_seed(3)
+    expected = nn.Linear(4, 120).weight
+    assert torch.equal(next(build_model(MlpConfig(), (4,), seed=3).parameters()), expected)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "linear"])
+def test_equal_seeds_give_equal_weights(name: str) -> None:
+    first, second, third = (build_model(model(name), (4, 6), seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert not any(torch.equal(first[key], third[key]) for key in first)
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    build_model(model("cnn"), (4, 6), seed=1)
+    build_head(head("mlp"), 60, 10, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@settings(max_examples=25)
+@given(
+    st.tuples(st.integers(1, 12), st.integers(1, 12))
+    | st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(1, 12)),
+    st.integers(1, 4),
+)
+def test_the_cnn_takes_images_of_any_size(shape: tuple[int, ...], rows: int) -> None:
+    tower = build_model(CnnConfig(channels=(2, 3), embedding=5), shape, seed=0)
+    embedding = tower(torch.randn(rows, *shape))
+    assert embedding.shape == (rows, 5) and bool((embedding >= 0).all())
+
+
+def test_the_cnn_sees_where_a_pixel_is() -> None:
+    tower = build_model(CnnConfig(), (8, 8), seed=0)
+    images = torch.zeros(2, 8, 8)
+    images[0, 1, 1] = images[1, 6, 6] = 1
+    assert not torch.equal(*tower(images))
+
+
+def test_the_cnn_refuses_tables() -> None:
+    with pytest.raises(ConfigError, match=r"takes images, but .* \(30,\)"):
+        build_model(CnnConfig(), (30,), seed=0)
+
+
+def test_the_linear_tower() -> None:
+    rows = torch.randn(9, 3, 4)
+    bare = build_model(LinearConfig(embedding=5, activation="none"), (3, 4), seed=0)
+    weight, bias = bare.parameters()
+    torch.testing.assert_close(bare(rows), rows.flatten(1) @ weight.T + bias)
+    rectified = build_model(LinearConfig(embedding=5), (3, 4), seed=0)
+    torch.testing.assert_close(rectified(rows), bare(rows).relu())
+
+
+def test_heads() -> None:
+    linear = build_head(head("linear"), 60, 10, seed=0)
+    assert [tuple(parameter.shape) for parameter in linear.parameters()] == [(10, 60)]
+    assert len(list(build_head(head({"name": "linear", "bias": True}), 60, 10, seed=0).parameters())) == 2
+    deep = build_head(MlpHeadConfig(hidden=7, layers=3), 60, 10, seed=0)
+    shapes = [tuple(parameter.shape) for parameter in deep.parameters() if parameter.ndim == 2]
+    assert shapes == [(7, 60), (7, 7), (10, 7)]
+
+
+def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
+    rows = torch.ones(4000, 6)
+    deep = build_head(MlpHeadConfig(hidden=1), 6, 2, seed=0)
+    dropout = next(module for module in deep.modules() if isinstance(module, nn.Dropout))
+    dropped = (dropout(rows) == 0).float().mean().item()
+    assert dropped == pytest.approx(0.25, abs=0.02)
+    deep.eval()
+    assert torch.equal(deep(rows)[0], deep(rows)[1])
+
+
+class Wrong(nn.Module):
+    def __init__(self, output: object) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, rows: torch.Tensor) -> object:
+        return self.output
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        (torch.zeros(2), r"\(2,\)"),
+        (torch.zeros(2, 3, 4), r"\(2, 3, 4\)"),
+        (torch.zeros(3, 2), r"\(3, 2\)"),
+        ([1.0], "list"),
+    ],
+)
+def test_the_width_check_names_both_shapes(output: object, shown: str) -> None:
+    with pytest.raises(ConfigError, match=rf"makes {shown} of rows of shape \(2, 5, 6\), expected \(2, width\)"):
+        output_width(Wrong(output), (5, 6))
+
+
+def test_the_width_check_names_the_shape_that_a_model_fails_on() -> None:
+    with pytest.raises(ConfigError, match=r"fails on rows of shape \(2, 5\): .*shapes cannot be multiplied") as caught:
+        output_width(nn.Linear(4, 3), (5,))
+    assert caught.value.hint
+
+
+def test_the_width_check_leaves_no_trace() -> None:
+    tower = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout().eval())
+    before = {key: value.clone() for key, value in tower.state_dict().items()}
+    assert output_width(tower, (3,)) == 4
+    assert [module.training for module in tower] == [True, True, False] and tower.training
+    assert all(torch.equal(before[key], value) for key, value in tower.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "mpl",
+        {},
+        {"name": "mlp", "hiden": 3},
+        {"name": "mlp", "hidden": 0},
+        {"name": "cnn", "channels": [1]},
+        3,
+    ],
+)
+def test_the_model_configuration_refuses(value: object) -> None:
+    with pytest.raises(ValidationError):
+        model(value)
+
+
+@pytest.mark.parametrize("value", ["cnn", {"name": "mlp", "dropout": 1.0}, {"name": "mlp", "layers": 1}])
+def test_the_head_configuration_refuses(value: object) -> None:
+    with pytest.raises(ValidationError):
+        head(value)
