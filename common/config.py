@@ -144,6 +144,14 @@ class ServerConfig(_Member):
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
     patience: float = Field(default=60.0, gt=0, description="seconds to wait for the whole roster")
 
+    @field_validator("optimiser", mode="before")
+    @classmethod
+    def _plain_sgd(cls, value: Any) -> Any:
+        """Heads take plain SGD steps unless a momentum is asked for; local models have one by default."""
+        if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
+            return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
+        return value
+
 
 class PartyConfig(_Member):
     """One party's own section."""

@@ -39,22 +39,28 @@ def fetch(name: str, into: Path | None = None, say: Say = lambda _: None) -> Pat
     if not data_set.origins and not data_set.archive:
         raise DataError(f"{name} cannot be downloaded", hint=f"{data_set.by_hand} and put it into {name}/")
     folder = (into or cache()) / name
-    if data_set.archive:
-        _fetch_archive(data_set, data_set.archive, folder, say)
-    for file in () if data_set.archive else data_set.files:
-        _fetch_file(data_set, file, folder, say)
+    try:
+        if data_set.archive:
+            _fetch_archive(data_set, data_set.archive, folder, say)
+        else:
+            _fetch_files(data_set, folder, say)
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be written: {error}", hint="choose another folder") from error
     return folder
 
 
-def _fetch_file(data_set: DataSet, file: DataFile, folder: Path, say: Say) -> None:
-    say(f"{file.name} ({file.bytes / 1e6:.1f} MB)")
-    failures = []
-    for origin in data_set.origins:
-        failure = _retrieve(origin + file.name, f"sha256:{file.sha256}", folder / file.name)
-        if failure is None:
-            return
-        failures.append(failure)
-    raise _fault(file.name, failures)
+def _fetch_files(data_set: DataSet, folder: Path, say: Say) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in data_set.files:
+        say(f"{file.name} ({file.bytes / 1e6:.1f} MB)")
+        failures: list[str] = []
+        for origin in data_set.origins:
+            failure = _retrieve(origin + file.name, f"sha256:{file.sha256}", folder / file.name)
+            if failure is None:
+                break
+            failures.append(failure)
+        else:
+            raise _fault(file.name, failures)
 
 
 def _fetch_archive(data_set: DataSet, archive: Archive, folder: Path, say: Say) -> None:
@@ -94,7 +100,7 @@ def _retrieve(url: str, checksum: str, path: Path) -> str | None:
     except ValueError:
         return f"{url} served bytes with another checksum"
     except OSError as error:  # requests' errors are OSErrors too
-        return f"{url}: {str(error).splitlines()[0]}"
+        return f"{url}: {type(error).__name__}: {error}".splitlines()[0]
     return None
 
 

@@ -22,7 +22,7 @@ from common.models.cnn import CnnConfig
 from common.models.heads import LinearHeadConfig, MlpHeadConfig
 from common.models.linear import LinearConfig
 from common.models.mlp import MlpConfig
-from common.models.own import OwnConfig
+from common.models.own import OwnConfig, first_line
 
 
 def _expand(value: object) -> object:
@@ -126,7 +126,7 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
             output = model.eval()(rows)
     except Exception as error:
         raise ConfigError(
-            f"the model fails on rows of shape {tuple(rows.shape)}: {str(error).splitlines()[0]}",
+            f"the model fails on rows of shape {tuple(rows.shape)}: {first_line(error)}",
             hint="its first layer must fit the party's part of a row",
         ) from error
     finally:

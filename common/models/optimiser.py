@@ -75,6 +75,8 @@ class RmspropConfig(_Config):
 
 
 def _expand(value: object) -> object:
+    if isinstance(value, dict):
+        return {"name": "sgd", **value}
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -82,7 +84,7 @@ OptimiserConfig = Annotated[
     Annotated[SgdConfig | AdamConfig | AdamWConfig | AdagradConfig | RmspropConfig, Field(discriminator="name")],
     BeforeValidator(_expand),
 ]
-"""`{name: sgd, lr: 0.1}`, or in short `sgd`."""
+"""`{name: sgd, lr: 0.1}`, or in short `sgd`; sgd where no name is given."""
 
 
 def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

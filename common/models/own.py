@@ -49,7 +49,7 @@ class OwnConfig(BaseModel):
             module = make(*sizes, **(self.model_extra or {}))
         except Exception as error:
             raise ConfigError(
-                f"{self.file} failed: {_said(error)}",
+                f"{self.file} failed: {first_line(error)}",
                 hint=f"{name} is called with {', '.join(map(str, sizes))} and the keys beside `file`",
             ) from error
         if not isinstance(module, nn.Module):
@@ -70,7 +70,7 @@ def _imported(path: Path) -> ModuleType:
     try:
         cast(Loader, spec.loader).exec_module(module)
     except Exception as error:
-        raise ConfigError(f"{path} does not import: {_said(error)}", hint="mend the file") from error
+        raise ConfigError(f"{path} does not import: {first_line(error)}", hint="mend the file") from error
     return module
 
 
@@ -84,5 +84,6 @@ def _member(module: ModuleType, name: str) -> Callable[..., object]:
     return make  # type: ignore[no-any-return]
 
 
-def _said(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error of somebody's code says, in one line: its class and the beginning of its message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -113,13 +113,6 @@ def test_the_next_address_is_tried(
     assert (fetch("tiny", tmp_path / "into") / "tiny.bin").read_bytes() == BYTES
 
 
-def test_a_folder_that_cannot_be_made(tiny: DataSet, tmp_path: Path) -> None:
-    (tmp_path / "into").write_text("a file is in the way")
-    with pytest.raises(EnvironmentFault) as caught:
-        fetch("tiny", tmp_path / "into")
-    assert_one_line(caught, "could not be fetched")
-
-
 @pytest.fixture
 def packed(tiny: DataSet, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     """The same set in an archive, which a function writes with given bytes."""
@@ -145,6 +138,16 @@ def test_unpacks_what_belongs_to_the_set(packed: Callable[[bytes], None], server
     assert (folder / "tiny.bin").read_bytes() == BYTES
     fetch("tiny", tmp_path / "into")
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("as_archive", [True, False])
+def test_a_folder_that_cannot_be_made(packed: Callable[[bytes], None], tmp_path: Path, as_archive: bool) -> None:
+    if as_archive:
+        packed(BYTES)
+    (tmp_path / "into").write_text("a file is in the way")
+    with pytest.raises(EnvironmentFault) as caught:
+        fetch("tiny", tmp_path / "into")
+    assert_one_line(caught, f"{tmp_path}/into/tiny cannot be written")
 
 
 def test_refuses_an_archive_with_other_bytes(packed: Callable[[bytes], None], tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ def test_heads() -> None:
     assert shapes == [(7, 60), (7, 7), (10, 7)]
 
 
+def test_the_mlp_head_by_hand() -> None:
+    deep = build_head(MlpHeadConfig(hidden=7), 6, 2, seed=0).eval()
+    first, bias, second, last = deep.parameters()
+    rows = torch.randn(9, 6)
+    torch.testing.assert_close(deep(rows), torch.relu(rows @ first.T + bias) @ second.T + last)
+
+
 def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
     rows = torch.ones(4000, 6)
     deep = build_head(MlpHeadConfig(hidden=1), 6, 2, seed=0)
@@ -99,6 +106,17 @@ def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
     assert dropped == pytest.approx(0.25, abs=0.02)
     deep.eval()
     assert torch.equal(deep(rows)[0], deep(rows)[1])
+
+
+class Silent(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        assert rows.ndim == 4
+        return rows
+
+
+def test_the_width_check_of_a_model_that_says_nothing() -> None:
+    with pytest.raises(ConfigError, match=r"fails on rows of shape \(2, 5\): AssertionError"):
+        output_width(Silent(), (5,))
 
 
 class Wrong(nn.Module):

@@ -1,0 +1,109 @@
+"""Split learning against a joint model in one process."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch.nn import functional
+
+from common.conversation import SERVER
+from common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
+from tests.federation import Outcome, config, federate
+
+SPLIT = {"name": "split", "embedding": 16}
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(SPLIT, "federation.rounds=8", "federation.epochs=0", *sets), **how)
+
+
+def test_it_takes_the_steps_of_one_joint_model() -> None:
+    """Autograd through the joint model is the oracle, optimiser by optimiser, loss by loss."""
+    fresh = federate(config(SPLIT, "federation.rounds=1", "federation.epochs=0", "server.optimiser.lr=1e-12"))
+    outcome = run()
+    names = list(outcome.clients)
+    bottoms = [copy.deepcopy(_initial(ctx)) for ctx in outcome.clients.values()]
+    head = copy.deepcopy(fresh.server.state["head"])
+    steps = [torch.optim.SGD(b.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for b in bottoms]
+    steps.append(torch.optim.SGD(head.parameters(), lr=0.1, weight_decay=1e-3))
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        h = [b(outcome.clients[name].features[rows]) for b, name in zip(bottoms, names, strict=True)]
+        loss = functional.cross_entropy(head(torch.cat(h, 1)), outcome.server.labels[rows])
+        for step in steps:
+            step.zero_grad()
+        loss.backward()
+        for step in steps:
+            step.step()
+        assert abs(loss.item() - event["loss"]) < 1e-5
+    for bottom, name in zip(bottoms, names, strict=True):
+        joint = torch.cat([p.flatten() for p in bottom.parameters()])
+        assert torch.allclose(joint, outcome.parameters()[name], atol=1e-6)
+
+
+def _initial(ctx):
+    """The party's model as it was before the first round."""
+    again = copy.copy(ctx)
+    return again._build(16)
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, parameters in one.parameters().items():
+        assert torch.equal(parameters, two.parameters()[name])
+        assert not torch.equal(parameters, other.parameters()[name])
+
+
+def test_it_learns() -> None:
+    outcome = federate(config(SPLIT, "federation.epochs=15", "every_party.optimiser.lr=0.2"))
+    assert outcome.server.metrics["test_accuracy"] > 0.93
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=8")
+    width, batch = 16, 256
+    sizes = [len(outcome.server.schedule.batch(t)) for t in range(1, 9)]
+    assert max(sizes) == batch
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert sum(m.h.nbytes for m in up if isinstance(m, Embedding)) == sum(sizes) * width * 4
+        assert sum(m.dh.nbytes for m in down if isinstance(m, Gradient)) == sum(sizes) * width * 4
+        parts = outcome.server.schedule.partition
+        evaluated = len(parts.validation) + len(parts.test)
+        assert sum(m.h.nbytes for m in up if isinstance(m, Evaluation)) == evaluated * width * 4
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    """party2 takes a minute for what others answer at once: with a deadline no round waits for it."""
+
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 60.0 if sender == "party2" and isinstance(item, Embedding) and item.round < 5 else 0.001
+
+    outcome = run("federation.quorum={need: 3, grace: 1.0}", delay=slow)
+    missed = {event["round"] for event in outcome.of_kind("missing")}
+    assert missed and missed <= {1, 2, 3, 4, 5, 6, 7, 8}
+    assert {event["party"] for event in outcome.of_kind("missing")} == {"party2"}
+    assert outcome.seconds < 15
+    assert outcome.server.metrics["test_accuracy"] > 0.2
+
+
+def test_waiting_for_all_waits_for_the_straggler() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Embedding) else 0.0
+
+    outcome = run(delay=slow)
+    assert not outcome.of_kind("missing")
+    assert 40 <= outcome.seconds < 41
+    assert outcome.of_kind("round")[3]["slowest"] == {"party": "party2", "seconds": 5.0}
+
+
+def test_a_missing_party_counts_as_zeros() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    gradients = [to for sender, to, m in outcome.messages if sender == SERVER and isinstance(m, Gradient)]
+    assert gradients == ["party1", "party2", "party3"]
