@@ -56,8 +56,12 @@ def main() -> None:
 
 def _preload() -> None:
     """Everything heavy that both roles need, except what must not be inherited."""
+    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import torch  # noqa: F401, PLC0415
 
+    import cli.main  # noqa: F401, PLC0415
+    import cli.progress  # noqa: F401, PLC0415
+    import cli.summary  # noqa: F401, PLC0415
     import client.protocols  # noqa: F401, PLC0415
     import server.protocols  # noqa: PLC0415
 

@@ -58,8 +58,7 @@ class Membership:
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
         self._connection.attach(self._notices.put_nowait, self._notices.put_nowait)
         self._connection.post(hello)
-        welcome = await self._notice(Welcome)
-        self._connection.session = welcome.session
+        await self._notice(Welcome)
         self._telemetry.event("join", party=hello.party)
         await self._notice(Begin)
 

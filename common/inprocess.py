@@ -87,10 +87,10 @@ class _Wire(Carrier):
         loop = asyncio.get_running_loop()
         # The next float after the last one: timers of equal times would fire in any order.
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), loop.time() + self._delay(item))
-        loop.call_at(self._busy_until, self._links[self._party].deliver, _copy(item))
+        loop.call_at(self._busy_until, self._links[self._party].deliver, snapshot(item))
 
 
-def _copy(item: Item) -> Item:
+def snapshot(item: Item) -> Item:
     """A snapshot: the sender may change its tensors, and the receiver must not reach into them."""
     if not isinstance(item, Message):
         return item

@@ -25,9 +25,9 @@ class Telemetry:
         self._listeners = listeners
 
     def event(self, kind: str, **fields: Any) -> Event:
-        """Records an event. `time` is seconds since 1970."""
+        """Records an event. `time` is seconds since 1970. After `close`, only listeners hear of it."""
         event = {"kind": kind, "time": round(time.time(), 6), **fields}
-        if self._file is not None:
+        if self._file is not None and not self._file.closed:
             self._file.write(json.dumps(event) + "\n")
         for listener in self._listeners:
             listener(event)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from common.config import FederationConfig, differences
 from common.conversation import Cohort, Link
 from common.crypto.peers import verify_peer
 from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError, PartyFailed, PartyLost, RefusedError, nearest
+from common.errors import ColonnadeError, IdentityError, PartyFailed, PartyLost, RefusedError, nearest
 from common.mailbox import Mailbox
 from common.membership import WIRE_VERSION, Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
 from common.message import Message
@@ -70,25 +71,21 @@ class Hub:
         self._hashes = federation.hashes()
         self._changed = asyncio.Event()
         self._begun = False
+        self._closing: set[asyncio.Future[None]] = set()
         self.members: dict[str, Member] = {}
         self.round = 0
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Hears a new connection's Hello and lets it in, or says why not."""
-        arrived: asyncio.Queue[Parcel] = asyncio.Queue()
-        connection.attach(arrived.put_nowait, lambda _error: arrived.put_nowait(Farewell()))
+        arrived: asyncio.Queue[Parcel | Exception] = asyncio.Queue()
+        connection.attach(arrived.put_nowait, arrived.put_nowait)
+        party = "unknown"
         try:
-            hello = await asyncio.wait_for(arrived.get(), _HELLO_PATIENCE)
-        except TimeoutError:
-            await connection.close()
-            return
-        if not isinstance(hello, Hello):
-            await connection.close()
-            return
-        try:
+            hello = await _first(arrived)
+            party = hello.party[:80]
             self._admit(connection, hello, pem)
         except ColonnadeError as refused:
-            self._telemetry.event("refused", party=hello.party[:80], reason=str(refused))
+            self._telemetry.event("refused", party=party, reason=str(refused))
             connection.post(Refusal(str(refused), refused.hint))
             await connection.close()
 
@@ -117,13 +114,16 @@ class Hub:
 
     async def watch_revocations(self) -> None:
         """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
+        said = ""
         while True:
             await asyncio.sleep(_REVOCATION_PERIOD)
-            self._revoked.refresh()
-            for name, member in self.members.items():
-                reason = self._revoked.reason(self._federation.parties[name])
-                if reason is not None and not member.parted.is_set():
-                    await self._expel(name, member, f"its certificate is revoked: {reason}")
+            try:
+                self._expel_revoked()
+                said = ""
+            except IdentityError as broken:  # nobody can join now; who is here stays until the list can be read
+                if str(broken) != said:
+                    self._telemetry.event("revocations", reason=str(broken))
+                said = str(broken)
 
     def say_failure(self, party: str, error: BaseException) -> None:
         """Tells everyone who is left that the run has failed, and whose error it was."""
@@ -142,7 +142,8 @@ class Hub:
         except TimeoutError:
             pass  # whoever is silent now has had all that it needs
         for member in self.members.values():
-            await member.connection.close()
+            member.parted.set()
+        await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 
     def _admit(self, connection: Connection, hello: Hello, pem: bytes | None) -> None:
         self._check_identity(hello.party, pem)
@@ -158,7 +159,7 @@ class Hub:
         link = Link(hello.party, self._contract.kinds, self._limits, connection.post, self._mailbox)
         member = Member(connection, link)
         self.members[hello.party] = member
-        connection.attach(lambda parcel: self._hear(hello.party, parcel), lambda error: self._lose(hello.party, error))
+        connection.attach(partial(self._hear, hello.party, member), partial(self._lose, hello.party, member))
         self._telemetry.event("join", party=hello.party, joined=len(self.members), of=len(self._federation.names))
         self._changed.set()
 
@@ -168,7 +169,8 @@ class Hub:
                 raise RefusedError(f"{party[:80]!r} showed no certificate", hint="run it without --insecure")
             verify_peer(pem, party, self._federation.parties, self._revoked)
         elif party not in self._federation.parties:
-            raise RefusedError(f"no party {party[:80]!r} is in the roster{nearest(party, self._federation.parties)}")
+            near = nearest(party[:80], self._federation.parties)
+            raise RefusedError(f"no party {party[:80]!r} is in the roster{near}")
 
     def _check_agreement(self, hello: Hello) -> None:
         party = hello.party
@@ -191,8 +193,9 @@ class Hub:
                 hint="all members need the same rows in the same order",
             )
 
-    def _hear(self, party: str, parcel: Parcel) -> None:
-        member = self.members[party]
+    def _hear(self, party: str, member: Member, parcel: Parcel) -> None:
+        if member.parted.is_set():
+            return
         match parcel:
             case Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
@@ -203,11 +206,9 @@ class Hub:
             case Message():
                 member.link.deliver(parcel)
             case _:
-                what = f"it sent {type(parcel).__name__} in the middle of a run"
-                self._lose(party, RefusedError(f"{party!r}: {what}"))
+                self._expel(party, member, f"it sent {type(parcel).__name__} in the middle of a run")
 
-    def _lose(self, party: str, error: Exception) -> None:
-        member = self.members[party]
+    def _lose(self, party: str, member: Member, error: Exception) -> None:
         if member.parted.is_set():
             return
         member.parted.set()
@@ -218,11 +219,20 @@ class Hub:
             del self.members[party]
             self._changed.set()
 
-    async def _expel(self, party: str, member: Member, reason: str) -> None:
+    def _expel_revoked(self) -> None:
+        self._revoked.refresh()
+        for party, member in list(self.members.items()):
+            reason = self._revoked.reason(self._federation.parties[party])
+            if reason is not None and not member.parted.is_set():
+                self._expel(party, member, f"its certificate is revoked: {reason}")
+
+    def _expel(self, party: str, member: Member, reason: str) -> None:
         self._telemetry.event("refused", party=party, reason=reason)
         member.connection.post(Refusal(f"{party!r}: {reason}"))
-        self._lose(party, RefusedError(f"{party!r} was cut off: {reason}"))
-        await member.connection.close()
+        self._lose(party, member, RefusedError(f"{party!r} was cut off: {reason}"))
+        closing = asyncio.ensure_future(member.connection.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _missing(self) -> list[str]:
         return [name for name in self._federation.names if name not in self.members]
@@ -237,6 +247,18 @@ class Hub:
     def late(self) -> Mapping[str, int]:
         """Messages by party that came after their round."""
         return dict(self._mailbox.late)
+
+
+async def _first(arrived: asyncio.Queue[Parcel | Exception]) -> Hello:
+    try:
+        first = await asyncio.wait_for(arrived.get(), _HELLO_PATIENCE)
+    except TimeoutError:
+        raise RefusedError(f"no Hello came within {_HELLO_PATIENCE:g} s") from None
+    if isinstance(first, Exception):
+        raise first
+    if not isinstance(first, Hello):
+        raise RefusedError(f"{type(first).__name__} came before Hello")
+    return first
 
 
 def _in_rows(rows: int, official_test: int) -> str:

@@ -123,7 +123,7 @@ def _context(cfg: Config, name: str, door: Door) -> ClientContext:
 def _recorded(outcome: Outcome, sender: str, to: str, carry: Any) -> Any:
     def carry_and_record(item: Item) -> None:
         if isinstance(item, Message):
-            outcome.messages.append((sender, to, item))
+            outcome.messages.append((sender, to, inprocess.snapshot(item)))
         carry(item)
 
     return carry_and_record

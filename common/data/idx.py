@@ -4,8 +4,9 @@ Four files: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two wi
 or without .gz. Rows are the training rows followed by the test rows. A party needs the images only
 and the server the labels only; where both lie in the folder, their counts must agree.
 
-Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So images stream
-through one small buffer and only the chosen pixels stay, as bytes.
+Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So gzip is undone
+once for all of them, and images stream through one small buffer: only the chosen pixels stay, as
+bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from common.data.split import Part, Shape
+from common.data.unpack import unpacked
 from common.errors import DataError
 
 Kind = Literal["images-idx3", "labels-idx1"]
@@ -153,7 +155,8 @@ class _File:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
+        plain = unpacked(path) if path.suffix == ".gz" else path
+        with cast(BinaryIO, gzip.open(plain) if plain.suffix == ".gz" else plain.open("rb")) as stream:
             yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}", hint="get the original file again") from error

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from common.data.catalogue import KNOWN, DataSet
 from common.errors import DataError
 
@@ -15,9 +17,7 @@ VARIABLE = "COLONNADE_DATA"
 
 def cache() -> Path:
     """The user's cache folder, where downloads go."""
-    import pooch  # noqa: PLC0415  0.1 s, and only for those who come as far as the cache
-
-    return Path(pooch.os_cache("colonnade"))
+    return Path(platformdirs.user_cache_dir("colonnade"))
 
 
 def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path:

@@ -137,7 +137,7 @@ class _Layer:
 
 def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
     """The layers of a model that `Stack` can differentiate, or None."""
-    if type(model) is not nn.Sequential or not _trained_plainly(model):
+    if type(model) is not nn.Sequential or any(map(_hooked, model.modules())):
         return None
     layers: list[tuple[nn.Linear, bool]] = []
     for module in model:
@@ -147,19 +147,18 @@ def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
             layers[-1] = (layers[-1][0], True)
         else:
             return None
-    return layers or None
+    parameters = [parameter for linear, _ in layers for parameter in linear.parameters()]
+    tied = len(set(parameters)) < len(parameters)
+    return layers if layers and not tied and all(map(_trained, parameters)) else None
 
 
-def _trained_plainly(model: nn.Module) -> bool:
-    """Whether gradients written past autograd would be those that autograd writes, seen by nobody else."""
-    hooked = any(
+def _hooked(module: nn.Module) -> bool:
+    """Whether someone wants to see this module's passes, which are not made when it is done by hand."""
+    return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-        for module in model.modules()
     )
-    parameters = list(model.parameters())
-    listed = sum(len(list(module.parameters(recurse=False))) for module in model.modules())
-    plain = all(
-        parameter.requires_grad and parameter.device.type == "cpu" and not parameter._backward_hooks
-        for parameter in parameters
-    )
-    return plain and not hooked and listed == len(parameters)
+
+
+def _trained(parameter: nn.Parameter) -> bool:
+    """Whether autograd would write this parameter's gradient and show it to nobody on the way."""
+    return parameter.requires_grad and parameter.device.type == "cpu" and not parameter._backward_hooks

@@ -39,7 +39,7 @@ _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES
 _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}
 _DTYPE_OF = {code: dtype for dtype, code in _CODE_OF.items()}
 _NUMPY_OF = {dtype: np.dtype(name).newbyteorder("<") for name, dtype in DTYPES.items()}
-_MAX_DIMS = 8
+_MAX_DIMS, _MAX_ELEMENTS = 8, 1 << 32
 
 
 class Codec:
@@ -61,7 +61,7 @@ class Codec:
         for name, spec in schema(kind).items():
             number = self._numbers[kind.__name__][name]
             value = getattr(message, name)
-            parts += nested(number, _tensor_parts(value)) if isinstance(spec, TensorSpec) else _scalar(number, value)
+            parts += nested(number, _tensor_parts(value)) if isinstance(spec, TensorSpec) else _scalar(number, spec, value)
         return parts
 
     def decode(self, kind: str, body: memoryview) -> Message:
@@ -103,16 +103,15 @@ def _tensor_parts(tensor: Tensor) -> list[Buffer]:
     return [head, *nested(3, [data])]
 
 
-def _scalar(number: int, value: float | str | bool) -> list[Buffer]:
-    if not value:
-        return []
-    if isinstance(value, str):
-        return nested(number, [value.encode()])
-    if isinstance(value, float):
-        return [tag(number, EIGHT_BYTES) + struct.pack("<d", value)]
-    if not 0 < value < 1 << 32:
+def _scalar(number: int, spec: type, value: Any) -> list[Buffer]:
+    if spec is str:
+        return nested(number, [value.encode()]) if value else []
+    if spec is float:
+        eight = struct.pack("<d", value)  # minus zero is a value like any other
+        return [tag(number, EIGHT_BYTES) + eight] if any(eight) else []
+    if not 0 <= value < 1 << 32:
         raise ValueError(f"an integer field holds 0 to 2^32 - 1, not {value}")
-    return [tag(number, VARINT) + varint(int(value))]
+    return [tag(number, VARINT) + varint(int(value))] if value else []
 
 
 def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | memoryview) -> Any:
@@ -141,7 +140,11 @@ def _tensor(field: str, body: memoryview) -> Tensor:
     dtype: torch.dtype | None = None
     shape: tuple[int, ...] = ()
     data = memoryview(b"")
+    seen: set[int] = set()
     for number, wire_type, value in read_fields(body):
+        if number in seen:
+            raise WireError("every field of a tensor once", f"field {number} twice", field)
+        seen.add(number)
         if number == 1 and isinstance(value, int):
             dtype = _DTYPE_OF.get(value)
         elif number == 2 and wire_type == LENGTH and not isinstance(value, int):
@@ -162,8 +165,11 @@ def _shape(field: str, packed: memoryview) -> tuple[int, ...]:
     sizes: list[int] = []
     at = 0
     while at < len(packed):
+        if len(sizes) == _MAX_DIMS:
+            raise WireError(f"at most {_MAX_DIMS} dimensions", "more", field)
         size, at = read_varint(packed, at)
         sizes.append(size)
-    if len(sizes) > _MAX_DIMS:
-        raise WireError(f"at most {_MAX_DIMS} dimensions", f"{len(sizes)}", field)
+    # A size of 0 makes any others fit the bytes, but not what NumPy and torch can count.
+    if math.prod(max(size, 1) for size in sizes) > _MAX_ELEMENTS:
+        raise WireError(f"at most {_MAX_ELEMENTS} elements", f"shape {tuple(sizes)}", field)
     return tuple(sizes)

@@ -9,6 +9,7 @@ one frame, and hands what arrives to the half's loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -18,12 +19,14 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from common.errors import ContractError, PartyLost
-from common.membership import Parcel
+from common.membership import Parcel, Welcome
 from common.wire.codec import Codec
 from common.wire.fields import WireError
 from common.wire.frame import pack, unpack
 
 _T = TypeVar("_T")
+
+_CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed
 
 # Keepalives find a dead peer within 20 s, also while nothing is said.
 KEEPALIVE = [
@@ -139,7 +142,7 @@ class Connection:
         await self._wire.call(self._drained())
 
     async def close(self) -> None:
-        """Sends what is left and ends the stream."""
+        """Sends what is left, if the peer still reads, and ends the stream."""
         await self._wire.call(self._finish())
 
     def _arrived(self, parcels: list[Parcel]) -> None:
@@ -166,6 +169,7 @@ class Connection:
                 if len(frame) > self._largest:
                     raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
                 parcels = list(unpack(frame, self.session, self._codec))
+                self._adopt(parcels)
                 self._home.call_soon_threadsafe(self._arrived, parcels)
         except WireError as malformed:
             error = malformed.of(self.peer)
@@ -178,6 +182,12 @@ class Connection:
                 gone = error or PartyLost(self.peer, "the connection was closed")
                 self._home.call_soon_threadsafe(self._broken, gone)
             self.done.set()
+
+    def _adopt(self, parcels: list[Parcel]) -> None:
+        # Here and not at the half, which may still be busy when the session's next frame comes.
+        for parcel in parcels:
+            if isinstance(parcel, Welcome):
+                self.session = parcel.session
 
     def _in_words(self, broken: grpc.RpcError) -> Exception:
         code = broken.code().name if hasattr(broken, "code") else "UNKNOWN"
@@ -197,8 +207,8 @@ class Connection:
                 frame = self._next_frame()
                 self.bytes_out += len(frame) + 5
                 await self._stream.write(frame)
-        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
-            self._outbox.clear()  # the reader of this stream learns why, and says so
+        except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
+            self._outbox.clear()  # the stream is over: its reader learns why, and says so
 
     def _next_frame(self) -> bytes:
         chunks = [self._outbox.popleft()]
@@ -214,5 +224,6 @@ class Connection:
             await self._writer
 
     async def _finish(self) -> None:
-        await self._drained()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._drained(), _CLOSING)
         self.done.set()

@@ -94,7 +94,7 @@ class Dialer:
         try:
             await asyncio.wait_for(call.wait_for_connection(), max(patience, 0.01))
         except (grpc.RpcError, asyncio.InvalidStateError, TimeoutError) as failed:
-            details = call.details() if call.done() else str(failed)
+            details = failed.details() if isinstance(failed, grpc.aio.AioRpcError) else str(failed)
             await channel.close()
             raise EnvironmentFault(details or "no answer") from failed
         self._channel = channel

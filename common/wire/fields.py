@@ -72,7 +72,7 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
         byte = view[at]
         at += 1
         value |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
+        if byte < 0x80 and value < 1 << 64:
             return value, at
     raise WireError("a number of at most 64 bits", "a longer one")
 

@@ -51,6 +51,8 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
 def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
     """The parcels of a frame. Those of another session are passed over (0 belongs to every session).
 
+    What follows a Welcome is of the session that it gives, also in the same frame.
+
     Raises:
         WireError: the bytes are not a frame.
     """
@@ -60,16 +62,18 @@ def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
             current = value
         elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
             if current in (0, session):
-                yield _parcel(value, codec)
+                parcel = _parcel(value, codec)
+                session = parcel.session if isinstance(parcel, Welcome) else session
+                yield parcel
         else:
             raise WireError("fields 1 and 2", f"field {number}")
 
 
 def _parcel(view: memoryview, codec: Codec) -> Parcel:
     found = list(read_fields(view))
-    number, _, body = found[0] if len(found) == 1 else (0, 0, 0)
-    if isinstance(body, int):
-        raise WireError("one thing in a parcel", f"{len(found)}")
+    number, wire_type, body = found[0] if len(found) == 1 else (0, 0, 0)
+    if wire_type != LENGTH or isinstance(body, int):
+        raise WireError("one message in a parcel", f"{len(found)} fields, the first of wire type {wire_type}")
     if number == _BODY["Letter"]:
         return _letter(body, codec)
     if number not in _KIND_AT:
@@ -78,15 +82,12 @@ def _parcel(view: memoryview, codec: Codec) -> Parcel:
 
 
 def _letter(view: memoryview, codec: Codec) -> Message:
-    kind, body = "", memoryview(b"")
+    parts = {_LETTER_KIND: memoryview(b""), _LETTER_BODY: memoryview(b"")}
     for number, wire_type, value in read_fields(view):
-        if wire_type != LENGTH or isinstance(value, int) or number not in (_LETTER_KIND, _LETTER_BODY):
-            raise WireError("kind and body of a letter", f"field {number} of wire type {wire_type}")
-        if number == _LETTER_KIND:
-            kind = bytes(value).decode(errors="replace")
-        else:
-            body = value
-    return codec.decode(kind, body)
+        if wire_type != LENGTH or isinstance(value, int) or number not in parts or len(parts[number]):
+            raise WireError("one kind and one body in a letter", f"field {number} of wire type {wire_type}")
+        parts[number] = value
+    return codec.decode(bytes(parts[_LETTER_KIND]).decode(errors="replace"), parts[_LETTER_BODY])
 
 
 def _notice(kind: type, body: memoryview) -> Parcel:

@@ -1,5 +1,8 @@
 """The losses and their proximal maps, against scipy, autograd and their own conditions of optimality."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from common.errors import InputError
-from common.numerics.losses import LOSSES, CrossEntropy, Logistic, Squared
+from common.numerics.losses import LOSSES, CrossEntropy, Logistic, Loss, Squared
 from common.numerics.proximal import simplex_posterior, wright_omega
 
 RHOS = [1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0, 1e3, 1e6]
@@ -56,22 +59,28 @@ def test_simplex_posterior_is_the_softmax_of_its_own_minimiser(rho: float, scale
         torch.testing.assert_close(posterior.sum(dim=1), torch.ones(200, dtype=torch.float64))
 
 
+def proximal_objective(loss: Loss, centre: Tensor, target: Tensor, rho: float) -> Callable[..., Any]:
+    """ℓ(z, y) + ρ/2 ‖z − centre‖² and its gradient, for one sample (1, c), as scipy calls it."""
+
+    def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.from_numpy(z)[None]
+        value = loss.value(point, target).sum() + rho / 2 * (point - centre).square().sum()
+        slope = loss.gradient(point, target) + rho * (point - centre)
+        return float(value), slope[0].numpy()
+
+    return objective
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("rho", [1e-2, 1.0, 50.0])
 def test_proximal_agrees_with_scipy(loss: str, rho: float) -> None:
     centre, targets = batch(loss, rows=8, scale=5.0)
     minimiser = LOSSES[loss].proximal(centre, targets, rho)
+    options = {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 500}
     for j in range(len(centre)):
-        row, target = centre[j : j + 1], targets[j : j + 1]
-
-        def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
-            point = torch.from_numpy(z)[None]
-            value = LOSSES[loss].value(point, target).sum() + rho / 2 * (point - row).square().sum()
-            slope = LOSSES[loss].gradient(point, target) + rho * (point - row)
-            return float(value), slope[0].numpy()
-
-        options = {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 500}
-        found = minimize(objective, np.zeros(row.shape[1]), jac=True, method="L-BFGS-B", options=options)
+        objective = proximal_objective(LOSSES[loss], centre[j : j + 1], targets[j : j + 1], rho)
+        start = np.zeros(centre.shape[1])
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
         np.testing.assert_allclose(minimiser[j].numpy(), found.x, atol=2e-4, rtol=1e-5)
         assert objective(minimiser[j].numpy())[0] <= found.fun + 1e-9
 

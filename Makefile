@@ -1,0 +1,52 @@
+# `make help` lists what there is. Everything happens in .venv; nothing is installed elsewhere.
+VENV     ?= .venv
+PYTHON   ?= python3
+PIP_ARGS ?=
+BIN      := $(VENV)/bin
+PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench proto clean
+
+help: ## lists the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritten digits, here
+	$(BIN)/colonnade up
+
+test: $(VENV)/.developed ## the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.developed ## style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.developed ## lays the code out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.developed ## every benchmark, each against a floor in the same run
+	$(BIN)/python -m benchmarks
+
+proto: $(VENV)/.developed ## generates common/wire/_generated from proto/
+	$(BIN)/python proto/generate.py
+
+clean: ## removes the environment and everything that was made
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "installing into $(VENV), which takes a few minutes the first time"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.developed: $(VENV)/.installed
+	$(PIP) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,132 @@
+"""VIMADMM against the augmented Lagrangian that it descends, and against the paper's printed Eq. 8."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.errors import ConfigError
+from common.numerics.losses import CrossEntropy
+from common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
+from tests.federation import Outcome, config, federate
+
+VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 5}
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(VIMADMM, "federation.rounds=6", "federation.epochs=0", *sets), **how)
+
+
+def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
+    """The box, written again with autograd on Eq. 4: z by its optimality condition, the rest by gradients."""
+    outcome = run("federation.rounds=5")
+    rho, loss = 1.0, CrossEntropy()
+    server, names = outcome.server, list(outcome.clients)
+    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
+    duals = torch.zeros(len(server.labels), 10)
+    heads: torch.Tensor | None = None
+    updates = {name: [m for _, to, m in outcome.messages if to == name] for name in names}
+    for t in range(1, 6):
+        rows = server.schedule.batch(t)
+        b, y = len(rows), server.labels[rows]
+        x = [outcome.clients[name].features[rows] for name in names]
+        h = torch.stack([model(part).detach() for model, part in zip(models, x, strict=True)])
+        sent = [updates[name][t - 1] for name in names]
+        if heads is not None:
+            total = torch.bmm(h, heads).sum(0)
+            z = sent[0].residual + total - h[0] @ heads[0]
+            # Eq. 5: the gradient of l(z, y) - lambda'z + rho/2 |total - z|^2 vanishes at z.
+            slope = loss.gradient(z, y) - duals[rows] - rho * (total - z)
+            assert slope.abs().max() < 1e-4
+            duals[rows] += rho * (total - z)  # Eq. 6
+            assert torch.allclose(sent[0].dual, duals[rows], atol=1e-4)
+            w = heads.clone().requires_grad_()
+            constraint = torch.bmm(h, w).sum(0) - z
+            lagrangian = ((duals[rows] * constraint).sum() + rho / 2 * constraint.square().sum()) / b  # Eq. 7
+            lagrangian.backward()
+            stepped = heads - 0.1 * (w.grad + 1e-3 * heads)
+            assert torch.allclose(stepped, torch.stack([m.head for m in sent]), atol=1e-5)
+        heads = torch.stack([m.head for m in sent])
+        duals[rows] = sent[0].dual
+        for k, model in enumerate(models):
+            for _ in range(5):  # Eq. 9
+                logits = model(x[k]) @ sent[k].head
+                own = (sent[k].dual * logits).sum() + rho / 2 * (sent[k].residual - logits).square().sum()
+                steps[k].zero_grad()
+                (own / b).backward()
+                steps[k].step()
+    for model, name in zip(models, names, strict=True):
+        ours = torch.cat([p.flatten() for p in model.parameters()])
+        assert torch.allclose(ours, outcome.parameters()[name], atol=1e-4)
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, parameters in one.parameters().items():
+        assert torch.equal(parameters, two.parameters()[name])
+        assert not torch.equal(parameters, other.parameters()[name])
+
+
+def test_it_learns() -> None:
+    outcome = run("federation.protocol.tau=20", "federation.rounds=36")
+    assert outcome.server.metrics["test_accuracy"] >= 0.95
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=6")
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert [m.h.nbytes for m in up if isinstance(m, Embedding)] == [4 * n * 16 for n in rows]
+        sizes = [m.dual.nbytes + m.residual.nbytes + m.head.nbytes for m in down if isinstance(m, Update)]
+        assert sizes == [4 * (2 * n + 16) * 10 for n in rows]
+        assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+
+
+def test_bytes_of_the_papers_table_4() -> None:
+    """A batch of 1024 with embeddings of 60: 245,760 up, and 84,320 down, a party and round."""
+    h = torch.zeros(1024, 60)
+    update = Update(1, torch.zeros(1024, 10), torch.zeros(1024, 10), torch.zeros(60, 10))
+    assert h.nbytes == 245_760
+    assert update.dual.nbytes + update.residual.nbytes + update.head.nbytes == 84_320
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 60.0 if sender == "party2" and isinstance(item, Embedding) and item.round == 1 else 0.001
+
+    outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.rounds=80", delay=slow)
+    missed = [event["round"] for event in outcome.of_kind("missing")]
+    assert missed and missed[0] == 1
+    assert 60 < outcome.seconds < 70  # it waits a second a round until party2's mail, stuck behind, comes
+    assert outcome.mailbox.late["party2"] >= 1
+    assert max(missed) < 80
+    assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+def test_a_missing_party_explains_nothing_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    assert [to for sender, to, m in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
+
+
+@pytest.mark.parametrize("rho", ["0", "-1"])
+def test_rho_must_be_positive(rho: str) -> None:
+    with pytest.raises(ConfigError, match=r"federation\.protocol\.rho = (0|-1)"):
+        config(VIMADMM, f"federation.protocol.rho={rho}")
+
+
+def test_residuals_from_new_heads_as_printed_diverge_where_those_from_the_old_sum_converge() -> None:
+    """Eq. 8 prints the heads after their step. All step at once, so the overshoot comes back M-fold."""
+    rates = ("server.optimiser.lr=1.5", "federation.rounds=12", "federation.protocol.tau=20")
+    old, new = run(*rates), run("federation.protocol.residual=new", *rates)
+    assert old.server.metrics["test_accuracy"] > 0.9
+    assert new.server.metrics["test_accuracy"] < 0.3
