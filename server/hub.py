@@ -201,12 +201,12 @@ class Hub:
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
                 member.link.lose(PartyFailed(party, reason, hint=hint))
-            case Farewell():
+            case Farewell() if self._begun:
                 member.parted.set()
             case Message():
                 member.link.deliver(parcel)
             case _:
-                self._expel(party, member, f"it sent {type(parcel).__name__} in the middle of a run")
+                self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
 
     def _lose(self, party: str, member: Member, error: Exception) -> None:
         if member.parted.is_set():

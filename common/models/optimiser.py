@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -94,14 +96,29 @@ def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter])
     of MNIST (56-120-60), SGD takes 60 microseconds instead of 130 and Adam 130 instead of 350.
     """
     values = config.model_dump(exclude={"name"})
-    match config:
-        case SgdConfig():
-            return torch.optim.SGD(parameters, fused=True, **values)
-        case AdamConfig():
-            return torch.optim.Adam(parameters, fused=True, **values)
-        case AdamWConfig():
-            return torch.optim.AdamW(parameters, fused=True, **values)
-        case AdagradConfig():
-            return torch.optim.Adagrad(parameters, **values)
-        case RmspropConfig():
-            return torch.optim.RMSprop(parameters, **values)
+    if isinstance(config, SgdConfig | AdamConfig | AdamWConfig):
+        values["fused"] = True
+    return _lean(_KINDS[config.name])(parameters, **values)
+
+
+_KINDS: Mapping[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+_GUARDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+
+
+@functools.cache
+def _lean(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """The same optimiser without the wrappers that speak to torch.compile.
+
+    They import the compiler at the first step: 1.3 s of processor time in every party, for code
+    that nobody compiles.
+    """
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in _GUARDED}
+    methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), methods)

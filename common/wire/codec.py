@@ -59,9 +59,7 @@ class Codec:
         kind = type(message)
         parts: list[Buffer] = []
         for name, spec in schema(kind).items():
-            number = self._numbers[kind.__name__][name]
-            value = getattr(message, name)
-            parts += nested(number, _tensor_parts(value)) if isinstance(spec, TensorSpec) else _scalar(number, spec, value)
+            parts += _field(self._numbers[kind.__name__][name], spec, getattr(message, name))
         return parts
 
     def decode(self, kind: str, body: memoryview) -> Message:
@@ -99,11 +97,13 @@ def _tensor_parts(tensor: Tensor) -> list[Buffer]:
     head = tag(1, VARINT) + varint(_CODE_OF[tensor.dtype])
     shape = b"".join(varint(size) for size in tensor.shape)
     head += tag(2, LENGTH) + varint(len(shape)) + shape
-    data = memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    data = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
     return [head, *nested(3, [data])]
 
 
-def _scalar(number: int, spec: type, value: Any) -> list[Buffer]:
+def _field(number: int, spec: TensorSpec | type, value: Any) -> list[Buffer]:
+    if isinstance(spec, TensorSpec):
+        return nested(number, _tensor_parts(value))
     if spec is str:
         return nested(number, [value.encode()]) if value else []
     if spec is float:

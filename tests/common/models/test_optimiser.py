@@ -1,4 +1,6 @@
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -36,7 +38,7 @@ def test_steps_as_torch_does(name: str) -> None:
     values = config.model_dump(exclude={"name"})
     expected = descend(plain, TABLE[name](plain.parameters(), **values, foreach=False))
     optimiser = build_optimiser(config, layer.parameters())
-    assert type(optimiser) is TABLE[name]
+    assert isinstance(optimiser, TABLE[name])
     torch.testing.assert_close(descend(layer, optimiser), expected)
 
 
@@ -53,14 +55,13 @@ def test_sgd_is_that_of_the_authors() -> None:
 
 
 def test_a_name_alone_is_a_short_form() -> None:
-    assert parse("sgd") == parse({"name": "sgd"}) == SgdConfig()
+    assert parse("sgd") == parse({"name": "sgd"}) == parse({}) == SgdConfig()
 
 
 @pytest.mark.parametrize(
     "value",
     [
         "sdg",
-        {"lr": 0.1},
         {"name": "sgd", "lr": 0},
         {"name": "sgd", "lr": -1},
         {"name": "sgd", "lr": float("inf")},
@@ -75,3 +76,16 @@ def test_a_name_alone_is_a_short_form() -> None:
 def test_the_configuration_refuses(value: object) -> None:
     with pytest.raises(ValidationError):
         parse(value)
+
+
+def test_no_optimiser_imports_the_compiler() -> None:
+    code = """
+import sys, torch
+from common.models.optimiser import SgdConfig, build_optimiser
+layer = torch.nn.Linear(2, 2)
+optimiser = build_optimiser(SgdConfig(), layer.parameters())
+layer(torch.ones(1, 2)).sum().backward()
+optimiser.step(); optimiser.zero_grad(); optimiser.load_state_dict(optimiser.state_dict())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,318 @@
+"""Messages and bytes, held against the protobuf library in both directions."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message as ProtoMessage
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from common.message import DTYPES, Message, TensorSpec, message, schema
+from common.protocols import CONTRACTS
+from common.wire import codec as codec_module
+from common.wire._generated import tensor_pb2
+from common.wire.codec import PROTOS, Codec
+from common.wire.fields import LENGTH, VARINT, WireError, nested, tag, varint
+from tests.messages import any_message, any_tensor
+
+CODECS = {name: Codec(name, contract.kinds) for name, contract in CONTRACTS.items()}
+KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
+every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
+
+PROTO_TYPES = {
+    int: FieldDescriptor.TYPE_UINT32,
+    float: FieldDescriptor.TYPE_DOUBLE,
+    str: FieldDescriptor.TYPE_STRING,
+    bool: FieldDescriptor.TYPE_BOOL,
+}
+
+
+def proto_of(protocol: str, kind: type[Message]) -> type[ProtoMessage]:
+    return getattr(PROTOS[protocol], kind.__name__)
+
+
+def encoded(protocol: str, message: Message) -> bytes:
+    return b"".join(CODECS[protocol].encode(message))
+
+
+def decoded(protocol: str, kind: type[Message], body: bytes) -> Message:
+    return CODECS[protocol].decode(kind.__name__, memoryview(body))
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().numpy().tobytes()
+
+
+def assert_same(one: Message, other: Message) -> None:
+    assert type(one) is type(other)
+    for name, spec in schema(type(one)).items():
+        a, b = getattr(one, name), getattr(other, name)
+        if isinstance(spec, TensorSpec):
+            assert (a.dtype, a.shape, bits(a)) == (b.dtype, b.shape, bits(b))
+        else:
+            assert (type(a), a) == (type(b), b)
+
+
+def test_every_protocol_has_a_proto_file_and_no_other_exists() -> None:
+    assert set(PROTOS) == set(CONTRACTS)
+
+
+@every_kind
+def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str, kind: type[Message]) -> None:
+    fields = proto_of(protocol, kind).DESCRIPTOR.fields
+    assert [field.name for field in fields] == list(schema(kind))
+    assert [field.number for field in fields] == list(range(1, len(fields) + 1))
+    for field, spec in zip(fields, schema(kind).values(), strict=True):
+        if isinstance(spec, TensorSpec):
+            assert field.message_type is not None and field.message_type.full_name == "colonnade.Tensor"
+        else:
+            assert field.type == PROTO_TYPES[spec]
+        assert not field.is_repeated
+
+
+@pytest.mark.parametrize("protocol", CONTRACTS)
+def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
+    assert set(PROTOS[protocol].DESCRIPTOR.message_types_by_name) == set(CONTRACTS[protocol].kinds)
+
+
+@every_kind
+@given(data=st.data())
+def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(any_message(kind))
+    proto = proto_of(protocol, kind).FromString(encoded(protocol, message))
+    for name, spec in schema(kind).items():
+        ours, theirs = getattr(message, name), getattr(proto, name)
+        if isinstance(spec, TensorSpec):
+            assert DTYPES[tensor_pb2.Tensor.Dtype.Name(theirs.dtype).lower()] == ours.dtype
+            assert (tuple(theirs.shape), theirs.data) == (tuple(ours.shape), bits(ours))
+        else:
+            assert theirs == ours
+    assert (
+        not proto.SerializePartialToString() or not proto.UnknownFields() if hasattr(proto, "UnknownFields") else True
+    )
+
+
+def as_proto(protocol: str, message: Message) -> ProtoMessage:
+    values: dict[str, Any] = {}
+    for name, spec in schema(type(message)).items():
+        value = getattr(message, name)
+        if isinstance(spec, TensorSpec):
+            code = tensor_pb2.Tensor.Dtype.Value(str(value.dtype).removeprefix("torch.").upper())
+            value = tensor_pb2.Tensor(dtype=code, shape=value.shape, data=bits(value))
+        values[name] = value
+    return proto_of(protocol, type(message))(**values)
+
+
+@every_kind
+@given(data=st.data())
+def test_we_read_what_the_library_writes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(any_message(kind))
+    assert_same(decoded(protocol, kind, as_proto(protocol, message).SerializeToString()), message)
+
+
+@every_kind
+@given(data=st.data())
+def test_a_round_trip_is_exact_to_the_bit(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(any_message(kind))
+    assert_same(decoded(protocol, kind, encoded(protocol, message)), message)
+
+
+class EmbeddingOf:
+    """An embedding of the first protocol with one tensor, by our codec."""
+
+    protocol, kind = next((name, kind) for name, kind in KINDS if kind.__name__ == "Embedding")
+
+    @classmethod
+    def encode(cls, tensor: Tensor) -> list[bytes | memoryview]:
+        return CODECS[cls.protocol].encode(cls.kind(1, tensor))
+
+    @classmethod
+    def decode(cls, tensor_bytes: bytes) -> Tensor:
+        body = b"".join([tag(1, VARINT), varint(1), *nested(2, [tensor_bytes])])
+        return decoded(cls.protocol, cls.kind, body).h
+
+
+def test_a_contiguous_tensor_is_not_copied_on_the_way_out() -> None:
+    tensor = torch.rand(64, 4)
+    largest = max(EmbeddingOf.encode(tensor), key=len)
+    assert np.shares_memory(np.frombuffer(largest, np.uint8), tensor.numpy())
+
+
+def test_a_tensor_that_came_in_can_be_changed_and_is_its_own() -> None:
+    frame = b"".join(EmbeddingOf.encode(torch.ones(2, 2)))
+    one, two = (decoded(EmbeddingOf.protocol, EmbeddingOf.kind, frame).h for _ in range(2))
+    one.zero_()
+    assert two.sum() == 4
+
+
+def test_a_tensor_with_a_gradient_history_can_be_sent() -> None:
+    h = torch.ones(2, 2, requires_grad=True) * 2
+    came = decoded(EmbeddingOf.protocol, EmbeddingOf.kind, b"".join(EmbeddingOf.encode(h))).h
+    assert torch.equal(came, h.detach()) and not came.requires_grad
+
+
+# Scalars of all four types: no protocol has them all.
+
+
+@message
+class Scalars(Message):
+    text: str
+    share: float
+    sure: bool
+
+
+@pytest.fixture(scope="module")
+def scalars() -> Any:
+    field = descriptor_pb2.FieldDescriptorProto
+    types = [field.TYPE_UINT32, field.TYPE_STRING, field.TYPE_DOUBLE, field.TYPE_BOOL]
+    file = descriptor_pb2.FileDescriptorProto(name="scalars.proto", package="test", syntax="proto3")
+    proto = file.message_type.add(name="Scalars")
+    for number, (name, type_) in enumerate(zip(schema(Scalars), types, strict=True), 1):
+        proto.field.add(name=name, number=number, type=type_, label=field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("test.Scalars"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec_module, "PROTOS", {"scalars": SimpleNamespace(Scalars=made)})
+        yield SimpleNamespace(proto=made, codec=Codec("scalars", {"Scalars": Scalars}))
+
+
+@given(sent=any_message(Scalars))
+def test_scalars_are_written_as_the_library_does(scalars: Any, sent: Scalars) -> None:
+    theirs = scalars.proto(round=sent.round, text=sent.text, share=sent.share, sure=sent.sure).SerializeToString()
+    ours = b"".join(scalars.codec.encode(sent))
+    assert ours == theirs
+    came = scalars.codec.decode("Scalars", memoryview(ours))
+    values = [(type(v), str(v)) for v in (came.round, came.text, came.share, came.sure)]
+    assert values == [(type(v), str(v)) for v in (sent.round, sent.text, sent.share, sent.sure)]
+
+
+def test_a_whole_number_in_a_float_field_arrives_as_a_float(scalars: Any) -> None:
+    body = b"".join(scalars.codec.encode(Scalars(1, "", 2, False)))
+    came = scalars.codec.decode("Scalars", memoryview(body))
+    assert isinstance(came.share, float) and came.share == 2
+
+
+@pytest.mark.parametrize("round", [-1, 2**32])
+def test_an_integer_that_does_not_fit_is_not_sent(scalars: Any, round: int) -> None:
+    with pytest.raises(ValueError, match=r"an integer field holds 0 to 2\^32 - 1"):
+        scalars.codec.encode(Scalars(round, "", 0.0, False))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (tag(1, VARINT) + varint(2**32), "Scalars.round: expected less than 2^32, got 4294967296"),
+        (b"".join(nested(1, [b"x"])), "Scalars.round: expected wire type 0, got 2"),
+        (b"".join(nested(2, [b"\xff\xfe"])), "Scalars.text: expected UTF-8, got other bytes"),
+        (tag(3, VARINT) + b"\x01", "Scalars.share: expected wire type 1, got 0"),
+        (tag(1, VARINT) + b"\x01" + tag(1, VARINT) + b"\x01", "Scalars: expected every declared field once, got field 1 twice"),
+        (tag(9, VARINT) + b"\x01", "Scalars: expected every declared field once, got field 9 too"),
+    ],
+    ids=["too large", "text for a number", "not UTF-8", "number for a float", "twice", "unknown"],
+)  # fmt: skip
+def test_a_malformed_scalar_is_refused_in_words(scalars: Any, body: bytes, said: str) -> None:
+    with pytest.raises(WireError) as refused:
+        scalars.codec.decode("Scalars", memoryview(body))
+    assert str(refused.value) == said
+
+
+# What a hostile sender may write.
+
+
+def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
+    packed = b"".join(varint(size) for size in shape)
+    return b"".join([tag(1, VARINT), varint(dtype), *nested(2, [packed]), *nested(3, [data])])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (tensor_bytes(2**40, data=b"1234"), "expected at most 4294967296 elements"),
+        (tensor_bytes(2**30, data=b"1234"), "expected 4294967296 bytes of float32 (1073741824,), got 4"),
+        (tensor_bytes(2**63, 2**63, 2**63), "expected at most 4294967296 elements"),
+        (tensor_bytes(2**32, 2**32, data=b""), "expected at most 4294967296 elements"),
+        (tensor_bytes(0, 2**62), "expected at most 4294967296 elements"),
+        (tensor_bytes(0, 2**40, 2**40), "expected at most 4294967296 elements"),
+        (tensor_bytes(*[1] * 9, data=b"1234"), "expected at most 8 dimensions, got more"),
+        (tensor_bytes(*[1] * 100_000, data=b"1234"), "expected at most 8 dimensions, got more"),
+        (tensor_bytes(1, dtype=7, data=b"1234"), "expected a dtype of float16, float32,"),
+        (tensor_bytes(1, dtype=0, data=b"1234"), "expected a dtype of float16, float32,"),
+        (b"", "expected a dtype of float16, float32,"),
+        (tensor_bytes(2, data=b"1234567"), "expected 8 bytes of float32 (2,), got 7"),
+        (tensor_bytes(data=b""), "expected 4 bytes of float32 (), got 0"),
+        (tensor_bytes(1, data=b"1234") + tag(1, VARINT) + b"\x02", "expected every field of a tensor once, got field 1"),
+        (tensor_bytes(1, data=b"1234") + tag(4, VARINT) + b"\x02", "expected a tensor, got a message with field 4"),
+        (tag(2, VARINT) + b"\x01", "expected a tensor, got a message with field 2 of wire type 0"),
+        (tag(1, VARINT) + b"\x02" + b"".join(nested(2, [b"\x80"])), "expected a number, got the end of the frame"),
+    ],
+    ids=["2^40 elements", "2^30 elements", "product overflows", "2^64 elements", "none of 2^62", "none of 2^80",
+         "9 dimensions", "100,000 dimensions", "unknown dtype", "no dtype", "nothing", "too few bytes", "empty scalar",
+         "dtype twice", "unknown field", "shape not packed", "shape cut short"],
+)  # fmt: skip
+def test_a_malformed_tensor_is_refused_in_words_and_takes_no_memory(body: bytes, said: str) -> None:
+    tracemalloc.start()
+    begin = time.perf_counter()
+    try:
+        with pytest.raises(WireError) as refused:
+            EmbeddingOf.decode(body)
+        assert said in str(refused.value)
+        assert time.perf_counter() - begin < 1
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_undeclared_kind_is_refused_and_shortened() -> None:
+    with pytest.raises(WireError, match=r"^E{80}: expected one of Embedding, .*, got an undeclared kind$"):
+        CODECS["split"].decode("E" * 10_000, memoryview(b""))
+
+
+def test_a_kind_of_python_itself_is_undeclared() -> None:
+    with pytest.raises(WireError, match="an undeclared kind"):
+        CODECS["split"].decode("__class__", memoryview(b""))
+
+
+def test_a_missing_tensor_is_refused() -> None:
+    with pytest.raises(WireError, match=r"Embedding.h: expected float32 \(rows, width\), got nothing"):
+        CODECS["split"].decode("Embedding", memoryview(tag(1, VARINT) + b"\x01"))
+
+
+def survives(protocol: str, kind: type[Message], body: bytes) -> None:
+    try:
+        decoded(protocol, kind, body)
+    except WireError:
+        pass
+
+
+@every_kind
+@given(noise=st.binary(max_size=120))
+def test_any_bytes_are_a_message_or_refused(protocol: str, kind: type[Message], noise: bytes) -> None:
+    survives(protocol, kind, noise)
+
+
+@every_kind
+@given(data=st.data())
+def test_flipped_bytes_are_a_message_or_refused(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+    body = bytearray(encoded(protocol, data.draw(any_message(kind))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    survives(protocol, kind, bytes(body))
+
+
+@given(tensor=any_tensor(), data=st.data())
+def test_a_tensor_cut_short_anywhere_is_refused(tensor: Tensor, data: st.DataObject) -> None:
+    body = b"".join(EmbeddingOf.encode(tensor))
+    cut = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(WireError):
+        decoded(EmbeddingOf.protocol, EmbeddingOf.kind, body[:cut])

@@ -1,0 +1,57 @@
+"""Messages, tensors and notices of every kind, for property tests of what carries them."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from common.membership import Begin, Failure, Farewell, Hello, Refusal, Welcome
+from common.message import DTYPES, Message, TensorSpec, schema
+
+WORD = st.text(max_size=12)
+UINT32 = st.integers(0, 2**32 - 1)
+UINT64 = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def any_tensor(draw: st.DrawFn) -> Tensor:
+    """Any dtype, 0 to 3 dimensions, empty ones too, any bits (NaN among them), any layout in memory."""
+    dtype = draw(st.sampled_from(list(DTYPES.values())))
+    shape = draw(st.lists(st.integers(0, 5), max_size=3))
+    step, turned = draw(st.integers(1, 2)), draw(st.booleans())
+    stored = [size * step for size in (reversed(shape) if turned else shape)]
+    count = torch.Size(stored).numel() * dtype.itemsize
+    memory = torch.frombuffer(bytearray(draw(st.binary(min_size=count, max_size=count)) or b"\0" * 8), dtype=dtype)
+    tensor = memory[: torch.Size(stored).numel()].reshape(stored)
+    tensor = tensor.permute(*reversed(range(len(shape)))) if turned else tensor
+    return tensor[tuple(slice(None, None, step) for _ in shape)]
+
+
+_SCALARS = {int: UINT32, float: st.floats(), str: WORD, bool: st.booleans()}
+
+
+def any_message(kind: type[Message]) -> st.SearchStrategy[Message]:
+    """A message of a kind, with tensors of any dtype and shape: contracts are checked elsewhere."""
+    specs = schema(kind).items()
+    values = {name: any_tensor() if isinstance(spec, TensorSpec) else _SCALARS[spec] for name, spec in specs}
+    return st.builds(kind, **values)
+
+
+def fitting_message(kind: type[Message], sizes: dict[str, int]) -> Message:
+    """A message of a kind as its contract wants it, with these dimensions; scalars at their longest."""
+    longest = {int: 2**32 - 1, float: -0.1, str: "validation", bool: True}
+    return kind(**{
+        name: torch.rand([sizes[dim] for dim in spec.dims]).to(spec.dtype) if isinstance(spec, TensorSpec) else longest[spec]
+        for name, spec in schema(kind).items()
+    })  # fmt: skip
+
+
+any_notice = st.one_of(
+    st.builds(Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64),
+    st.builds(Welcome, UINT32),
+    st.builds(Refusal, WORD, WORD),
+    st.builds(Begin, st.lists(WORD, max_size=4).map(tuple)),
+    st.just(Farewell()),
+    st.builds(Failure, WORD, WORD, WORD),
+)
