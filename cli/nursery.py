@@ -57,7 +57,7 @@ def main() -> None:
 def _preload() -> None:
     """Everything heavy that both roles need, except what must not be inherited."""
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
-    import torch  # noqa: F401, PLC0415
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
 
     import cli.main  # noqa: F401, PLC0415
     import cli.progress  # noqa: F401, PLC0415

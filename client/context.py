@@ -59,13 +59,11 @@ class ClientContext:
 def bottom_model(
     party: str, config: ModelConfig, input_shape: tuple[int, ...], width: int, seed: int, base: Path
 ) -> nn.Module:
-    """A party's model, (rows, *input_shape) -> (rows, width); built-in ones take the agreed width by themselves.
+    """A party's model, (rows, *input_shape) -> (rows, width).
 
     Raises:
         ConfigError: its outputs have another width.
     """
-    if "embedding" in type(config).model_fields and "embedding" not in config.model_fields_set:
-        config = config.model_copy(update={"embedding": width})
     model = build_model(config, input_shape, seed, base)
     if (made := output_width(model, input_shape)) != width:
         raise ConfigError(

@@ -19,7 +19,7 @@ from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, 
 from common.message import Message
 from common.telemetry import Telemetry
 from common.wire.codec import Codec
-from common.wire.connection import Connection, WireThread
+from common.wire.connection import Connection
 from common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", Welcome, Begin)
@@ -31,14 +31,13 @@ class Membership:
     """One membership in a federation, from Hello to Farewell.
 
     Args:
-        wire: the thread that gRPC runs in.
         codec: of the agreed protocol.
         largest: bytes of the largest frame that the server may send.
         telemetry: of this party.
     """
 
-    def __init__(self, wire: WireThread, codec: Codec, largest: int, telemetry: Telemetry) -> None:
-        self._dialer = Dialer(wire, codec, largest)
+    def __init__(self, codec: Codec, largest: int, telemetry: Telemetry) -> None:
+        self._dialer = Dialer(codec, largest)
         self._telemetry = telemetry
         self._connection: Connection | None = None
         self._notices: asyncio.Queue[Parcel | Exception] = asyncio.Queue()

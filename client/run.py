@@ -28,7 +28,6 @@ from common.schedule import Schedule
 from common.telemetry import Telemetry
 from common.version import VERSION
 from common.wire.codec import Codec
-from common.wire.connection import WireThread
 from common.wire.frame import FRAME_ALLOWANCE
 
 
@@ -66,8 +65,7 @@ class ClientRun:
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
         telemetry = Telemetry(self.out / "events.jsonl")
         ledger = Ledger(self.out / "ledger.jsonl")
-        wire = WireThread()
-        membership = Membership(wire, Codec(contract.name, contract.kinds), largest, telemetry)
+        membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
         try:
             hello, pin = self._hello(features), self.federation.server
             await membership.join(hello, self._address(), identity, pin, self.config.patience)
@@ -77,7 +75,6 @@ class ClientRun:
             await membership.attend(link, lambda: PARTICIPATE[contract.name](ctx, link))
         finally:
             await membership.leave()
-            wire.stop()
             ledger.close()
             telemetry.close()
 

@@ -7,18 +7,28 @@ a party's own section goes before it.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from common.conversation import Quorum
-from common.crypto.names import check_party_name
+from common.crypto.certificates import check_fingerprint
+from common.crypto.names import SERVER, check_party_name
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
 from common.errors import ConfigError, IdentityError, nearest
@@ -26,14 +36,30 @@ from common.models.build import HeadConfig, ModelConfig
 from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
+from common.models.own import OwnConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
+from common.wording import TEMPLATE, in_words, shown
 
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$")]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
+
+
+def _check_address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if value and not (host and port.isdecimal() and int(port) <= _LARGEST_PORT):
+        raise ValueError(f"expected HOST:PORT, a port of 0 to {_LARGEST_PORT}")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
+
+_LARGEST_PORT = 65_535
+_LARGEST_ROSTER = 10_000
+_ROSTER_HINT = "a number, a list of names, or names with their certificates' fingerprints"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class EvaluateConfig(_Section):
@@ -60,7 +86,7 @@ class FederationConfig(_Section):
 
     id: str = Field(min_length=1, description="names the federation; a party joins no other")
     protocol: SerializeAsAny[ProtocolConfig]
-    parties: dict[str, str] = Field(min_length=1, description="the roster: name -> certificate fingerprint")
+    parties: dict[str, str] = Field(description="the roster: name -> certificate fingerprint")
     server: str = Field(default="", description="fingerprint of the server's certificate")
     classes: int | tuple[str, ...] = Field(description="how many classes, or their names in order")
     epochs: int = Field(default=0, ge=0)
@@ -74,43 +100,52 @@ class FederationConfig(_Section):
 
     @field_validator("parties", mode="before")
     @classmethod
-    def _roster(cls, value: Any) -> Any:
-        """A number stands for party1, party2, ...; a list for names whose fingerprints come later."""
-        if isinstance(value, int) and not isinstance(value, bool):
-            width = len(str(value))
-            return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
-        return dict.fromkeys(value, "") if isinstance(value, list) else value
+    def _short_roster(cls, value: Any) -> Any:
+        """The short forms."""
+        return _roster(value)
 
     @field_validator("parties")
     @classmethod
-    def _names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            try:
-                check_party_name(name)
-            except IdentityError as wrong:
-                raise ValueError(f"{wrong}; {wrong.hint}") from None
-        return value
+    def _names_and_fingerprints(cls, value: dict[str, str]) -> dict[str, str]:
+        if not value:
+            raise ConfigError("federation.parties: there are none", hint=_ROSTER_HINT)
+        try:
+            return {check_party_name(name): _fingerprint(name, value[name]) for name in value}
+        except IdentityError as wrong:
+            raise ConfigError(f"federation.parties: {wrong}", hint=wrong.hint) from None
+
+    @field_validator("server")
+    @classmethod
+    def _server_fingerprint(cls, value: str) -> str:
+        return _fingerprint(SERVER, value)
 
     @field_validator("protocol", mode="before")
     @classmethod
     def _protocol(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = {"name": value}
-        if not isinstance(value, dict) or "name" not in value:
-            raise ValueError(f"needs a name, one of {', '.join(CONTRACTS)}")
-        if value["name"] not in CONTRACTS:
-            near = nearest(str(value["name"]), CONTRACTS)
-            raise ValueError(f"unknown protocol {value['name']!r}{near}; there are {', '.join(CONTRACTS)}")
-        return CONTRACTS[value["name"]].config.model_validate(value)
+        allowed = f"one of {', '.join(CONTRACTS)}"
+        if not isinstance(value, dict):
+            raise ConfigError(f"federation.protocol{shown(value)}: expected {allowed}, or keys and values")
+        if "name" not in value:
+            raise ConfigError("federation.protocol.name: missing", hint=allowed)
+        name = str(value["name"])
+        if name not in CONTRACTS:
+            near = nearest(name, CONTRACTS)
+            raise ConfigError(f"federation.protocol.name = {value['name']!r}: unknown protocol{near}", hint=allowed)
+        return CONTRACTS[name].config.model_validate(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> FederationConfig:
         if bool(self.epochs) == bool(self.rounds):
-            raise ValueError("give either `epochs` or `rounds`, at least 1")
+            both = f"epochs = {self.epochs} and federation.rounds = {self.rounds}"
+            raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
         if self.outputs < 2:
-            raise ValueError(f"classes = {self.classes}: at least 2 are needed")
+            shown = f"federation.classes = {self.classes if isinstance(self.classes, int) else list(self.classes)}"
+            raise ConfigError(f"{shown}: expected at least 2")
         if isinstance(self.quorum.need, int) and not 0 <= self.quorum.need <= len(self.parties):
-            raise ValueError(f"quorum.need = {self.quorum.need}: there are {len(self.parties)} parties")
+            allowed = f"0 to {len(self.parties)}, as many as there are parties, or all"
+            raise ConfigError(f"federation.quorum.need = {self.quorum.need}: expected {allowed}")
         return self
 
     @property
@@ -125,7 +160,9 @@ class FederationConfig(_Section):
 
     def hashes(self) -> dict[str, str]:
         """A short hash of every value by its dotted key, so that two ends can say where they differ."""
-        return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16] for key, value in _leaves(self)}
+        # The roster's order is a value too: it says which columns are whose.
+        leaves = [*_leaves(self), ("parties", list(self.parties))]
+        return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16] for key, value in leaves}
 
 
 class _Member(_Section):
@@ -137,7 +174,7 @@ class _Member(_Section):
 class ServerConfig(_Member):
     """The server's own section."""
 
-    listen: str = Field(default="127.0.0.1:0", pattern=r"^.+:\d+$", description="HOST:PORT; port 0 takes a free one")
+    listen: Address = Field(default="127.0.0.1:0", min_length=1, description="HOST:PORT; port 0 takes a free one")
     revoked: Path | None = Field(default=None, description="list of revoked certificates, read again when it changes")
     labels: LabelConfig
     head: HeadConfig = LinearHeadConfig()
@@ -156,11 +193,18 @@ class ServerConfig(_Member):
 class PartyConfig(_Member):
     """One party's own section."""
 
-    connect: str = Field(default="", pattern=r"^(.+:\d+)?$", description="HOST:PORT of the server")
+    connect: Address = Field(default="", description="HOST:PORT of the server")
     data: DataConfig
     model: ModelConfig = MlpConfig()
     optimiser: OptimiserConfig = SgdConfig()
     patience: float = Field(default=60.0, gt=0, description="seconds to wait for the server")
+
+    def with_width(self, agreed: int | None) -> PartyConfig:
+        """The same, with a built-in model that names no width of its own given the agreed one."""
+        model = self.model
+        if agreed is None or isinstance(model, OwnConfig) or "embedding" in model.model_fields_set:
+            return self
+        return self.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
 
 
 class Config(_Section):
@@ -175,8 +219,10 @@ class Config(_Section):
         for name in self.parties:
             if name not in self.federation.parties:
                 near = nearest(name, self.federation.parties)
-                raise ValueError(f"parties.{name}: not in the roster federation.parties{near}")
-        return self
+                hint = f"there are {', '.join(self.federation.names)}"
+                raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
+        agreed = getattr(self.federation.protocol, "embedding", None)
+        return self.model_copy(update={"parties": {n: p.with_width(agreed) for n, p in self.parties.items()}})
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
@@ -195,13 +241,16 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
 def parse(tree: Any, overrides: tuple[str, ...] = ()) -> Config:
     """Checks what a YAML file holds. See `load`."""
     if not isinstance(tree, dict):
-        raise ConfigError("the configuration is empty", hint="start from experiments/demo.yaml")
+        what = "is empty" if tree is None else f"is a {type(tree).__name__}, expected keys and values"
+        raise ConfigError(f"the configuration {what}", hint="start from experiments/demo.yaml")
+    tree = copy.deepcopy(tree)
     for override in overrides:
         _override(tree, override)
+    merged = _share_template(tree)
     try:
-        return Config.model_validate(_share_template(tree))
+        return Config.model_validate(merged)
     except ValidationError as invalid:
-        raise _in_words(invalid) from None
+        raise in_words(invalid, Config, merged, tree) from None
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
@@ -211,13 +260,23 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]
 
 def _read(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text())
+        return yaml.load(path.read_text(), _Loader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file", hint="try experiments/demo.yaml") from None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise ConfigError(f"{path} cannot be read: {unreadable}") from None
     except yaml.YAMLError as malformed:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(malformed).split())}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _override(tree: dict[str, Any], override: str) -> None:
@@ -230,32 +289,64 @@ def _override(tree: dict[str, Any], override: str) -> None:
     except yaml.YAMLError:
         parsed = value
     node = tree
-    for folder in folders:
-        node = node.setdefault(folder, {})
+    for depth, folder in enumerate(folders, 1):
+        if node.get(folder) is None:
+            node[folder] = {}
+        node = node[folder]
         if not isinstance(node, dict):
-            raise ConfigError(f"--set {override}: {folder} is a value and has no keys")
+            hint = "write it as keys and values in the file, or set it as a whole"
+            raise ConfigError(f"--set {override}: {'.'.join(folders[:depth])} has no keys, it is {node!r}", hint=hint)
     node[leaf] = parsed
 
 
 def _share_template(tree: dict[str, Any]) -> dict[str, Any]:
     """Lays `every_party` under the section of every party of the roster."""
-    template = tree.get("every_party")
-    if not isinstance(template, dict):
+    if TEMPLATE not in tree:
         return tree
+    rest = {key: value for key, value in tree.items() if key != TEMPLATE}
+    template = {} if tree[TEMPLATE] is None else tree[TEMPLATE]
+    if not isinstance(template, dict):
+        raise ConfigError(f"{TEMPLATE}{shown(template)}: expected keys and values")
     federation = tree.get("federation")
-    roster = federation.get("parties") if isinstance(federation, dict) else None
-    names = FederationConfig._roster(roster) or {}
     own = tree.get("parties") or {}
-    merged = {name: _merge(template, own.get(name) or {}) for name in {**dict.fromkeys(names), **own}}
-    return {**{key: value for key, value in tree.items() if key != "every_party"}, "parties": merged}
+    if not isinstance(federation, dict) or "parties" not in federation or not isinstance(own, dict):
+        return rest  # which is refused
+    names = {**_roster(federation["parties"]), **own}
+    return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
 
 
-def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    both = dict(under)
-    for key, value in over.items():
-        below = both.get(key)
-        both[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return both
+def _merge(under: Any, over: Any) -> Any:
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    return {**under, **{key: _merge(under.get(key), value) for key, value in over.items()}}
+
+
+def _roster(value: Any) -> Any:
+    """A number stands for party1, party2, ...; a list for names whose fingerprints come later."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= _LARGEST_ROSTER:
+            raise ConfigError(f"federation.parties = {value}: expected 1 to {_LARGEST_ROSTER}", hint=_ROSTER_HINT)
+        width = len(str(value))
+        return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
+    if isinstance(value, list):
+        for place, name in enumerate(value):
+            if not isinstance(name, str):
+                raise ConfigError(f"federation.parties.{place} = {name!r}: expected a name", hint=_ROSTER_HINT)
+            if name in value[:place]:
+                raise ConfigError(f"federation.parties: {name!r} is listed twice", hint="give each party its own name")
+        return dict.fromkeys(value, "")
+    if not isinstance(value, dict):
+        raise ConfigError(f"federation.parties{shown(value)}: expected a roster", hint=_ROSTER_HINT)
+    # A name without a value is one whose fingerprint comes later.
+    return {name: "" if pin is None else pin for name, pin in value.items()}
+
+
+def _fingerprint(name: str, value: str) -> str:
+    try:
+        return value and check_fingerprint(value)
+    except IdentityError as wrong:
+        key = "federation.server" if name == SERVER else f"federation.parties.{name}"
+        raise ConfigError(f"{key}: {wrong}", hint=wrong.hint) from None
 
 
 def _leaves(model: BaseModel) -> list[tuple[str, Any]]:
@@ -265,42 +356,3 @@ def _leaves(model: BaseModel) -> list[tuple[str, Any]]:
         return [(prefix, value)]
 
     return [leaf for key, value in model.model_dump(mode="json").items() for leaf in walk(key, value)]
-
-
-def _in_words(invalid: ValidationError) -> ConfigError:
-    first = invalid.errors()[0]
-    key = ".".join(str(step) for step in first["loc"] if not _is_union_tag(step))
-    if first["type"] == "extra_forbidden":
-        known = _keys_at(first["loc"][:-1])
-        return ConfigError(
-            f"{key}: unknown key{nearest(str(first['loc'][-1]), known)}",
-            hint=f"allowed here: {', '.join(known)}" if known else "",
-        )
-    if first["type"] == "missing":
-        return ConfigError(f"{key}: missing", hint="add it to the file")
-    said = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    value = first["input"]
-    shown = "" if isinstance(value, dict | list | BaseModel) else f" = {value!r}"
-    return ConfigError(f"{key}{shown}: {said}".removeprefix(": "))
-
-
-def _is_union_tag(step: int | str) -> bool:
-    return isinstance(step, str) and (step.endswith("Config") or step.startswith("function-"))
-
-
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the model at a location of the tree allows."""
-
-    def below(model: Any, step: int | str) -> Any:
-        fields = getattr(model, "model_fields", {})
-        return _model_of(fields[step].annotation) if step in fields else model
-
-    found = reduce(below, location, Config)
-    return sorted(getattr(found, "model_fields", {}))
-
-
-def _model_of(annotation: Any) -> Any:
-    for candidate in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None

@@ -23,7 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 from common.errors import ContractError, PartyLost
 from common.mailbox import Mailbox
-from common.message import Kinds, M, Message, check, payload_bytes
+from common.message import Kinds, M, Message, check, check_exact, check_finite, payload_bytes
 
 SERVER = "server"
 
@@ -141,7 +141,7 @@ class Link:
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
             raise ContractError("this half", type(message).__name__, "", f"one of {sorted(self.kinds)}", "undeclared")
-        check("this half", message, self.limits, exact=False)
+        check("this half", message, self.limits)
         Traffic.count(self.traffic.sent, message)
         self._carry(message)
 
@@ -165,7 +165,7 @@ class Link:
         """
         while True:
             if (found := self.mailbox.take(self.peer, kind, round)) is not None:
-                check(self.peer, found, dims, exact=True)
+                check_exact(self.peer, found, dims)
                 return found
             if self._closed or self._newest > round:
                 return None
@@ -210,7 +210,8 @@ class Link:
             self.lose(ContractError(self.peer, type(message).__name__, "", expected, "an undeclared kind"))
             return
         try:
-            check(self.peer, message, self.limits, exact=False)
+            check(self.peer, message, self.limits)
+            check_finite(self.peer, message)
         except ContractError as broken:
             self.lose(broken)
             return
@@ -287,7 +288,7 @@ class Cohort(Mapping[str, Link]):
                 await self._mailbox.change()
                 continue
             party, message = found
-            check(party, message, dims, exact=True)
+            check_exact(party, message, dims)
             waiting.remove(party)
             waiting.append(party)
             yield party, message
@@ -336,7 +337,7 @@ class _Gathering(Generic[M]):
                 continue
             found = self._mailbox.take(party, self._kind, self._round)
             if found is not None:
-                check(party, found, self._dims, exact=True)
+                check_exact(party, found, self._dims)
                 self._answers[party] = found
                 self._times[party] = self._clock()
 

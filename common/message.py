@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
@@ -126,48 +126,53 @@ def largest_bytes(kind: type[Message], limits: Mapping[str, int]) -> int:
     return total
 
 
-def check(party: str, message: Message, dims: Mapping[str, int], *, exact: bool) -> None:
-    """Refuses a message that its contract does not allow.
+def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
+    """Refuses a message whose dtypes or ranks are not declared, or that is larger than allowed.
 
     Args:
         party: who sent it, for the error.
         message: what came.
-        dims: value of each dimension name: the largest allowed, or with `exact` the only one
-            (names that are missing are then free).
-        exact: dimensions must be equal; what the first look saw (dtype, rank, finiteness) is skipped.
+        limits: the largest value of each dimension name.
 
     Raises:
         ContractError: naming party, kind, field, expected and got.
     """
+    for name, spec, tensor in _tensor_fields(message):
+        kind = type(message).__name__
+        if tensor.dtype != spec.dtype:
+            raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
+        if tensor.dim() != len(spec.dims):
+            raise ContractError(party, kind, name, str(spec), f"shape {tuple(tensor.shape)}")
+        for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
+            if size > limits[dim]:
+                expected = f"{dim} <= {limits[dim]} in dimension {position}"
+                raise ContractError(party, kind, name, expected, f"shape {tuple(tensor.shape)}")
+
+
+def check_finite(party: str, message: Message) -> None:
+    """Refuses a message with a number that is NaN or infinite. Raises as `check`."""
     for name, spec in schema(type(message)).items():
         value = getattr(message, name)
-        if isinstance(spec, TensorSpec):
-            if not exact:
-                _check_form(party, message, name, spec, value)
-            _check_dims(party, message, name, spec, value, dims, exact)
-        elif spec is float and not math.isfinite(value):
+        if isinstance(spec, TensorSpec) and not all_finite(value):
+            got = f"{int((~torch.isfinite(value)).sum())} of {value.numel()} not finite"
+            raise ContractError(party, type(message).__name__, name, "finite numbers", got)
+        if spec is float and not math.isfinite(value):
             raise ContractError(party, type(message).__name__, name, "a finite number", str(value))
 
 
-def _check_form(party: str, message: Message, name: str, spec: TensorSpec, tensor: Tensor) -> None:
-    kind = type(message).__name__
-    if tensor.dtype != spec.dtype:
-        raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
-    if tensor.dim() != len(spec.dims):
-        raise ContractError(party, kind, name, str(spec), f"shape {tuple(tensor.shape)}")
-    if not all_finite(tensor):
-        bad = int((~torch.isfinite(tensor)).sum())
-        raise ContractError(party, kind, name, "finite numbers", f"{bad} of {tensor.numel()} not finite")
+def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
+    """Refuses a message whose dimensions are not these; a name that is left out is free. Raises as `check`."""
+    for name, spec, tensor in _tensor_fields(message):
+        for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
+            if size != dims.get(dim, size):
+                expected = f"{dim} = {dims[dim]} in dimension {position}"
+                raise ContractError(party, type(message).__name__, name, expected, f"shape {tuple(tensor.shape)}")
 
 
-def _check_dims(
-    party: str, message: Message, name: str, spec: TensorSpec, tensor: Tensor, dims: Mapping[str, int], exact: bool
-) -> None:
-    for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
-        allowed = dims.get(dim, size)
-        if size != allowed and (exact or size > allowed):
-            expected = f"{dim} {'=' if exact else '<='} {allowed} in dimension {position}"
-            raise ContractError(party, type(message).__name__, name, expected, f"shape {tuple(tensor.shape)}")
+def _tensor_fields(message: Message) -> Iterator[tuple[str, TensorSpec, Tensor]]:
+    for name, spec in schema(type(message)).items():
+        if isinstance(spec, TensorSpec):
+            yield name, spec, getattr(message, name)
 
 
 def all_finite(tensor: Tensor) -> bool:

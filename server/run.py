@@ -20,7 +20,6 @@ from common.protocols import CONTRACTS
 from common.schedule import Schedule
 from common.telemetry import Event, Listener, Telemetry
 from common.wire.codec import Codec
-from common.wire.connection import WireThread
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
@@ -79,8 +78,7 @@ class ServerRun:
         ctx.traffic = lambda: _wire_totals(hub)
         limits = contract.limits(self.federation)
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
-        wire = WireThread()
-        port = Port(wire, Codec(contract.name, contract.kinds), largest, hub.greet)
+        port = Port(Codec(contract.name, contract.kinds), largest, hub.greet)
         try:
             number = await port.start(self.config.listen, tls)
             host = self.config.listen.rpartition(":")[0]
@@ -88,7 +86,6 @@ class ServerRun:
             await self._converse(ctx, hub)
         finally:
             await port.stop()
-            wire.stop()
             telemetry.close()
 
     async def _converse(self, ctx: ServerContext, hub: Hub) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
+from typing import Any
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,10 +25,10 @@ def any_tensor(draw: st.DrawFn) -> Tensor:
     shape = draw(st.lists(st.integers(0, 5), max_size=3))
     step, turned = draw(st.integers(1, 2)), draw(st.booleans())
     stored = [size * step for size in (reversed(shape) if turned else shape)]
-    count = torch.Size(stored).numel() * dtype.itemsize
-    memory = torch.frombuffer(bytearray(draw(st.binary(min_size=count, max_size=count)) or b"\0" * 8), dtype=dtype)
-    tensor = memory[: torch.Size(stored).numel()].reshape(stored)
-    tensor = tensor.permute(*reversed(range(len(shape)))) if turned else tensor
+    count = math.prod(stored)
+    bits = random.Random(draw(st.integers(0, 2**32))).randbytes((count + 1) * dtype.itemsize)
+    tensor = torch.frombuffer(bytearray(bits), dtype=dtype)[:count].reshape(stored)
+    tensor = tensor.permute(tuple(reversed(range(len(shape))))) if turned else tensor
     return tensor[tuple(slice(None, None, step) for _ in shape)]
 
 
@@ -41,10 +45,13 @@ def any_message(kind: type[Message]) -> st.SearchStrategy[Message]:
 def fitting_message(kind: type[Message], sizes: dict[str, int]) -> Message:
     """A message of a kind as its contract wants it, with these dimensions; scalars at their longest."""
     longest = {int: 2**32 - 1, float: -0.1, str: "validation", bool: True}
-    return kind(**{
-        name: torch.rand([sizes[dim] for dim in spec.dims]).to(spec.dtype) if isinstance(spec, TensorSpec) else longest[spec]
-        for name, spec in schema(kind).items()
-    })  # fmt: skip
+
+    def value(spec: TensorSpec | type) -> Any:
+        if isinstance(spec, TensorSpec):
+            return torch.rand([sizes[dim] for dim in spec.dims]).to(spec.dtype)
+        return longest[spec]
+
+    return kind(**{name: value(spec) for name, spec in schema(kind).items()})
 
 
 any_notice = st.one_of(

@@ -16,7 +16,7 @@ from common.errors import PartyLost
 from common.mailbox import Mailbox
 from common.message import Kinds, largest_bytes
 from common.wire.codec import Codec
-from common.wire.connection import Connection, WireThread
+from common.wire.connection import Connection
 from common.wire.dial import Dialer
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener
@@ -73,18 +73,17 @@ class Grpc:
     ) -> AsyncIterator[Wired]:
         mailbox, greeted = Mailbox(), asyncio.Queue[Connection]()
         largest = max(largest_bytes(kind, limits) for kind in ours.values()) + FRAME_ALLOWANCE
-        threads = [WireThread(), WireThread()]
 
         async def greet(connection: Connection, _pem: bytes | None) -> None:
             greeted.put_nowait(connection)
 
-        listener = Listener(threads[0], Codec("split", ours), largest, greet)
+        listener = Listener(Codec("split", ours), largest, greet)
         port = await listener.start("127.0.0.1:0", None)
         at_server: dict[str, Link] = {}
         servers: dict[str, Link] = {}
         dialled: dict[str, tuple[Dialer, Connection]] = {}
         for party in parties:
-            dialer = Dialer(threads[1], Codec("split", theirs), 1 << 30)
+            dialer = Dialer(Codec("split", theirs), 1 << 30)
             up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 10)
             down = await greeted.get()
             down.peer = party
@@ -102,8 +101,6 @@ class Grpc:
             await connection.close()
             await dialer.close()
         await listener.stop()
-        for thread in threads:
-            thread.stop()
 
 
 Transport = InProcess | Grpc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal
@@ -98,21 +97,12 @@ def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter])
     values = config.model_dump(exclude={"name"})
     if isinstance(config, SgdConfig | AdamConfig | AdamWConfig):
         values["fused"] = True
-    return _lean(_KINDS[config.name])(parameters, **values)
+    return _LEAN[config.name](parameters, **values)
 
-
-_KINDS: Mapping[str, type[torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "rmsprop": torch.optim.RMSprop,
-}
 
 _GUARDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
 
-@functools.cache
 def _lean(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
     """The same optimiser without the wrappers that speak to torch.compile.
 
@@ -122,3 +112,12 @@ def _lean(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimi
     methods = {name: inspect.unwrap(getattr(kind, name)) for name in _GUARDED}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind,), methods)
+
+
+_LEAN: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": _lean(torch.optim.SGD),
+    "adam": _lean(torch.optim.Adam),
+    "adamw": _lean(torch.optim.AdamW),
+    "adagrad": _lean(torch.optim.Adagrad),
+    "rmsprop": _lean(torch.optim.RMSprop),
+}

@@ -31,7 +31,7 @@ class OwnConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    file: Annotated[str, Field(pattern=r"^.+\.py:\w+$")]
+    file: Annotated[str, Field(pattern=r"^.+\.py:\w+$", description="./FILE.py:NAME")]
 
     def module(self, base: Path, *sizes: object) -> nn.Module:
         """Calls NAME with the sizes, in order, and the configured keyword arguments.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ProtocolConfig(BaseModel):
     """What every protocol's config has: its name, which chooses the protocol."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str
 

@@ -70,7 +70,7 @@ class Codec:
         """
         if kind not in self.kinds:
             declared = f"one of {', '.join(sorted(self.kinds))}"
-            raise WireError(declared, "an undeclared kind", kind[:80])
+            raise WireError(declared, "an undeclared kind", kind[:80] or "a letter")
         specs = schema(self.kinds[kind])
         names = {number: name for name, number in self._numbers[kind].items()}
         values: dict[str, Any] = {}

@@ -10,7 +10,7 @@ import grpc
 
 from common.errors import EnvironmentFault
 from common.wire.codec import Codec
-from common.wire.connection import KEEPALIVE, Connection, WireThread, size_options
+from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
@@ -42,14 +42,12 @@ class Dialer:
     """Dials the server until it is up.
 
     Args:
-        wire: the thread that gRPC runs in.
         codec: of the federation's protocol.
         largest: bytes of the largest frame that the server may send.
     """
 
-    def __init__(self, wire: WireThread, codec: Codec, largest: int) -> None:
-        self._wire, self._codec, self._largest = wire, codec, largest
-        self._home = asyncio.get_running_loop()
+    def __init__(self, codec: Codec, largest: int) -> None:
+        self._codec, self._largest = codec, largest
         self._channel: grpc.aio.Channel | None = None
 
     async def dial(self, find_address: Callable[[], str], prepare: Prepare, patience: float) -> Connection:
@@ -64,16 +62,17 @@ class Dialer:
             EnvironmentFault: the server did not come in time, and the last reason.
             RefusedError: it is there, and `prepare` does not trust it or it does not trust us.
         """
-        deadline = self._home.time() + patience
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + patience
         pause, address, reason = _FIRST_PAUSE, "", "its address is not known yet"
         while True:
             address = find_address()
             if address:
                 try:
-                    return await self._wire.call(self._try(address, prepare, deadline - self._home.time()))
+                    return await self._try(address, prepare, deadline - clock())
                 except EnvironmentFault as failed:
                     reason = str(failed)
-            if self._home.time() + pause > deadline:
+            if clock() + pause > deadline:
                 raise EnvironmentFault(
                     f"the server at {address or 'an unknown address'} did not come within {patience:g} s: {reason}",
                     hint="start the server, or check the party's `connect` address",
@@ -84,7 +83,7 @@ class Dialer:
     async def close(self) -> None:
         """Closes the channel."""
         if self._channel is not None:
-            await self._wire.call(self._channel.close())
+            await self._channel.close()
 
     async def _try(self, address: str, prepare: Prepare, patience: float) -> Connection:
         host, _, port = address.rpartition(":")
@@ -98,14 +97,13 @@ class Dialer:
             await channel.close()
             raise EnvironmentFault(details or "no answer") from failed
         self._channel = channel
-        connection = Connection(call, self._codec, self._largest, self._home, self._wire)
+        connection = Connection(call, self._codec, self._largest)
         connection.peer = "server"
-        self._listening = asyncio.get_running_loop().create_task(connection.listen())
         return connection
 
 
 def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
-    options: list[tuple[str, object]] = [*KEEPALIVE, *size_options(largest)]
+    options = channel_options(largest)
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.chain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ import grpc
 
 from common.errors import EnvironmentFault
 from common.wire.codec import Codec
-from common.wire.connection import KEEPALIVE, Connection, WireThread, size_options
+from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
 
 # Given a new connection and its certificate (PEM, or None without TLS), lets it in or turns it away.
-Greet = Callable[[Connection, bytes | None], Awaitable[None]]
+Greet = Callable[[Connection, bytes | None], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,13 @@ class Listener(grpc.GenericRpcHandler):
     """A gRPC server for one method, whose streams become connections.
 
     Args:
-        wire: the thread that gRPC runs in.
         codec: of the federation's protocol.
         largest: bytes of the largest frame that a party may send.
-        greet: called on the half's loop for every new stream.
+        greet: called for every new stream.
     """
 
-    def __init__(self, wire: WireThread, codec: Codec, largest: int, greet: Greet) -> None:
-        self._wire, self._codec, self._largest, self._greet = wire, codec, largest, greet
-        self._home = asyncio.get_running_loop()
+    def __init__(self, codec: Codec, largest: int, greet: Greet) -> None:
+        self._codec, self._largest, self._greet = codec, largest, greet
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: ServerTls | None) -> int:
@@ -50,25 +48,11 @@ class Listener(grpc.GenericRpcHandler):
             EnvironmentFault: the port is in use, or the address is not ours.
         """
         _refuse_taken(address)
-        return await self._wire.call(self._start(address, tls))
-
-    async def stop(self) -> None:
-        """Stops listening and ends all streams."""
-        if self._server is not None:
-            await self._wire.call(self._server.stop(grace=1))
-
-    def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """gRPC asks who handles a method."""
-        if details.method != METHOD:
-            return None
-        return grpc.stream_stream_rpc_method_handler(self._handle)
-
-    async def _start(self, address: str, tls: ServerTls | None) -> int:
-        options = [*KEEPALIVE, *size_options(self._largest), ("grpc.so_reuseport", 0)]
+        options = [*channel_options(self._largest), ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
         try:
-            port = self._bind(self._server, address, tls)
+            port = _bind(self._server, address, tls)
         except RuntimeError as failed:
             raise EnvironmentFault(
                 f"cannot listen on {address}: {failed}", hint="choose another server.listen"
@@ -76,28 +60,33 @@ class Listener(grpc.GenericRpcHandler):
         await self._server.start()
         return port
 
-    def _bind(self, server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:
-        if tls is None:
-            return int(server.add_insecure_port(address))
-        credentials = grpc.ssl_server_credentials(
-            [(tls.key, tls.chain)], root_certificates=tls.ca, require_client_auth=True
-        )
-        return int(server.add_secure_port(address, credentials))
+    async def stop(self) -> None:
+        """Stops listening and ends all streams."""
+        if self._server is not None:
+            await self._server.stop(grace=1)
 
-    async def _handle(self, _requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        connection = Connection(context, self._codec, self._largest, self._home, self._wire)
-        pem = context.auth_context().get("x509_pem_cert", [None])[0]
-        listening = asyncio.create_task(connection.listen())
-        greeting = asyncio.run_coroutine_threadsafe(_run(self._greet, connection, pem), self._home)
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """gRPC asks who handles a method."""
+        if details.method != METHOD:
+            return None
+        return grpc.stream_stream_rpc_method_handler(self._handle)
+
+    async def _handle(self, _requests: Any, context: grpc.aio.ServicerContext) -> None:
+        connection = Connection(context, self._codec, self._largest)
+        pem = next(iter(context.auth_context().get("x509_pem_cert", [None])))
+        greeting = asyncio.create_task(self._greet(connection, pem))
         try:
             await connection.done.wait()
         finally:
-            listening.cancel()
             greeting.cancel()
 
 
-async def _run(greet: Greet, connection: Connection, pem: bytes | None) -> None:
-    await greet(connection, pem)
+def _bind(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:
+    if tls is None:
+        return int(server.add_insecure_port(address))
+    pair = [(tls.key, tls.chain)]
+    credentials = grpc.ssl_server_credentials(pair, root_certificates=tls.ca, require_client_auth=True)
+    return int(server.add_secure_port(address, credentials))
 
 
 def _refuse_taken(address: str) -> None:
@@ -108,8 +97,8 @@ def _refuse_taken(address: str) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host.strip("[]"), int(port)))
-        except OSError as taken:
+        except (OSError, OverflowError) as taken:
             raise EnvironmentFault(
-                f"cannot listen on {address}: {taken.strerror or taken}",
+                f"cannot listen on {address}: {getattr(taken, 'strerror', None) or taken}",
                 hint="another process has the port, or the address is not this machine's: choose another server.listen",
             ) from taken

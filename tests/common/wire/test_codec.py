@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import tracemalloc
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as ProtoMessage
-from hypothesis import given
+from google.protobuf.unknown_fields import UnknownFieldSet
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,12 +24,14 @@ from common.protocols import CONTRACTS
 from common.wire import codec as codec_module
 from common.wire._generated import tensor_pb2
 from common.wire.codec import PROTOS, Codec
-from common.wire.fields import LENGTH, VARINT, WireError, nested, tag, varint
+from common.wire.fields import VARINT, WireError, nested, tag, varint
 from tests.messages import any_message, any_tensor
 
 CODECS = {name: Codec(name, contract.kinds) for name, contract in CONTRACTS.items()}
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
 every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
+
+few = settings(max_examples=25)
 
 PROTO_TYPES = {
     int: FieldDescriptor.TYPE_UINT32,
@@ -86,6 +90,7 @@ def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
 
 
 @every_kind
+@few
 @given(data=st.data())
 def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
@@ -97,9 +102,7 @@ def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], dat
             assert (tuple(theirs.shape), theirs.data) == (tuple(ours.shape), bits(ours))
         else:
             assert theirs == ours
-    assert (
-        not proto.SerializePartialToString() or not proto.UnknownFields() if hasattr(proto, "UnknownFields") else True
-    )
+    assert not len(UnknownFieldSet(proto))
 
 
 def as_proto(protocol: str, message: Message) -> ProtoMessage:
@@ -114,6 +117,7 @@ def as_proto(protocol: str, message: Message) -> ProtoMessage:
 
 
 @every_kind
+@few
 @given(data=st.data())
 def test_we_read_what_the_library_writes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
@@ -121,6 +125,7 @@ def test_we_read_what_the_library_writes(protocol: str, kind: type[Message], dat
 
 
 @every_kind
+@few
 @given(data=st.data())
 def test_a_round_trip_is_exact_to_the_bit(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
@@ -216,11 +221,11 @@ def test_an_integer_that_does_not_fit_is_not_sent(scalars: Any, round: int) -> N
         (b"".join(nested(1, [b"x"])), "Scalars.round: expected wire type 0, got 2"),
         (b"".join(nested(2, [b"\xff\xfe"])), "Scalars.text: expected UTF-8, got other bytes"),
         (tag(3, VARINT) + b"\x01", "Scalars.share: expected wire type 1, got 0"),
-        (tag(1, VARINT) + b"\x01" + tag(1, VARINT) + b"\x01", "Scalars: expected every declared field once, got field 1 twice"),
+        ((tag(1, VARINT) + b"\x01") * 2, "Scalars: expected every declared field once, got field 1 twice"),
         (tag(9, VARINT) + b"\x01", "Scalars: expected every declared field once, got field 9 too"),
     ],
     ids=["too large", "text for a number", "not UTF-8", "number for a float", "twice", "unknown"],
-)  # fmt: skip
+)
 def test_a_malformed_scalar_is_refused_in_words(scalars: Any, body: bytes, said: str) -> None:
     with pytest.raises(WireError) as refused:
         scalars.codec.decode("Scalars", memoryview(body))
@@ -251,7 +256,7 @@ def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
         (b"", "expected a dtype of float16, float32,"),
         (tensor_bytes(2, data=b"1234567"), "expected 8 bytes of float32 (2,), got 7"),
         (tensor_bytes(data=b""), "expected 4 bytes of float32 (), got 0"),
-        (tensor_bytes(1, data=b"1234") + tag(1, VARINT) + b"\x02", "expected every field of a tensor once, got field 1"),
+        (tensor_bytes(1, data=b"1234") + tag(1, VARINT) + b"\x02", "every field of a tensor once, got field 1 twice"),
         (tensor_bytes(1, data=b"1234") + tag(4, VARINT) + b"\x02", "expected a tensor, got a message with field 4"),
         (tag(2, VARINT) + b"\x01", "expected a tensor, got a message with field 2 of wire type 0"),
         (tag(1, VARINT) + b"\x02" + b"".join(nested(2, [b"\x80"])), "expected a number, got the end of the frame"),
@@ -289,19 +294,19 @@ def test_a_missing_tensor_is_refused() -> None:
 
 
 def survives(protocol: str, kind: type[Message], body: bytes) -> None:
-    try:
+    with contextlib.suppress(WireError):
         decoded(protocol, kind, body)
-    except WireError:
-        pass
 
 
 @every_kind
+@few
 @given(noise=st.binary(max_size=120))
 def test_any_bytes_are_a_message_or_refused(protocol: str, kind: type[Message], noise: bytes) -> None:
     survives(protocol, kind, noise)
 
 
 @every_kind
+@few
 @given(data=st.data())
 def test_flipped_bytes_are_a_message_or_refused(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     body = bytearray(encoded(protocol, data.draw(any_message(kind))))

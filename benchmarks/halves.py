@@ -1,0 +1,83 @@
+"""Split learning between two parties and a server, the task on which other systems were measured.
+
+docs/performance.md has their figures; the oracle is the same model trained in one process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.report import Figure, median, percentile
+from benchmarks.runs import ROOT, Run, run
+from client.context import bottom_model
+from common.config import load
+from common.data.scale import Scaler
+from common.data.sources import load_features, load_labels
+from common.data.split import Seat
+from common.models.build import build_head
+from common.schedule import Schedule
+
+EXPERIMENT = "split/fashion_halves.yaml"
+
+
+def main() -> list[Figure]:
+    """Steps, bytes on loopback, start and the losses against one process."""
+    before = loopback_bytes()
+    training = run(EXPERIMENT)
+    sent = loopback_bytes() - before
+    times = [1e3 * event["seconds"] for event in training.rounds()[5:]]
+    steps = len(training.rounds())
+    evaluation = 10_000 * 256 * 4
+    worst = max(abs(a - b) for a, b in zip(losses(training), joint_losses(steps), strict=True))
+    return [
+        Figure("two-party split step, median", median(times), 4.0, "ms"),
+        Figure("two-party split step, 95th percentile", percentile(times, 0.95), 6.0, "ms"),
+        Figure("two-party split step, bytes on loopback", (sent - evaluation) / steps / 1e3, 530, "kB"),
+        Figure("launch to first step", training.summary["seconds_to_first_round"], 5.0, "s"),
+        Figure("largest difference of a loss from one process", worst, 1e-5, ""),
+
+    ]
+
+
+def losses(training: Run) -> list[float]:
+    """The loss of every step."""
+    return [event["loss"] for event in training.rounds()]
+
+
+def joint_losses(steps: int) -> list[float]:
+    """The same model, rows and steps in this process."""
+    config = load(ROOT / "experiments" / EXPERIMENT)
+    federation = config.federation
+    assert config.server is not None
+    labels = load_labels(config.server.labels, Path())
+    schedule = Schedule(federation, len(labels.values), labels.official_test)
+    parts, bottoms = [], []
+    for seat, (name, party) in enumerate(config.parties.items()):
+        raw = load_features(party.data, Seat(seat, 2), Path()).values
+        parts.append(Scaler.fit(party.data.scale, raw, schedule.partition.train).apply(raw))
+        seed = federation.seed * 1009 + seat + 1
+        bottoms.append(bottom_model(name, party.model, tuple(raw.shape[1:]), 128, seed, Path()))
+    head = build_head(config.server.head, 256, 10, federation.seed * 1009)
+    optimiser = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.05)
+    found = []
+    for t in range(1, steps + 1):
+        rows = schedule.batch(t)
+        h = torch.cat([bottom(part[rows]) for bottom, part in zip(bottoms, parts, strict=True)], 1)
+        loss = nn.functional.cross_entropy(head(h), labels.values[rows])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        found.append(loss.item())
+    return found
+
+
+def loopback_bytes() -> int:
+    """Bytes that this machine has sent to itself, TCP and IP headers included."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counters = line.partition(":")
+        if name.strip() == "lo":
+            return int(counters.split()[8])
+    return 0

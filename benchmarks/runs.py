@@ -1,0 +1,52 @@
+"""Runs of `colonnade up`, as benchmarks need them: in a folder of their own, with their events."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    summary: dict[str, Any]
+    events: list[dict[str, Any]]
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """The events of training rounds."""
+        return [event for event in self.events if event["kind"] == "round"]
+
+
+@contextmanager
+def started(experiment: str, *sets: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A run under way: its process and its folder, which goes when the block ends."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        argv = [sys.executable, "-m", "cli.main", "up", str(ROOT / "experiments" / experiment), "--out", str(out)]
+        argv += [word for each in sets for word in ("--set", each)]
+        with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+            yield process, out
+
+
+def run(experiment: str, *sets: str) -> Run:
+    """A run to its end."""
+    with started(experiment, *sets) as (process, out):
+        if process.wait() != 0:
+            raise SystemExit(f"{experiment} failed with exit code {process.returncode}")
+        return read(out)
+
+
+def read(out: Path) -> Run:
+    """What a finished run has left."""
+    lines = (out / "events.jsonl").read_text().splitlines()
+    return Run(json.loads((out / "summary.json").read_text()), [json.loads(line) for line in lines])

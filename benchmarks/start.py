@@ -1,0 +1,41 @@
+"""Fourteen parties from launch to the first round, and the memory of each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.report import Figure
+from benchmarks.runs import read, started
+
+
+def main() -> list[Figure]:
+    """Starts MNIST among 14 parties, looks at their memory in the second epoch, and lets them end."""
+    sets = ("federation.epochs=2", "federation.evaluate.every=100000")
+    with started("vimadmm/mnist.yaml", *sets) as (process, out):
+        while process.poll() is None and _rounds(out / "events.jsonl") < 60:
+            time.sleep(0.2)
+        memory = [_proportional(child) for child in _parties(process.pid)]
+        process.wait()
+        summary = read(out).summary
+    memory.sort()
+    beyond = sum(memory[1:]) / len(memory[1:])
+    return [
+        Figure("14 parties, launch to first round", summary["seconds_to_first_round"], 5.0, "s"),
+        Figure("proportional memory a party beyond the first", beyond / 1e6, 60.0, "MB"),
+    ]
+
+
+def _rounds(events: Path) -> int:
+    return events.read_text().count('"kind": "round"') if events.exists() else 0
+
+
+def _parties(launcher: int) -> list[psutil.Process]:
+    nursery = psutil.Process(launcher).children()[0]
+    return nursery.children()[1:]  # the first is the server
+
+
+def _proportional(process: psutil.Process) -> int:
+    return int(process.memory_full_info().pss)

@@ -1,0 +1,243 @@
+"""What pydantic finds wrong with a configuration, as one `ConfigError` in the words of its author.
+
+It names the key as it stands in the file, the value, what is allowed, and the nearest valid word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from common.errors import ConfigError, nearest
+from common.protocols import CONTRACTS
+from common.protocols.contract import ProtocolConfig
+
+TEMPLATE = "every_party"
+"""The section that is laid under every party's own."""
+
+Path = tuple[str | int, ...]
+
+# What is expected, by the validator's own name for its finding; its numbers fill the braces.
+_EXPECTED: Mapping[str, str] = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "keys and values",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "list_type": "a list",
+    "model_attributes_type": "keys and values",
+    "model_type": "keys and values",
+    "path_type": "a path",
+    "string_pattern_mismatch": "{description}",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} character",
+    "string_type": "text",
+    "too_long": "at most {max_length} entries",
+    "too_short": "at least {min_length} entries",
+    "tuple_type": "a list",
+}
+
+
+def in_words(invalid: ValidationError, root: type[BaseModel], merged: Any, written: Any) -> ConfigError:
+    """The first thing that is wrong.
+
+    Args:
+        invalid: what pydantic found.
+        root: the model of the whole file.
+        merged: what it looked at.
+        written: what the file says, before `every_party` was laid under the parties.
+    """
+    found = _foremost(invalid.errors(include_url=False), merged)
+    first, path = found[0], _path(merged, found[0]["loc"])
+    where = _Place(root, merged, path, dotted(_as_written(written, path)))
+    match first["type"]:
+        case "extra_forbidden":
+            return where.unknown_key(str(path[-1]), path[:-1])
+        case "missing":
+            return where.missing(str(first["loc"][-1]))
+        case "union_tag_invalid" | "union_tag_not_found":
+            return where.wrong_kind(first)
+        case "invalid_key":
+            return ConfigError(f"{where.name}: a key must be text", hint="put it in quotes")
+        case "value_error":
+            return ConfigError(f"{where.name}{shown(first['input'])}: {first['msg'].removeprefix('Value error, ')}")
+    return where.wrong_value(found)
+
+
+def _foremost(found: list[ErrorDetails], tree: Any) -> list[ErrorDetails]:
+    """The first finding, and what else was tried for the same value."""
+    # An unknown key goes first: what is missing beside it is often that key, misspelt.
+    first = min(found, key=lambda error: error["type"] != "extra_forbidden")
+    if first["type"] == "extra_forbidden":
+        return [first]
+    path = _path(tree, first["loc"])
+    same = [error for error in found if _path(tree, error["loc"])[: len(path)] == path]
+    # A value that may be several things is wrong once for each: what looked deepest fits it best.
+    depths = [len(_path(tree, error["loc"])) + (error["type"] == "missing") for error in same]
+    return [error for error, depth in zip(same, depths, strict=True) if depth == max(depths)]
+
+
+class _Place:
+    """Where something is wrong: its path in the merged tree, and its name in the file."""
+
+    def __init__(self, root: type[BaseModel], tree: Any, path: Path, name: str) -> None:
+        self._root, self._tree, self._path, self.name = root, tree, path, name
+
+    def unknown_key(self, key: str, above: Path) -> ConfigError:
+        known = self._keys(above)
+        return ConfigError(f"{self.name}: unknown key{nearest(key, known)}", hint=f"allowed here: {', '.join(known)}")
+
+    def missing(self, key: str) -> ConfigError:
+        wanted = self._description((*self._path, key))
+        return ConfigError(f"{self._join(key)}: missing", hint=wanted or "add it")
+
+    def wrong_kind(self, error: ErrorDetails) -> ConfigError:
+        """The key that says which of several things this is (`name`, `source`, `kind`) is wrong or missing."""
+        given, key = error["input"], error["ctx"]["discriminator"].strip("'")
+        own = [] if key.isidentifier() else ["./FILE.py:NAME"]
+        key = "name" if own else key  # a function decides: by `name`, or by a file of one's own
+        kinds = [*self._kinds(key), *own]
+        if not isinstance(given, Mapping):
+            name, said = self.name, given
+        elif key not in given:
+            typo = next((str(word) for word in given if nearest(str(word), [key])), None)
+            if typo is not None:
+                return ConfigError(f"{self._join(typo)}: unknown key{nearest(typo, [key])}")
+            return ConfigError(f"{self._join(key)}: missing", hint=f"one of {', '.join(kinds)}")
+        else:
+            name, said = self._join(key), given[key]
+        return ConfigError(f"{name}{shown(said)}: expected {_either(kinds)}{nearest(str(said), kinds)}")
+
+    def wrong_value(self, errors: Sequence[ErrorDetails]) -> ConfigError:
+        """One value, and everything that it might have been."""
+        # In its short form a model's field lies one step below the value.
+        short = (*self._path, errors[0]["loc"][-1])
+        description = self._description(self._path) or self._description(short) or "another form"
+        words = [word for error in errors for word in _expected(error, description)]
+        given = errors[0]["input"]
+        near = nearest(given, [word.strip("'") for word in words if word[0] == "'"]) if isinstance(given, str) else ""
+        hint = "put it in quotes" if isinstance(given, int | float) and "text" in words else ""
+        return ConfigError(f"{self.name}{shown(given)}: expected {_either(words)}{near}", hint=hint)
+
+    def _join(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
+
+    def _keys(self, above: Path) -> list[str]:
+        keys = {key for option in self._options(above) for key in _fields(option)}
+        return sorted(keys | ({TEMPLATE} if not above else set()))
+
+    def _kinds(self, key: str) -> list[str]:
+        """The words that `key` may be, to choose one of several models."""
+        fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
+        return [word for field in fields if field for word in get_args(field.annotation)]
+
+    def _description(self, path: Path) -> str:
+        fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
+        return next((field.description for field in fields if field and field.description), "")
+
+    def _options(self, path: Path, *, every: bool = False) -> list[Any]:
+        """What may stand at a path: of several models those whose kind the file names, or every one."""
+        options, node = [self._root], self._tree
+        for step in path:
+            options = [below for option in _fitting(options, node) for below in _below(option, step)]
+            node = node[step]
+        return options if every else _fitting(options, node)
+
+
+def dotted(path: Path) -> str:
+    """A key as `--set` takes it."""
+    return ".".join(map(str, path))
+
+
+def _path(tree: Any, location: Sequence[str | int]) -> Path:
+    """The steps of a location that the file has too; pydantic puts the names of what it tried between them."""
+    path: list[str | int] = []
+    for step in location:
+        there = step in tree if isinstance(tree, dict) else isinstance(tree, list) and step in range(len(tree))
+        if there:
+            path.append(step)
+            tree = tree[step]
+    return tuple(path)
+
+
+def _as_written(written: Any, path: Path) -> Path:
+    """The path in the file of what lies at a path of the merged tree."""
+    template = (TEMPLATE, *path[2:])
+    from_template = path[:1] == ("parties",) and _path(written, path) != path and _path(written, template) == template
+    return template if from_template and len(path) > len(("parties", "NAME")) else path
+
+
+def _options_of(annotation: Any) -> list[Any]:
+    if get_origin(annotation) is Annotated:
+        return _options_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [option for argument in get_args(annotation) for option in _options_of(argument)]
+    if annotation is ProtocolConfig:
+        return [contract.config for contract in CONTRACTS.values()]
+    return [annotation]
+
+
+def _fields(option: Any) -> Mapping[Any, FieldInfo]:
+    return getattr(option, "model_fields", {})
+
+
+def _below(option: Any, step: str | int) -> list[Any]:
+    if get_origin(option) is dict:
+        return _options_of(get_args(option)[1])
+    field = _fields(option).get(step)
+    return [] if field is None else _options_of(field.annotation)
+
+
+def _fitting(options: list[Any], node: Any) -> list[Any]:
+    """Those of several models whose kind is the one that the file names."""
+    given = node if isinstance(node, dict) else {}
+
+    def fits(option: Any) -> bool:
+        literals = {key: field for key, field in _fields(option).items() if get_origin(field.annotation) is Literal}
+        kinds = {key: get_args(field.annotation) for key, field in literals.items()}
+        return all(given.get(key, words[0]) in words for key, words in kinds.items() if len(words) == 1)
+
+    def complete(option: Any) -> bool:
+        return all(key in given for key, field in _fields(option).items() if field.is_required())
+
+    models = [option for option in options if _fields(option) and fits(option)]
+    if len(options) == 1 or not models:
+        return options
+    return [model for model in models if complete(model)] or models
+
+
+def _expected(error: ErrorDetails, description: str) -> list[str]:
+    if error["type"] == "literal_error":
+        return re.findall("'[^']*'", error["ctx"]["expected"])
+    template = _EXPECTED.get(error["type"])
+    if template is None:
+        return [error["msg"].removeprefix("Input should be ")]
+    return [template.format(description=description, **error.get("ctx", {}))]
+
+
+def _either(words: Sequence[str]) -> str:
+    *rest, last = dict.fromkeys(words)
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
+def shown(value: Any) -> str:
+    """` = VALUE` for a scalar, "" for what takes several lines in a file."""
+    if isinstance(value, Mapping | Sequence | BaseModel) and not isinstance(value, str):
+        return ""
+    words = {None: "nothing", True: "true", False: "false"}
+    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    return f" = {text if len(text) <= 80 else text[:77] + '...'}"

@@ -1,0 +1,258 @@
+"""Streams over real gRPC on loopback: what the conversation's conformance suite does not look at."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+import torch
+
+from common.errors import ContractError, EnvironmentFault, PartyLost
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Welcome
+from common.protocols.split import CONTRACT, Embedding
+from common.wire import connection as connection_module
+from common.wire.codec import Codec
+from common.wire.connection import Connection, WireThread
+from common.wire.dial import Dialer
+from common.wire.frame import METHOD, pack
+from common.wire.listen import Listener
+
+CODEC = Codec("split", CONTRACT.kinds)
+LARGEST = 1 << 20
+
+
+@dataclass
+class End:
+    """One end, and what came out of it."""
+
+    connection: Connection
+    came: asyncio.Queue[Parcel] = field(default_factory=asyncio.Queue)
+    lost: asyncio.Queue[Exception] = field(default_factory=asyncio.Queue)
+
+    def attach(self) -> End:
+        self.connection.attach(self.came.put_nowait, self.lost.put_nowait)
+        return self
+
+
+@dataclass
+class Pair:
+    party: End
+    server: End
+    dialer: Dialer
+    listener: Listener
+    wires: tuple[WireThread, WireThread]
+
+
+@asynccontextmanager
+async def joined() -> AsyncIterator[Pair]:
+    """A party and a server on one stream; neither is attached yet."""
+    wires, greeted = (WireThread(), WireThread()), asyncio.Queue[Connection]()
+
+    async def greet(connection: Connection, _pem: bytes | None) -> None:
+        greeted.put_nowait(connection)
+
+    listener = Listener(wires[0], CODEC, LARGEST, greet)
+    port = await listener.start("127.0.0.1:0", None)
+    dialer = Dialer(wires[1], CODEC, LARGEST)
+    up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 20)
+    down = await greeted.get()
+    down.peer = "ada"
+    try:
+        yield Pair(End(up), End(down), dialer, listener, wires)
+    finally:
+        await up.close()
+        await dialer.close()
+        await listener.stop()
+        for wire in wires:
+            wire.stop()
+
+
+def run(body: Callable[[Pair], Coroutine[Any, Any, None]]) -> list[dict[str, Any]]:
+    """Runs a body on a pair; returns what either loop complained about."""
+    complaints: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+        async with joined() as pair:
+            for wire in pair.wires:
+                wire.loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+            await body(pair)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    return complaints
+
+
+def test_what_comes_before_anyone_is_attached_waits() -> None:
+    async def body(pair: Pair) -> None:
+        pair.party.connection.post(Hello("ada", "f", "1"))
+        server, other = pair.server.attach(), pair.party.attach()
+        assert await server.came.get() == Hello("ada", "f", "1")
+        server.connection.post(Farewell())
+        await other.came.get()
+        late = End(pair.party.connection)
+        await pair.server.connection.close()
+        await other.lost.get()
+        assert isinstance(await late.attach().lost.get(), PartyLost)
+
+    run(body)
+
+
+def test_a_session_begins_with_its_welcome_however_late_the_half_looks() -> None:
+    """The last party to join is told to begin in the same breath, and often in the same frame."""
+
+    async def body(pair: Pair) -> None:
+        server, party = pair.server.connection, pair.party.attach()
+        server.post(Welcome(7))
+        server.session = 7
+        server.post(Begin(("ada",)))
+        assert await party.came.get() == Welcome(7)
+        assert await party.came.get() == Begin(("ada",))
+        party.connection.post(Failure("", "x"))
+        assert await pair.server.attach().came.get() == Failure("", "x")
+
+    run(body)
+
+
+def test_both_ends_count_the_same_bytes() -> None:
+    async def body(pair: Pair) -> None:
+        server = pair.server.attach()
+        for round in range(1, 6):
+            pair.party.connection.post(Embedding(round, torch.rand(100, 4)))
+            await server.came.get()
+        await pair.party.connection.drain()
+        assert pair.party.connection.bytes_out == pair.server.connection.bytes_in
+        frame = pack(Embedding(1, torch.rand(100, 4)), 0, CODEC)
+        assert pair.server.connection.bytes_in == 5 * (len(frame) + 5)
+
+    run(body)
+
+
+def test_posting_into_a_stream_that_the_server_ended_is_silent_and_closing_it_too() -> None:
+    async def body(pair: Pair) -> None:
+        party = pair.party.attach()
+        await pair.server.connection.close()
+        assert "the connection was closed" in str(await party.lost.get())
+        for end in (pair.server.connection, pair.party.connection):
+            end.post(Farewell())
+            await end.close()
+
+    assert run(body) == []
+
+
+def test_posting_into_a_stream_that_the_party_left_is_silent_and_closing_it_too() -> None:
+    async def body(pair: Pair) -> None:
+        server = pair.server.attach()
+        await pair.dialer.close()
+        assert isinstance(await server.lost.get(), PartyLost)
+        server.connection.post(Farewell())
+        await server.connection.close()
+
+    assert run(body) == []
+
+
+def test_a_malformed_frame_ends_the_stream_and_names_the_sender() -> None:
+    async def body(pair: Pair) -> None:
+        server = pair.server.attach()
+        pair.party.connection._outbox.append(b"\xff" * 20)
+        await pair.party.connection.drain()
+        lost = await server.lost.get()
+        assert isinstance(lost, ContractError)
+        assert str(lost) == "ada sent a frame: expected a number of at most 64 bits, got a longer one"
+
+    run(body)
+
+
+def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_CLOSING", 0.2)
+
+    async def body(pair: Pair) -> None:
+        stalled = asyncio.Event()
+
+        class Stalled:
+            async def write(self, frame: bytes) -> None:
+                stalled.set()
+                await asyncio.Event().wait()
+
+        server = pair.server.connection
+        server._stream = Stalled()  # type: ignore[assignment]
+        server.post(Farewell())
+        await asyncio.wait_for(server.close(), 10)
+        assert stalled.is_set()
+
+    assert run(body) == []
+
+
+def test_no_other_method_is_served() -> None:
+    async def body(pair: Pair) -> None:
+        channel = pair.dialer._channel
+        assert channel is not None
+
+        async def ask() -> grpc.StatusCode:
+            return await channel.unary_unary(f"{METHOD}Not")(b"").code()
+
+        assert await pair.wires[1].call(ask()) is grpc.StatusCode.UNIMPLEMENTED
+
+    run(body)
+
+
+def refuse(address: str) -> EnvironmentFault:
+    async def main() -> None:
+        wire = WireThread()
+
+        async def greet(_connection: Connection, _pem: bytes | None) -> None:
+            raise AssertionError("nobody comes")
+
+        try:
+            await Listener(wire, CODEC, LARGEST, greet).start(address, None)
+        finally:
+            wire.stop()
+
+    with pytest.raises(EnvironmentFault) as refused:
+        asyncio.run(main())
+    assert "server.listen" in refused.value.hint
+    return refused.value
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert str(refuse(f"127.0.0.1:{port}")) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:0", "127.0.0.1:99999"])
+def test_an_address_that_is_not_ours_is_named(address: str) -> None:
+    assert str(refuse(address)).startswith(f"cannot listen on {address}: ")
+
+
+def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
+    async def main() -> None:
+        wire = WireThread()
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+        try:
+            await Dialer(wire, CODEC, LARGEST).dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 0.3)
+        finally:
+            wire.stop()
+
+    with pytest.raises(EnvironmentFault, match=r"did not come within 0.3 s: .*Connection refused") as gone:
+        asyncio.run(main())
+    assert "start the server" in gone.value.hint
+
+
+def test_an_address_that_nobody_tells_is_said() -> None:
+    async def main() -> None:
+        wire = WireThread()
+        try:
+            await Dialer(wire, CODEC, LARGEST).dial(lambda: "", lambda _host, _port: None, 0.1)
+        finally:
+            wire.stop()
+
+    with pytest.raises(EnvironmentFault, match=r"an unknown address did not come within 0.1 s: its address is not kn"):
+        asyncio.run(main())
