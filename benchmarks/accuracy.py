@@ -16,7 +16,9 @@ def main() -> list[Figure]:
     return [
         Figure("VIMADMM, MNIST, test accuracy after 1 epoch, mean of 3", sum(one) / 3, 96.5, "%", least=True),
         Figure("VIMADMM, MNIST, test accuracy after 10 epochs, mean of 3", sum(ten) / 3, 96.9, "%", least=True),
-        Figure("split learning, MNIST, test accuracy after 10 epochs, mean of 3", sum(split) / 3, 96.0, "%", least=True),
+        Figure(
+            "split learning, MNIST, test accuracy after 10 epochs, mean of 3", sum(split) / 3, 96.0, "%", least=True
+        ),
     ]
 
 

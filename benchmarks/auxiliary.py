@@ -19,14 +19,20 @@ def main() -> list[Figure]:
     """Times both and compares what they find."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    targets, total, dual = torch.randint(0, CLASSES, (ROWS,)), torch.randn(ROWS, CLASSES), torch.randn(ROWS, CLASSES) * 0.1
+    targets, total, dual = (
+        torch.randint(0, CLASSES, (ROWS,)),
+        torch.randn(ROWS, CLASSES),
+        torch.randn(ROWS, CLASSES) * 0.1,
+    )
     loss, times = CrossEntropy(), []
     for _ in range(50):
         begin = time.perf_counter()
         z = admm.minimise_z(targets, dual, total, RHO, loss)
         times.append(time.perf_counter() - begin)
     begin = time.perf_counter()
-    theirs = np.stack([_scipy(*row) for row in zip(targets.tolist(), total.double().numpy(), dual.double().numpy(), strict=True)])
+    theirs = np.stack(
+        [_scipy(*row) for row in zip(targets.tolist(), total.double().numpy(), dual.double().numpy(), strict=True)]
+    )
     rival = time.perf_counter() - begin
     apart = float(np.abs(z.numpy() - theirs).max())
     return [

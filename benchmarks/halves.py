@@ -38,7 +38,6 @@ def main() -> list[Figure]:
         Figure("two-party split step, bytes on loopback", (sent - evaluation) / steps / 1e3, 530, "kB"),
         Figure("launch to first step", training.summary["seconds_to_first_round"], 5.0, "s"),
         Figure("largest difference of a loss from one process", worst, 1e-5, ""),
-
     ]
 
 

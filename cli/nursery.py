@@ -59,8 +59,8 @@ def _preload() -> None:
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
 
-    import cli.main  # noqa: F401, PLC0415
-    import cli.progress  # noqa: F401, PLC0415
+    import cli.main  # noqa: PLC0415
+    import cli.progress  # noqa: PLC0415
     import cli.summary  # noqa: F401, PLC0415
     import client.protocols  # noqa: F401, PLC0415
     import server.protocols  # noqa: PLC0415

@@ -10,15 +10,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from cli.family import Family
-from cli.screen import INTERRUPTED, show_error
+from cli.screen import INTERRUPTED, debugging, show_error
 from cli.screen import out as console
 
-_LINGER = 15.0  # seconds that members have to end once one of them has
+if TYPE_CHECKING:
+    from common.config import Config
+
+_LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
+_NOTICE = 3.0  # seconds that the others have to notice that a member has failed
 
 
 def up(file: Path | None, sets: tuple[str, ...], out: Path | None, *, insecure: bool) -> None:
@@ -27,62 +31,71 @@ def up(file: Path | None, sets: tuple[str, ...], out: Path | None, *, insecure: 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     family = Family()  # it imports torch while we read the configuration
     try:
+        from cli.check import check_members  # noqa: PLC0415  # these import torch: the fork server is first
+        from cli.folder import run_folder  # noqa: PLC0415
+        from common.config import load  # noqa: PLC0415
+
         file = file or _demo()
-        run = _Run(file, sets, out, insecure=insecure, launched=launched)
-        try:
+        config = load(file, sets)
+        check_members(config, file)
+        with run_folder(out, config.federation.id) as folder, tempfile.TemporaryDirectory(prefix="colonnade-") as keys:
+            run = _Run(config, file.parent.resolve(), folder, None if insecure else Path(keys), launched)
             code = run.go(family)
-        finally:
-            shutil.rmtree(run.identities, ignore_errors=True)
     finally:
         family.close()
     raise SystemExit(code)
 
 
 class _Run:
-    """One run: its folder, its members' files, and watching them."""
+    """One run: its folder, its members' files, and watching them.
 
-    def __init__(self, file: Path, sets: tuple[str, ...], out: Path | None, *, insecure: bool, launched: float) -> None:
-        from cli.check import check_members  # noqa: PLC0415  # torch: the fork server is first
-        from cli.member import make_folder  # noqa: PLC0415
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        keys: where throw-away identities are made; None talks plainly.
+        launched: when `up` began, seconds since 1970.
+    """
+
+    def __init__(self, config: Config, base: Path, folder: Path, keys: Path | None, launched: float) -> None:
         from cli.progress import Progress  # noqa: PLC0415
-        from common.config import load  # noqa: PLC0415
 
-        self._config = load(file, sets)
-        check_members(self._config, file)
-        self._names = self._config.federation.names
-        self._base, self._insecure, self._launched = file.parent.resolve(), insecure, launched
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(launched))
-        self.folder = make_folder(out or Path("runs") / f"{self._config.federation.id}-{stamp}").resolve()
-        self.identities = Path(tempfile.mkdtemp(prefix="colonnade-"))
+        self._config, self._base, self._folder, self._keys, self._launched = config, base, folder, keys, launched
+        self._names = config.federation.names
         self._progress = Progress(console)
-        self._events = self._follow(self.folder / "events.jsonl")
-        self._address = self.folder / "address"
+        self._events = self._follow(folder / "events.jsonl")
+        self._address = folder / "address"
+        self._begun = False
 
     def go(self, family: Family) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
         from cli.summary import show_summary  # noqa: PLC0415
 
+        interrupted = False
         self._write_files()
         self._start(family)
         try:
             self._watch(family)
         except KeyboardInterrupt:
+            interrupted = True
             console.print("stopping ...", style="yellow")
             family.signal("server", signal.SIGTERM)
-            self._linger(family)
+            self._linger(family, _LINGER)
         self._take_events()
         self._progress.close()
         self._address.unlink(missing_ok=True)
-        code = self._report(family.codes)
-        show_summary(console, self.folder)
+        code = INTERRUPTED if interrupted else self._report(family.codes)
+        show_summary(console, self._folder)
+        if not self._begun and not debugging():
+            shutil.rmtree(self._folder)  # nothing has happened: nothing is left
         return code
 
     def _write_files(self) -> None:
         """Gives every member a file with the federation and its own section, and nothing else."""
         tree = self._config.model_dump(mode="json", exclude_none=True)
-        (self.folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
-        if not self._insecure:
-            self._make_identities(tree)
+        (self._folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+        if self._keys is not None:
+            self._make_identities(tree, self._keys / "members")
         for name in ("server", *self._names):
             home = self._home(name)
             home.mkdir(parents=True, exist_ok=True)
@@ -91,10 +104,9 @@ class _Run:
                 yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
             )
 
-    def _make_identities(self, tree: dict[str, Any]) -> None:
+    def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
         from common.crypto.federation import make_federation  # noqa: PLC0415
 
-        keys = self.identities / "keys"
         pins = make_federation(keys, self._names)
         tree["federation"]["server"] = pins.pop("server")
         tree["federation"]["parties"] = pins
@@ -103,11 +115,11 @@ class _Run:
             tree["parties"][name]["identity"] = str(keys / name)
 
     def _start(self, family: Family) -> None:
-        both = ["--base", str(self._base), *(["--insecure"] if self._insecure else [])]
-        argv = ["server", str(self.folder / "server.yaml"), "--out", str(self.folder), *both]
+        both = ["--base", str(self._base), *([] if self._keys else ["--insecure"])]
+        argv = ["server", str(self._folder / "server.yaml"), "--out", str(self._folder), *both]
         argv += ["--launched", str(self._launched)]
         threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
-        family.start("server", argv, self.folder / "server.log", threads=threads)
+        family.start("server", argv, self._folder / "server.log", threads=threads)
         for name in self._names:
             home = self._home(name)
             argv = ["client", str(home / "config.yaml"), "--out", str(home), *both]
@@ -115,16 +127,14 @@ class _Run:
             family.start(name, argv, home / "log.txt", threads=threads)
 
     def _watch(self, family: Family) -> None:
-        """Until the server has ended, or a member has failed and the rest had time to notice."""
-        while "server" in family.running():
+        """Until the server has ended, or a member has failed; then the others have a while to end too."""
+        while "server" in family.running() and not any(family.codes.values()):
             family.wait(0.1)
             self._take_events()
-            if any(code != 0 for code in family.codes.values()):
-                break
-        self._linger(family)
+        self._linger(family, _NOTICE if any(family.codes.values()) else _LINGER)
 
-    def _linger(self, family: Family) -> None:
-        deadline = time.monotonic() + _LINGER
+    def _linger(self, family: Family, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
         for number in (signal.SIGTERM, signal.SIGKILL):
             while family.running() and time.monotonic() < deadline:
                 family.wait(0.1)
@@ -132,6 +142,8 @@ class _Run:
             for name in family.running():
                 family.signal(name, number)
             deadline = time.monotonic() + 3.0
+        while family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
 
     def _take_events(self) -> None:
         for event in self._events:
@@ -141,6 +153,7 @@ class _Run:
                 partial = self._address.with_suffix(".partial")
                 partial.write_text(event["address"])
                 partial.replace(self._address)
+            self._begun = self._begun or event["kind"] == "begin"
             self._progress(event)
 
     def _report(self, codes: dict[str, int]) -> int:
@@ -148,16 +161,15 @@ class _Run:
         failed = {name: code for name, code in codes.items() if code != 0}
         if not failed:
             return 0
-        if codes.get("server") == INTERRUPTED:
-            return INTERRUPTED
-        # Exit code 3 says that somebody else was at fault; a negative one that the process was killed.
-        ranked = sorted(failed, key=lambda name: (failed[name] == 3, failed[name] > 0, name != "server"))
+        # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
+        ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
         root = ranked[0]
         message, hint = self._last_words(root, failed[root])
         show_error(message, hint, who=root)
-        for name in ranked[1:]:
+        for name in (name for name in ranked[1:] if failed[name] != INTERRUPTED):
             console.print(f"  then {name}: {self._last_words(name, failed[name])[0]}", style="dim", markup=False)
-        console.print(f"  logs: {self._log(root)}", style="dim", markup=False)
+        if self._begun:
+            console.print(f"  log: {self._log(root)}", style="dim", markup=False)
         return failed[root] if failed[root] > 0 else 1
 
     def _last_words(self, name: str, code: int) -> tuple[str, str]:
@@ -172,7 +184,7 @@ class _Run:
         return f"ended with exit code {code}", "see its log"
 
     def _home(self, name: str) -> Path:
-        return self.folder if name == "server" else self.folder / "parties" / name
+        return self._folder if name == "server" else self._folder / "parties" / name
 
     def _log(self, name: str) -> Path:
         return self._home(name) / ("server.log" if name == "server" else "log.txt")

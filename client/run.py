@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from client.context import ClientContext
 from client.dialer import Membership
 from client.door import Door
@@ -58,6 +60,7 @@ class ClientRun:
         Raises:
             ColonnadeError: the party could not join, or the run has failed.
         """
+        device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
         features = self._features()
         contract = CONTRACTS[self.federation.protocol.name]
@@ -71,7 +74,7 @@ class ClientRun:
             await membership.join(hello, self._address(), identity, pin, self.config.patience)
             door = Door(membership.post, SERVER, release_clear, ledger)
             link = Link(SERVER, contract.kinds, limits, door)
-            ctx = self._context(features, door)
+            ctx = self._context(features, door, device)
             await membership.attend(link, lambda: PARTICIPATE[contract.name](ctx, link))
         finally:
             await membership.leave()
@@ -82,9 +85,8 @@ class ClientRun:
         seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
         return load_features(self.config.data, seat, self.base)
 
-    def _context(self, features: Features, door: Door) -> ClientContext:
+    def _context(self, features: Features, door: Door, device: torch.device) -> ClientContext:
         schedule = Schedule(self.federation, len(features.values), features.official_test)
-        device = choose_device(self.config.device, self.federation.names.index(self.name))
         scaler = Scaler.fit(self.config.data.scale, features.values, schedule.partition.train)
         values = scaler.apply(features.values).to(device)
         return ClientContext(self.name, self.federation, self.config, values, schedule, door.release, self.base, device)

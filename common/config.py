@@ -238,11 +238,8 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
     return parse(_read(path), overrides)
 
 
-def parse(tree: Any, overrides: tuple[str, ...] = ()) -> Config:
+def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
     """Checks what a YAML file holds. See `load`."""
-    if not isinstance(tree, dict):
-        what = "is empty" if tree is None else f"is a {type(tree).__name__}, expected keys and values"
-        raise ConfigError(f"the configuration {what}", hint="start from experiments/demo.yaml")
     tree = copy.deepcopy(tree)
     for override in overrides:
         _override(tree, override)
@@ -258,15 +255,21 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return yaml.load(path.read_text(), _Loader)  # noqa: S506  # a SafeLoader
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file", hint="try experiments/demo.yaml") from None
     except (OSError, UnicodeDecodeError) as unreadable:
         raise ConfigError(f"{path} cannot be read: {unreadable}") from None
     except yaml.YAMLError as malformed:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(malformed).split())}") from None
+    if not isinstance(tree, dict):
+        found = "is empty" if tree is None else f"holds {'a list' if isinstance(tree, list) else 'text'}"
+        raise ConfigError(
+            f"{path}: expected keys and values, the file {found}", hint="start from experiments/demo.yaml"
+        )
+    return tree
 
 
 class _Loader(yaml.SafeLoader):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -21,19 +22,32 @@ class Telemetry:
     """
 
     def __init__(self, path: Path | None = None, *listeners: Listener) -> None:
-        self._file = None if path is None else path.open("a", buffering=1)
+        self._path = path
+        self._file: TextIO | None = None
         self._listeners = listeners
+        self._closed = False
 
     def event(self, kind: str, **fields: Any) -> Event:
         """Records an event. `time` is seconds since 1970. After `close`, only listeners hear of it."""
         event = {"kind": kind, "time": round(time.time(), 6), **fields}
-        if self._file is not None and not self._file.closed:
-            self._file.write(json.dumps(event) + "\n")
+        if self._path is not None and not self._closed:
+            self._file = self._file or self._path.open("a", buffering=1)
+            self._file.write(json.dumps(without_nan(event)) + "\n")
         for listener in self._listeners:
             listener(event)
         return event
 
     def close(self) -> None:
         """Closes the file."""
+        self._closed = True
         if self._file is not None:
             self._file.close()
+
+
+def without_nan(value: Any) -> Any:
+    """The same, with null for numbers that JSON does not know: the loss of a run that diverged."""
+    if isinstance(value, dict):
+        return {key: without_nan(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(below) for below in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -107,7 +108,7 @@ class _Place:
 
     def wrong_kind(self, error: ErrorDetails) -> ConfigError:
         """The key that says which of several things this is (`name`, `source`, `kind`) is wrong or missing."""
-        given, key = error["input"], error["ctx"]["discriminator"].strip("'")
+        given, key = _at(self._tree, self._path), error["ctx"]["discriminator"].strip("'")
         own = [] if key.isidentifier() else ["./FILE.py:NAME"]
         key = "name" if own else key  # a function decides: by `name`, or by a file of one's own
         kinds = [*self._kinds(key), *own]
@@ -172,6 +173,10 @@ def _path(tree: Any, location: Sequence[str | int]) -> Path:
             path.append(step)
             tree = tree[step]
     return tuple(path)
+
+
+def _at(tree: Any, path: Path) -> Any:
+    return reduce(lambda node, step: node[step], path, tree)
 
 
 def _as_written(written: Any, path: Path) -> Path:

@@ -107,7 +107,7 @@ class Hub:
                 hint="start the missing parties, or raise server.patience",
             ) from None
         self._begun = True
-        for member in self.members.values():
+        for member in list(self.members.values()):
             member.connection.post(Begin(self._federation.names))
         links = {name: self.members[name].link for name in self._federation.names}
         return Cohort(links, self._mailbox, self._round_opens)
@@ -127,21 +127,21 @@ class Hub:
 
     def say_failure(self, party: str, error: BaseException) -> None:
         """Tells everyone who is left that the run has failed, and whose error it was."""
-        for name, member in self.members.items():
+        for name, member in list(self.members.items()):
             if name != party:
                 member.connection.post(Failure(party, str(error), getattr(error, "hint", "")))
 
     async def part(self, patience: float) -> None:
         """Says farewell and waits for the parties to do the same."""
-        for member in self.members.values():
+        for member in list(self.members.values()):
             member.connection.post(Farewell())
         try:
             async with asyncio.timeout(patience):
-                for member in self.members.values():
+                for member in list(self.members.values()):
                     await member.parted.wait()
         except TimeoutError:
             pass  # whoever is silent now has had all that it needs
-        for member in self.members.values():
+        for member in list(self.members.values()):
             member.parted.set()
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 

@@ -63,13 +63,13 @@ class ServerRun:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
         contract = CONTRACTS[self.federation.protocol.name]
+        device = choose_device(self.config.device)
         tls = self._tls()
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
         labels = load_labels(self.config.labels, self.base)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
-        device = choose_device(self.config.device)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         facts = Facts(len(labels.values), labels.official_test)
@@ -89,7 +89,7 @@ class ServerRun:
             telemetry.close()
 
     async def _converse(self, ctx: ServerContext, hub: Hub) -> None:
-        status = "failed"
+        status, reason = "failed", None
         guard = asyncio.create_task(hub.watch_revocations())
         try:
             cohort: Cohort = await hub.assemble(self.config.patience)
@@ -102,13 +102,14 @@ class ServerRun:
             hub.say_failure("server", InterruptedError("interrupted"))
             raise
         except Exception as error:
+            reason = str(error)
             hub.say_failure(getattr(error, "party", "server"), _root(error))
             raise
         finally:
             guard.cancel()
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
-            write_whole(self.out / "summary.json", summarise(ctx, hub, status, self.launched, self._first))
+            write_whole(self.out / "summary.json", summarise(ctx, hub, status, reason, self.launched, self._first))
 
     def _tls(self) -> ServerTls | None:
         if not self.secure:

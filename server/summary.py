@@ -9,21 +9,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common.telemetry import without_nan
 from server.context import ServerContext
-from server.hub import Hub
+from server.hub import Hub, Member
 
 
-def summarise(ctx: ServerContext, hub: Hub, status: str, begun: float, first: float | None) -> dict[str, Any]:
+def summarise(
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None
+) -> dict[str, Any]:
     """The summary of a run.
 
     Args:
         status: completed, interrupted or failed.
+        error: why it failed.
         begun: when the run was launched, seconds since 1970.
         first: when the first round was done, or None if none was.
     """
     federation = ctx.federation
     return {
         "status": status,
+        "error": error,
         "federation": federation.id,
         "protocol": federation.protocol.name,
         "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
@@ -55,12 +60,12 @@ def traffic(hub: Hub) -> dict[str, Any]:
     return {**total, "parties": parties}
 
 
-def _up(member: Any) -> dict[str, int]:
+def _up(member: Member) -> dict[str, int]:
     payload = sum(size for _, size in member.link.traffic.received.values())
     return {"payload": payload, "wire": member.connection.bytes_in}
 
 
-def _down(member: Any) -> dict[str, int]:
+def _down(member: Member) -> dict[str, int]:
     payload = sum(size for _, size in member.link.traffic.sent.values())
     return {"payload": payload, "wire": member.connection.bytes_out}
 
@@ -69,7 +74,7 @@ def write_whole(path: Path, content: Mapping[str, Any]) -> None:
     """Writes JSON so that a reader finds the old file or the new one, and never half of one."""
     beside = path.with_suffix(".partial")
     with beside.open("w") as file:
-        json.dump(content, file, indent=2)
+        json.dump(without_nan(content), file, indent=2)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())

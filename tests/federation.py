@@ -58,7 +58,10 @@ class Outcome:
 
     def parameters(self) -> dict[str, Tensor]:
         """Every party's model and the server's head or heads, flat."""
-        flat = {name: torch.cat([p.flatten() for p in ctx.state["model"].parameters()]) for name, ctx in self.clients.items()}
+        flat = {
+            name: torch.cat([p.flatten() for p in ctx.state["model"].parameters()])
+            for name, ctx in self.clients.items()
+        }
         kept = self.server.state["heads"] if "heads" in self.server.state else self.server.state["head"].weight
         return {**flat, SERVER: kept.detach().flatten()}
 

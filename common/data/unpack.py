@@ -11,7 +11,6 @@ from pathlib import Path
 
 from common.data.places import cache
 
-
 _WORTH_A_COPY = 1 << 20  # bytes packed; what is smaller inflates in no time
 
 

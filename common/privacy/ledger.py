@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from common.message import Message, dtype_name, payload_bytes, tensors
 
@@ -20,7 +20,8 @@ class Ledger:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._file = None if path is None else path.open("a", buffering=1)
+        self._path = path
+        self._file: TextIO | None = None
 
     def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
         """Writes down a message that is about to leave.
@@ -31,7 +32,8 @@ class Ledger:
             mechanism: what protects it, or "" if it is no function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """
-        if self._file is not None:
+        if self._path is not None:
+            self._file = self._file or self._path.open("a", buffering=1)
             self._file.write(json.dumps(_entry(message, to, mechanism, epsilon)) + "\n")
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ an update and the opening of the next round travel together.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,10 +18,12 @@ from typing import Any, Protocol
 import grpc
 
 from common.errors import ContractError, PartyLost
-from common.membership import Parcel
+from common.membership import Parcel, Welcome
 from common.wire.codec import Codec
 from common.wire.fields import WireError
 from common.wire.frame import pack, unpack
+
+_CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed
 
 # Keepalives find a dead peer within 20 s, also while nothing is said.
 _KEEPALIVE = [
@@ -100,11 +103,22 @@ class Connection:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
-        """Sends what is left and ends the stream."""
+        """Sends what is left and ends the stream; a peer that does not read is not waited for long."""
+        leaving = asyncio.get_running_loop().create_task(self._say_the_last())
+        _, stalled = await asyncio.wait({leaving}, timeout=_CLOSING)
+        for task in (*stalled, self._reader):
+            task.cancel()
+        self.done.set()
+
+    async def _say_the_last(self) -> None:
         if self._writer is not None:
             await self._writer
-        self.done.set()
-        self._reader.cancel()
+        if isinstance(self._stream, grpc.aio.StreamStreamCall) and not self.done.is_set():
+            # gRPC forgets what the server has not read yet when a stream is cut: the server, which may
+            # be busy, reads to the end and then ends the stream itself.
+            with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+                await self._stream.done_writing()
+                await self.done.wait()
 
     async def _read(self) -> None:
         """Reads frames until the stream ends, however it ends."""
@@ -130,6 +144,8 @@ class Connection:
         if len(frame) > self._largest:
             raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
         for parcel in unpack(frame, self.session, self._codec):
+            if isinstance(parcel, Welcome):  # before the next frame, which is of the new session, is read
+                self.session = parcel.session
             if self._receive is None:
                 self._early.append(parcel)
             else:
@@ -141,8 +157,8 @@ class Connection:
                 frame = self._next_frame()
                 self.bytes_out += len(frame) + 5
                 await self._stream.write(frame)
-        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
-            self._outbox.clear()  # the reader of this stream learns why, and says so
+        except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
+            self._outbox.clear()  # the stream is over: its reader learns why, and says so
 
     def _next_frame(self) -> bytes:
         chunks = [self._outbox.popleft()]

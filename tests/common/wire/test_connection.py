@@ -18,7 +18,7 @@ from common.membership import Begin, Failure, Farewell, Hello, Parcel, Welcome
 from common.protocols.split import CONTRACT, Embedding
 from common.wire import connection as connection_module
 from common.wire.codec import Codec
-from common.wire.connection import Connection, WireThread
+from common.wire.connection import Connection
 from common.wire.dial import Dialer
 from common.wire.frame import METHOD, pack
 from common.wire.listen import Listener
@@ -46,42 +46,37 @@ class Pair:
     server: End
     dialer: Dialer
     listener: Listener
-    wires: tuple[WireThread, WireThread]
 
 
 @asynccontextmanager
 async def joined() -> AsyncIterator[Pair]:
     """A party and a server on one stream; neither is attached yet."""
-    wires, greeted = (WireThread(), WireThread()), asyncio.Queue[Connection]()
+    greeted = asyncio.Queue[Connection]()
 
     async def greet(connection: Connection, _pem: bytes | None) -> None:
         greeted.put_nowait(connection)
 
-    listener = Listener(wires[0], CODEC, LARGEST, greet)
+    listener = Listener(CODEC, LARGEST, greet)
     port = await listener.start("127.0.0.1:0", None)
-    dialer = Dialer(wires[1], CODEC, LARGEST)
+    dialer = Dialer(CODEC, LARGEST)
     up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 20)
     down = await greeted.get()
     down.peer = "ada"
     try:
-        yield Pair(End(up), End(down), dialer, listener, wires)
+        yield Pair(End(up), End(down), dialer, listener)
     finally:
         await up.close()
         await dialer.close()
         await listener.stop()
-        for wire in wires:
-            wire.stop()
 
 
 def run(body: Callable[[Pair], Coroutine[Any, Any, None]]) -> list[dict[str, Any]]:
-    """Runs a body on a pair; returns what either loop complained about."""
+    """Runs a body on a pair; returns what the loop complained about."""
     complaints: list[dict[str, Any]] = []
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
         async with joined() as pair:
-            for wire in pair.wires:
-                wire.loop.set_exception_handler(lambda _loop, context: complaints.append(context))
             await body(pair)
 
     asyncio.run(asyncio.wait_for(main(), 30))
@@ -125,7 +120,6 @@ def test_both_ends_count_the_same_bytes() -> None:
         for round in range(1, 6):
             pair.party.connection.post(Embedding(round, torch.rand(100, 4)))
             await server.came.get()
-        await pair.party.connection.drain()
         assert pair.party.connection.bytes_out == pair.server.connection.bytes_in
         frame = pack(Embedding(1, torch.rand(100, 4)), 0, CODEC)
         assert pair.server.connection.bytes_in == 5 * (len(frame) + 5)
@@ -159,8 +153,7 @@ def test_posting_into_a_stream_that_the_party_left_is_silent_and_closing_it_too(
 def test_a_malformed_frame_ends_the_stream_and_names_the_sender() -> None:
     async def body(pair: Pair) -> None:
         server = pair.server.attach()
-        pair.party.connection._outbox.append(b"\xff" * 20)
-        await pair.party.connection.drain()
+        await pair.party.connection._stream.write(b"\xff" * 20)
         lost = await server.lost.get()
         assert isinstance(lost, ContractError)
         assert str(lost) == "ada sent a frame: expected a number of at most 64 bits, got a longer one"
@@ -188,30 +181,53 @@ def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: p
     assert run(body) == []
 
 
+def test_what_a_party_says_last_reaches_a_server_that_is_busy() -> None:
+    """gRPC drops what a server has not read when the other end cuts the stream."""
+
+    async def body(pair: Pair) -> None:
+        free, stream, server = asyncio.Event(), pair.server.connection._stream, pair.server.attach()
+
+        class Busy:
+            async def read(self) -> Any:
+                await free.wait()
+                return await stream.read()
+
+        pair.server.connection._stream = Busy()  # type: ignore[assignment]
+        last = [Embedding(1, torch.rand(100, 4)), Embedding(2, torch.rand(100, 4)), Failure("", "why")]
+
+        async def leave() -> None:
+            for parcel in last:
+                pair.party.connection.post(parcel)
+                await asyncio.sleep(0)  # a frame each
+            await pair.party.connection.close()
+            await pair.dialer.close()
+
+        leaving = asyncio.create_task(leave())
+        await asyncio.wait({leaving}, timeout=0.3)
+        free.set()
+        await server.lost.get()
+        await leaving
+        assert [type(server.came.get_nowait()) for _ in last] == [type(parcel) for parcel in last]
+
+    assert run(body) == []
+
+
 def test_no_other_method_is_served() -> None:
     async def body(pair: Pair) -> None:
         channel = pair.dialer._channel
         assert channel is not None
 
-        async def ask() -> grpc.StatusCode:
-            return await channel.unary_unary(f"{METHOD}Not")(b"").code()
-
-        assert await pair.wires[1].call(ask()) is grpc.StatusCode.UNIMPLEMENTED
+        assert await channel.unary_unary(f"{METHOD}Not")(b"").code() is grpc.StatusCode.UNIMPLEMENTED
 
     run(body)
 
 
 def refuse(address: str) -> EnvironmentFault:
     async def main() -> None:
-        wire = WireThread()
-
         async def greet(_connection: Connection, _pem: bytes | None) -> None:
             raise AssertionError("nobody comes")
 
-        try:
-            await Listener(wire, CODEC, LARGEST, greet).start(address, None)
-        finally:
-            wire.stop()
+        await Listener(CODEC, LARGEST, greet).start(address, None)
 
     with pytest.raises(EnvironmentFault) as refused:
         asyncio.run(main())
@@ -232,14 +248,10 @@ def test_an_address_that_is_not_ours_is_named(address: str) -> None:
 
 def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
     async def main() -> None:
-        wire = WireThread()
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             port = closed.getsockname()[1]
-        try:
-            await Dialer(wire, CODEC, LARGEST).dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 0.3)
-        finally:
-            wire.stop()
+        await Dialer(CODEC, LARGEST).dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 0.3)
 
     with pytest.raises(EnvironmentFault, match=r"did not come within 0.3 s: .*Connection refused") as gone:
         asyncio.run(main())
@@ -248,11 +260,7 @@ def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
 
 def test_an_address_that_nobody_tells_is_said() -> None:
     async def main() -> None:
-        wire = WireThread()
-        try:
-            await Dialer(wire, CODEC, LARGEST).dial(lambda: "", lambda _host, _port: None, 0.1)
-        finally:
-            wire.stop()
+        await Dialer(CODEC, LARGEST).dial(lambda: "", lambda _host, _port: None, 0.1)
 
     with pytest.raises(EnvironmentFault, match=r"an unknown address did not come within 0.1 s: its address is not kn"):
         asyncio.run(main())

@@ -17,7 +17,7 @@ from common.crypto.names import dns_name
 from common.message import largest_bytes
 from common.protocols.split import CONTRACT, Embedding, Gradient
 from common.wire.codec import Codec
-from common.wire.connection import Connection, WireThread
+from common.wire.connection import Connection
 from common.wire.dial import ClientTls, Dialer
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener, ServerTls
@@ -71,18 +71,17 @@ def test_twenty_messages_each_way_cost_at_most_half_a_percent_and_300_bytes(
     server, ada = identities(SERVER), identities("ada")
 
     async def body() -> None:
-        wires, codec = [WireThread(), WireThread()], Codec("split", CONTRACT.kinds)
-        greeted = asyncio.Queue[Connection]()
+        codec, greeted = Codec("split", CONTRACT.kinds), asyncio.Queue[Connection]()
 
         async def greet(connection: Connection, pem: bytes | None) -> None:
             assert pem is not None and pem.split() == ada.chain_pem.split()
             greeted.put_nowait(connection)
 
-        listener = Listener(wires[0], codec, LARGEST, greet)
+        listener = Listener(codec, LARGEST, greet)
         proxy = Proxy(await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem)))
         port = await proxy.start()
         tls = ClientTls(ada.key_pem, ada.chain_pem, server.chain_pem, dns_name(SERVER))
-        dialer = Dialer(wires[1], codec, LARGEST)
+        dialer = Dialer(codec, LARGEST)
         up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: tls, 20)
         down = await greeted.get()
         at_server = Link("ada", CONTRACT.kinds, LIMITS, down.post)
@@ -110,7 +109,5 @@ def test_twenty_messages_each_way_cost_at_most_half_a_percent_and_300_bytes(
         await dialer.close()
         await listener.stop()
         proxy.stop()
-        for wire in wires:
-            wire.stop()
 
     run(body)

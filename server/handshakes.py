@@ -1,0 +1,84 @@
+"""Refused TLS handshakes, which gRPC tells nobody but its log.
+
+A client with a certificate of another authority, with none, or without TLS never reaches a stream,
+so the hub does not see it. gRPC's core writes one line to standard error for each and has no other
+way to say so. While watched, standard error runs through a pipe: those lines are told to the
+server, which makes events of them, and all others pass unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_STDERR = 2
+_LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
+_REASONS = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not accepted",
+    "HTTP_REQUEST": "it does not speak TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+}
+
+
+@contextmanager
+def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells of every handshake that fails inside, in the running event loop.
+
+    Enter it before gRPC starts: GRPC_VERBOSITY may silence the lines, and is read once.
+
+    Args:
+        tell: called with the reason.
+    """
+    if os.environ.get("GRPC_VERBOSITY", "").upper() in ("ERROR", "NONE"):
+        del os.environ["GRPC_VERBOSITY"]
+    loop = asyncio.get_running_loop()
+    kept = os.dup(_STDERR)
+    source, sink = os.pipe()
+    os.dup2(sink, _STDERR)
+    os.close(sink)
+
+    def tell_loop(reason: str) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, reason)
+
+    reader = threading.Thread(target=_sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
+    reader.start()
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STDERR)  # which closes the pipe, so that its reader comes to the end
+        reader.join(timeout=1)
+
+
+def reason_of(line: bytes) -> str | None:
+    """Why a handshake failed, or None if the line is about something else."""
+    found = _LINE.search(line)
+    if found is None:
+        return None
+    code, detail = found[1].decode(), (found[2] or b"").decode(errors="replace").strip()
+    if code not in _REASONS:
+        return f"the TLS handshake failed: {code.lower().replace('_', ' ')}"
+    return _REASONS[code] + (f": {detail}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
+
+
+def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
+    with os.fdopen(source, "rb", buffering=0) as lines, os.fdopen(kept, "wb", buffering=0) as through:
+        rest = b""
+        while chunk := lines.read(1 << 16):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                reason = reason_of(line)
+                if reason is None:
+                    through.write(line + b"\n")
+                else:
+                    tell(reason)
+            # What is no whole line yet may be a prompt or a progress bar: it is not kept back.
+            if rest and not _may_be_ours(rest):
+                through.write(rest)
+                rest = b""
+        through.write(rest)

@@ -1,0 +1,233 @@
+"""Whole federations as a user starts them: real processes, gRPC, mutual TLS."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from common.crypto.federation import make_federation
+from tests.federation import DIGITS, config, federate
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).parents[2]
+COLONNADE = [sys.executable, "-m", "cli.main"]
+SUMMARY = {
+    "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
+    "metrics", "bytes", "epsilon", "delta", "missing", "late",
+}  # fmt: skip
+
+
+def write(folder: Path, protocol: dict, **federation: object) -> Path:
+    tree = {key: dict(value) for key, value in DIGITS.items()}
+    tree["federation"] |= {"protocol": protocol, **federation}
+    path = folder / "federation.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def start(*argv: object) -> subprocess.Popen[str]:
+    words = [*COLONNADE, *map(str, argv)]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 90) -> str:
+    output, _ = process.communicate(timeout=seconds)
+    return output
+
+
+def events(out: Path, kind: str) -> list[dict]:
+    path = out / "events.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+
+def wait_for_round(out: Path, number: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while len(events(out, "round")) < number:
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
+        time.sleep(0.05)
+
+
+def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
+    """The members' processes by name: the party's folder is in its command's arguments, the log's path in its files."""
+    members = {}
+    for child in psutil.Process(process.pid).children(recursive=True):
+        for file in child.open_files():
+            path = Path(file.path)
+            if path.name == "server.log":
+                members["server"] = child
+            elif path.name == "log.txt":
+                members[path.parent.name] = child
+    return members
+
+
+@pytest.mark.parametrize("protocol", [{"name": "split", "embedding": 16}, {"name": "vimadmm", "embedding": 16}])
+def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
+    """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
+    file, out = write(tmp_path, protocol), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    output = finish(process)
+    assert process.returncode == 0, output
+    together = federate(config(protocol))
+    assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
+    summary = json.loads((out / "summary.json").read_text())
+    assert set(summary) == SUMMARY and summary["status"] == "completed"
+    assert summary["metrics"] == together.server.metrics
+    for name, party in summary["bytes"]["parties"].items():
+        sent = sum(_payload(m) for sender, _, m in together.messages if sender == name)
+        told = sum(_payload(m) for _, to, m in together.messages if to == name)
+        assert (party["up"]["payload"], party["down"]["payload"]) == (sent, told)
+        assert sent < party["up"]["wire"] < sent * 1.005 + 300 * len(together.messages)
+        ledger = (out / "parties" / name / "ledger.jsonl").read_text().splitlines()
+        assert sum(json.loads(line)["bytes"] for line in ledger) == sent
+    assert not list(out.rglob("key.pem")) and "run folder:" in output and "test accuracy" in output
+    assert "BEGIN" not in (out / "config.yaml").read_text()
+
+
+def _payload(message: object) -> int:
+    from common.message import Message, payload_bytes
+
+    assert isinstance(message, Message)
+    return payload_bytes(message)
+
+
+def test_ctrl_c_stops_everyone_and_leaves_a_valid_summary(tmp_path: Path) -> None:
+    file, out = write(tmp_path, {"name": "vimadmm"}, epochs=500), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    wait_for_round(out, 3, process)
+    members = family_of(process)
+    process.send_signal(signal.SIGINT)
+    output = finish(process, 30)
+    assert process.returncode == 130 and "Traceback" not in output
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "interrupted" and summary["rounds"] >= 3
+    assert len(members) == 5 and not any(member.is_running() for member in members.values())
+
+
+def test_a_killed_party_is_named_first_and_ends_the_run(tmp_path: Path) -> None:
+    file, out = write(tmp_path, {"name": "vimadmm"}, epochs=500), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    wait_for_round(out, 3, process)
+    members = family_of(process)
+    members["party3"].kill()
+    output = finish(process, 30)
+    assert process.returncode == 1
+    errors = [line for line in output.splitlines() if "error:" in line]
+    assert errors == ["error: party3: was killed by SIGKILL"]
+    assert json.loads((out / "summary.json").read_text())["status"] == "failed"
+    assert not any(member.is_running() for member in members.values())
+
+
+def test_a_party_that_crashes_is_named_with_its_own_error(tmp_path: Path) -> None:
+    (tmp_path / "tower.py").write_text(
+        "import torch\n"
+        "class Tower(torch.nn.Module):\n"
+        "    def __init__(self, shape):\n"
+        "        super().__init__()\n"
+        "        self.layer, self.calls = torch.nn.Linear(16, 60), 0\n"
+        "    def forward(self, x):\n"
+        "        self.calls += 1\n"
+        "        if self.calls > 30: raise ZeroDivisionError('tower fell')\n"
+        "        return self.layer(x.flatten(1))\n"
+    )
+    file, out = write(tmp_path, {"name": "split"}, epochs=500), tmp_path / "run"
+    tree = yaml.safe_load(file.read_text())
+    tree["parties"] = {"party2": {"model": "./tower.py:Tower"}}
+    file.write_text(yaml.safe_dump(tree))
+    process = start("up", file, "--out", out)
+    output = finish(process, 60)
+    assert process.returncode == 1 and "Traceback" not in output
+    first = next(line for line in output.splitlines() if line.startswith("error:"))
+    assert first == "error: party2: ZeroDivisionError: tower fell"
+
+
+def test_nobody_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
+    file, out = write(tmp_path, {"name": "split"}, epochs=5000), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    wait_for_round(out, 3, process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+
+
+def test_members_started_plainly_learn_the_same(tmp_path: Path) -> None:
+    """A file and an identity each, started in any order, as on machines of their own."""
+    protocol = {"name": "vimadmm", "embedding": 16}
+    pins = make_federation(tmp_path / "keys", ["party1", "party2", "party3", "party4"])
+    tree = yaml.safe_load(write(tmp_path, protocol).read_text())
+    tree["federation"] |= {"server": pins.pop("server"), "parties": pins}
+    address = tmp_path / "address"
+    server = {
+        "federation": tree["federation"],
+        "server": tree["server"] | {"identity": str(tmp_path / "keys/server"), "threads": 1},
+    }
+    (tmp_path / "server.yaml").write_text(yaml.safe_dump(server))
+    members = []
+    for name in pins:
+        own = tree["every_party"] | {"identity": str(tmp_path / "keys" / name), "threads": 1}
+        (tmp_path / f"{name}.yaml").write_text(
+            yaml.safe_dump({"federation": tree["federation"], "parties": {name: own}})
+        )
+        out = tmp_path / "out" / name
+        members.append(start("client", tmp_path / f"{name}.yaml", "--out", out, "--server-file", address))
+    hub = start("server", tmp_path / "server.yaml", "--out", tmp_path / "out" / "server")
+    try:
+        deadline = time.monotonic() + 30
+        while not (found := events(tmp_path / "out" / "server", "listening")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address.write_text(found[0]["address"])
+        outputs = [finish(member) for member in (hub, *members)]
+    finally:
+        for member in (hub, *members):
+            member.kill()
+    assert [member.returncode for member in (hub, *members)] == [0] * 5, outputs
+    losses = [e["loss"] for e in events(tmp_path / "out" / "server", "round")]
+    assert losses == [e["loss"] for e in federate(config(protocol)).of_kind("round")]
+    assert "test accuracy" in outputs[0]
+
+
+def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -> None:
+    code = (
+        "import cli.nursery as nursery\n"
+        "def draw(argv):\n"
+        "    import torch, numpy, random, sys\n"
+        "    print(torch.randn(1).item(), numpy.random.rand(), random.random(), torch.get_num_threads(), 'grpc' in sys.modules)\n"
+        "    return 0\n"
+        "nursery._run = draw\n"
+        "nursery.main()\n"
+    )
+    requests = [json.dumps({"start": n, "argv": [], "log": str(tmp_path / n), "threads": 3}) for n in ("one", "two")]
+    nursery = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert nursery.stdin is not None and nursery.stdout is not None
+    nursery.stdin.write("\n".join(requests) + "\n")
+    nursery.stdin.flush()
+    reports = [json.loads(nursery.stdout.readline()) for _ in range(5)]
+    nursery.stdin.close()
+    assert nursery.wait(10) == 0
+    assert sorted(r["exited"] for r in reports if "exited" in r) == ["one", "two"]
+    one, two = ((tmp_path / n).read_text().split() for n in ("one", "two"))
+    assert all(a != b for a, b in zip(one[:3], two[:3], strict=True))
+    assert one[3:] == two[3:] == ["3", "False"]
+
+
+def test_a_member_is_given_its_own_section_and_no_others(tmp_path: Path) -> None:
+    """A party's file holds the federation and its own section, and no other's."""
+    file, out = write(tmp_path, {"name": "split"}, epochs=1), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    assert finish(process) and process.returncode == 0
+    own = yaml.safe_load((out / "parties" / "party2" / "config.yaml").read_text())
+    assert set(own) == {"federation", "parties"} and set(own["parties"]) == {"party2"}
+    assert set(yaml.safe_load((out / "server.yaml").read_text())) == {"federation", "server"}

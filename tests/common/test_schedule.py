@@ -1,0 +1,86 @@
+"""The timetable that both sides derive alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.config import parse
+from common.errors import InputError
+from common.schedule import Schedule
+
+ROWS = 100
+
+
+def schedule(official_test: int = 0, **values: Any) -> Schedule:
+    values = {"batch": 10, "epochs": 2, "rows": {"validation": 10, "test": 15}, **values}
+    fixed = {"id": "t", "protocol": "split", "parties": 2, "classes": 2}
+    return Schedule(parse({"federation": {**fixed, **values}}).federation, ROWS, official_test)
+
+
+def test_epochs_are_rounds_that_see_every_training_row_once() -> None:
+    timetable = schedule()
+    assert timetable.rounds == 2 * 8
+    seen = torch.cat([timetable.batch(round) for round in range(1, 9)])
+    assert len(seen) == 75 and torch.equal(seen.sort().values, timetable.partition.train.sort().values)
+
+
+def test_rounds_are_as_many_as_the_config_says() -> None:
+    assert schedule(epochs=0, rounds=11, evaluate={"every": 3}).rounds == 11
+    assert schedule().epoch(8) == 1 and schedule().epoch(4) == 0.5
+
+
+@given(st.integers(0, 2**31), st.booleans(), st.integers(1, 16))
+def test_both_sides_derive_the_same_batches(seed: int, shuffle: bool, round: int) -> None:
+    here, there = (schedule(seed=seed, shuffle=shuffle) for _ in range(2))
+    there.batch(16)  # what was asked before changes nothing
+    assert torch.equal(here.batch(round), there.batch(round))
+
+
+def test_another_seed_gives_other_rows() -> None:
+    assert not torch.equal(schedule(seed=1).batch(1), schedule(seed=2).batch(1))
+
+
+def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
+    assert torch.equal(schedule().batch(1), schedule().batch(9))
+    assert not torch.equal(schedule(shuffle=True).batch(1), schedule(shuffle=True).batch(9))
+
+
+@pytest.mark.parametrize(
+    ("values", "validation", "test"),
+    [
+        ({}, [8, 16], [16]),
+        ({"evaluate": {"every": 5}}, [5, 10, 15, 16], [16]),
+        ({"rows": {"validation": 0, "test": 15}}, [], [18]),
+        ({"rows": {"validation": 10, "test": 0}}, [9, 18], []),
+        ({"epochs": 0, "rounds": 3}, [3], [3]),
+    ],
+    ids=["at the end of an epoch", "every 5 rounds", "no validation rows", "no test rows", "before an epoch is over"],
+)
+def test_parts_are_evaluated_in_time_and_the_test_rows_once(
+    values: dict[str, Any], validation: list[int], test: list[int]
+) -> None:
+    timetable = schedule(**values)
+    due = {part: [t for t in range(1, timetable.rounds + 1) if part in timetable.evaluations(t)]
+           for part in ("validation", "test")}  # fmt: skip
+    assert due == {"validation": validation, "test": test}
+
+
+def test_blocks_are_a_part_in_order_and_no_larger_than_a_batch() -> None:
+    timetable = schedule()
+    assert [len(block) for block in timetable.blocks("test")] == [10, 5]
+    assert torch.equal(torch.cat(timetable.blocks("validation")), timetable.partition.validation)
+
+
+def test_the_sources_own_test_part_is_the_last_rows() -> None:
+    timetable = schedule(official_test=20, rows={})
+    assert torch.equal(timetable.partition.test, torch.arange(80, 100))
+
+
+def test_a_batch_larger_than_the_training_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="a batch of 76 rows is more than the 75 training rows"):
+        schedule(batch=76)
