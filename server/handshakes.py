@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _STDERR = 2
 _LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
@@ -27,15 +27,11 @@ _REASONS = {
 
 @contextmanager
 def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tells of every handshake that fails inside, in the running event loop.
-
-    Enter it before gRPC starts: GRPC_VERBOSITY may silence the lines, and is read once.
+    """Tells of every handshake that fails inside, unless GRPC_VERBOSITY (ERROR, NONE) silences gRPC.
 
     Args:
-        tell: called with the reason.
+        tell: called with the reason, in the running event loop.
     """
-    if os.environ.get("GRPC_VERBOSITY", "").upper() in ("ERROR", "NONE"):
-        del os.environ["GRPC_VERBOSITY"]
     loop = asyncio.get_running_loop()
     kept = os.dup(_STDERR)
     source, sink = os.pipe()
@@ -43,7 +39,7 @@ def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
     os.close(sink)
 
     def tell_loop(reason: str) -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: the run is over
             loop.call_soon_threadsafe(tell, reason)
 
     reader = threading.Thread(target=_sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
@@ -77,8 +73,4 @@ def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
                     through.write(line + b"\n")
                 else:
                     tell(reason)
-            # What is no whole line yet may be a prompt or a progress bar: it is not kept back.
-            if rest and not _may_be_ours(rest):
-                through.write(rest)
-                rest = b""
         through.write(rest)

@@ -9,7 +9,7 @@ import torch
 from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import Link
-from common.numerics import admm
+from common.numerics.local_steps import local_steps
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 
 
@@ -28,11 +28,5 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         if update is None:  # the server went on without us: follow it
             continue
         dual, residual, head = (part.to(ctx.device) for part in (update.dual, update.residual, update.head))
-        for _ in range(cfg.tau):  # 6
-            h = model(x)
-            with torch.no_grad():
-                dh = admm.local_gradient(h @ head, dual, residual, cfg.rho) @ head.T
-            optimiser.zero_grad()
-            h.backward(dh)
-            optimiser.step()
+        local_steps(model, optimiser, x, head=head, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau)  # 6
         await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -37,12 +37,14 @@ def backprop(model: nn.Module, inputs: Tensor) -> Backprop:
     """The cheapest exact `Backprop` of this model on these inputs.
 
     By hand: an `nn.Sequential` of plain `nn.Linear`, each with at most one `nn.ReLU` behind it, whose
-    parameters are distinct, all trained and on the CPU, without hooks, on inputs of shape (b, in).
+    parameters are distinct, all trained and on the CPU, without hooks, on inputs of shape (b, in) or
+    behind an `nn.Flatten` that makes them so.
     """
     layers = _stack(model)
-    if layers is None or inputs.dim() != 2 or inputs.requires_grad or inputs.device.type != "cpu":
+    flat = inputs.flatten(1) if _flattens(model) else inputs
+    if layers is None or flat.dim() != 2 or inputs.requires_grad or inputs.device.type != "cpu":
         return Autograd(model, inputs)
-    return Stack(layers, inputs)
+    return Stack(layers, flat)
 
 
 class Autograd:
@@ -134,7 +136,7 @@ def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
     if type(model) is not nn.Sequential or any(map(_hooked, model.modules())):
         return None
     layers: list[tuple[nn.Linear, bool]] = []
-    for module in model:
+    for module in list(model)[_flattens(model) :]:
         if type(module) is nn.Linear:
             layers.append((module, False))
         elif type(module) is nn.ReLU and layers and not layers[-1][1]:
@@ -144,6 +146,12 @@ def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
     parameters = [parameter for linear, _ in layers for parameter in linear.parameters()]
     tied = len(set(parameters)) < len(parameters)
     return layers if layers and not tied and all(map(_trained, parameters)) else None
+
+
+def _flattens(model: nn.Module) -> bool:
+    """Whether a stack begins with a `Flatten` of all but the rows."""
+    first = model[0] if type(model) is nn.Sequential and len(model) else None
+    return type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)
 
 
 def _hooked(module: nn.Module) -> bool:

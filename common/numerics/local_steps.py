@@ -54,7 +54,7 @@ def local_steps(
 def _stepper(optimiser: torch.optim.Optimizer) -> Callable[[], None]:
     """`optimiser.step`, whose bookkeeping takes a tenth of a local step, or `_FusedSgd` in its place."""
     group, *more = optimiser.param_groups
-    plain = type(optimiser) is torch.optim.SGD and not more and group["fused"] and group["momentum"]
+    plain = isinstance(optimiser, torch.optim.SGD) and not more and group["fused"] and group["momentum"]
     if plain and all(parameter.device.type == "cpu" for parameter in group["params"]):
         return _FusedSgd(optimiser).step
     return optimiser.step

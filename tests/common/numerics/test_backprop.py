@@ -229,3 +229,17 @@ def test_local_steps_of_a_float32_model_stay_within_rounding_of_autograd() -> No
     local_steps(model, ours, **at, rho=1.5, steps=3)
     steps_by_autograd(twin, theirs, at)
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()), rtol=1e-4, atol=1e-6)
+
+
+def test_a_flatten_in_front_is_undone_by_hand_too() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+    inputs, gradient = torch.randn(5, 2, 3), torch.randn(5, 2)
+    by_hand = backprop(model, inputs)
+    assert isinstance(by_hand, Stack)
+    assert torch.allclose(by_hand.forward(), model(inputs))
+    by_hand.backward(gradient.clone())
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    model(inputs).backward(gradient)
+    for ours, theirs in zip(found, model.parameters(), strict=True):
+        assert torch.allclose(ours, theirs.grad, atol=1e-6)
