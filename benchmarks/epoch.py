@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -45,8 +44,7 @@ def split() -> list[Figure]:
 def bare_epoch() -> float:
     """Seconds that the slower of two processes takes for its half of the steps."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(2) as pool:
-        pool.map(_warm_up, range(2))
+    with context.Pool(2, _prepare) as pool:
         return max(pool.map(_local_steps, [PARTIES // 2] * 2, chunksize=1))
 
 
@@ -61,39 +59,33 @@ def bottom() -> nn.Module:
     return nn.Sequential(nn.Linear(56, 120), nn.ReLU(), nn.Linear(120, 60), nn.ReLU())
 
 
-def _warm_up(_: int) -> None:
+def _prepare() -> None:
+    """One thread a process, and torch's lazy imports behind us."""
     torch.set_num_threads(1)
-    _steps(bottom(), 256, 5)()
+    model = bottom()
+    _steps(model, torch.optim.SGD(model.parameters(), lr=0.01), 256, 5)
 
 
 def _local_steps(parties: int) -> float:
     models = [bottom() for _ in range(parties)]
+    optimisers = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3) for m in models]
     begin = time.perf_counter()
     for rows in ROWS:
-        for model in models:
-            _steps(model, rows, TAU)()
+        for model, optimiser in zip(models, optimisers, strict=True):
+            _steps(model, optimiser, rows, TAU)
     return time.perf_counter() - begin
 
 
-_OPTIMISERS: dict[int, torch.optim.Optimizer] = {}
-
-
-def _steps(model: nn.Module, rows: int, steps: int) -> Callable[[], None]:
+def _steps(model: nn.Module, optimiser: torch.optim.Optimizer, rows: int, steps: int) -> None:
     """Eq. 9 as anyone would write it: the loss, backward, a step of torch's own SGD."""
     x, dual, residual = torch.randn(rows, 56), torch.randn(rows, 10) * 0.01, torch.randn(rows, 10)
     head = torch.randn(60, 10) * 0.1
-    make = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-3)
-    optimiser = _OPTIMISERS.setdefault(id(model), make)
-
-    def run_steps() -> None:
-        for _ in range(steps):
-            logits = model(x) @ head
-            loss = ((dual * logits).sum() + 0.5 * (residual - logits).square().sum()) / rows
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-
-    return run_steps
+    for _ in range(steps):
+        logits = model(x) @ head
+        loss = ((dual * logits).sum() + 0.5 * (residual - logits).square().sum()) / rows
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
 
 
 def _joint_rounds() -> float:

@@ -14,7 +14,7 @@ from common.crypto.names import dns_name
 from common.crypto.peers import verify_peer
 from common.crypto.probe import fetch_certificate
 from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError, PartyFailed, PartyLost, PeerError, RefusedError
+from common.errors import ColonnadeError, ContractError, PartyFailed, PartyLost, PeerError, RefusedError
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
 from common.message import Message
 from common.telemetry import Telemetry
@@ -71,13 +71,9 @@ class Membership:
             self._lost(early) if isinstance(early, Exception) else self._hear(early)
         try:
             await half()
-        except PeerError as error:
-            if getattr(error, "party", "") == "this half":
-                self._connection.post(Failure("", str(error), error.hint))
-            raise
         except Exception as error:
-            hint = error.hint if isinstance(error, ColonnadeError) else ""
-            self._connection.post(Failure("", _in_a_line(error), hint))
+            if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
+                self._connection.post(Failure("", _in_a_line(error), getattr(error, "hint", "")))
             raise
         self._connection.post(Farewell())
         with contextlib.suppress(TimeoutError):  # a server that is still busy has had our farewell

@@ -37,6 +37,10 @@ class Telemetry:
             listener(event)
         return event
 
+    def refused(self, party: str, reason: str) -> None:
+        """Records that someone was turned away, and why."""
+        self.event("refused", party=party, reason=reason)
+
     def close(self) -> None:
         """Closes the file."""
         self._closed = True

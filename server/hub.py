@@ -85,7 +85,7 @@ class Hub:
             party = hello.party[:80]
             self._admit(connection, hello, pem)
         except ColonnadeError as refused:
-            self._telemetry.event("refused", party=party, reason=str(refused))
+            self._telemetry.refused(party, str(refused))
             connection.post(Refusal(str(refused), refused.hint))
             await connection.close()
 
@@ -227,7 +227,7 @@ class Hub:
                 self._expel(party, member, f"its certificate is revoked: {reason}")
 
     def _expel(self, party: str, member: Member, reason: str) -> None:
-        self._telemetry.event("refused", party=party, reason=reason)
+        self._telemetry.refused(party, reason)
         member.connection.post(Refusal(f"{party!r}: {reason}"))
         self._lose(party, member, RefusedError(f"{party!r} was cut off: {reason}"))
         closing = asyncio.ensure_future(member.connection.close())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
 from server.context import ServerContext, check_labels
+from server.handshakes import watch_handshakes
 from server.hub import Facts, Hub
 from server.protocols import SERVE
 from server.summary import summarise, write_whole
@@ -79,14 +81,19 @@ class ServerRun:
         limits = contract.limits(self.federation)
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
         port = Port(Codec(contract.name, contract.kinds), largest, hub.greet)
-        try:
-            number = await port.start(self.config.listen, tls)
-            host = self.config.listen.rpartition(":")[0]
-            telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
-            await self._converse(ctx, hub)
-        finally:
-            await port.stop()
-            telemetry.close()
+        with closing(telemetry), self._watch_handshakes(telemetry):
+            try:
+                number = await port.start(self.config.listen, tls)
+                host = self.config.listen.rpartition(":")[0]
+                telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
+                await self._converse(ctx, hub)
+            finally:
+                await port.stop()
+
+    def _watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
+        if not self.secure:
+            return nullcontext()
+        return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
 
     async def _converse(self, ctx: ServerContext, hub: Hub) -> None:
         status, reason = "failed", None

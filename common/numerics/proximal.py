@@ -56,9 +56,8 @@ def simplex_posterior(centre: Tensor, rho: float) -> Tensor:
     shifted = shifted - shifted.amax(dim=0)
     # p <= 1 in c_i − L = log p_i + p_i/ρ bounds L from below; the fixed point L = logsumexp(c − p/ρ),
     # iterated once from ρ = ∞, is near it when ρ is large, where the bound is loose in units of p.
-    lowest = -1.0 / rho
     level = torch.sub(shifted, shifted.softmax(dim=0), alpha=1.0 / rho).exp().sum(dim=0).log()
-    level = level.clamp_min(lowest)
+    level = level.clamp_min(-1.0 / rho)
     shifted = shifted - math.log(rho)
     # A step of d leaves an error of at most min(1, ρ) d²/2 in p, because |g''| <= |g'|.
     tolerance = math.sqrt(torch.finfo(centre.dtype).eps / min(1.0, rho))
@@ -66,7 +65,7 @@ def simplex_posterior(centre: Tensor, rho: float) -> Tensor:
         w = wright_omega(shifted - level)
         slope = w / (w + 1.0)
         step = (w.sum(dim=0) - 1.0 / rho) / slope.sum(dim=0)
-        level = (level + step).clamp_min(lowest)
+        level = level + step
         if not bool((step.abs() > tolerance).any()):
             break
     return (rho * (w - step * slope)).movedim(0, -1)

@@ -235,7 +235,7 @@ def test_exact_dimensions_are_checked_where_the_half_names_them(transport: Trans
 def test_an_oversized_message_is_refused_and_named(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         wired.servers["ada"]._carry(Embedding(1, torch.ones(100_000, 4)))
-        with pytest.raises(ContractError, match="ada sent (Embedding.h|a frame): expected"):
+        with pytest.raises(ContractError, match=r"ada sent (Embedding.h|a frame): expected"):
             await wired.clients.collect(Embedding, 1, Quorum(limit=5))
 
     converse(transport, body)
@@ -244,7 +244,7 @@ def test_an_oversized_message_is_refused_and_named(transport: Transport) -> None
 @both
 def test_our_own_half_cannot_break_its_contract(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
-        with pytest.raises(ContractError, match="this half sent Embedding.h: expected rows <= 8"):
+        with pytest.raises(ContractError, match=r"this half sent Embedding.h: expected rows <= 8"):
             await wired.servers["ada"].send(embedding(1, rows=9))
 
     converse(transport, body)

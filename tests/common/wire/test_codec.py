@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.unknown_fields import UnknownFieldSet
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -193,6 +193,7 @@ def scalars() -> Any:
 
 
 @given(sent=any_message(Scalars))
+@example(sent=Scalars(1, "", -0.0, True))
 def test_scalars_are_written_as_the_library_does(scalars: Any, sent: Scalars) -> None:
     theirs = scalars.proto(round=sent.round, text=sent.text, share=sent.share, sure=sent.sure).SerializeToString()
     ours = b"".join(scalars.codec.encode(sent))

@@ -1,0 +1,190 @@
+"""The one way out: only what was released leaves, and never before the ledger says so."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.door import Door
+from common.conversation import SERVER, Close, Item, Open
+from common.errors import ContractError
+from common.message import Message
+from common.privacy.ledger import Ledger
+from common.privacy.release import Released, release_clear
+from common.protocols.split import Embedding, Gradient
+
+
+class Outside:
+    """What is beyond the door: notes what passed, and how many lines the ledger had by then."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._ledger = ledger
+        self.passed: list[Item] = []
+        self.lines_by_then: list[int] = []
+
+    def __call__(self, item: Item) -> None:
+        self.passed.append(item)
+        self.lines_by_then.append(len(lines(self._ledger)))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+@pytest.fixture
+def outside(path: Path) -> Outside:
+    return Outside(path)
+
+
+@pytest.fixture
+def door(path: Path, outside: Outside) -> Door:
+    return Door(outside, SERVER, release_clear, Ledger(path))
+
+
+def test_a_released_tensor_passes(door: Door, outside: Outside) -> None:
+    message = Embedding(1, door.release(torch.ones(2, 4)))
+    door(message)
+    assert outside.passed == [message]
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda private, released: private,
+        lambda private, released: released.clone(),
+        lambda private, released: released[:],
+        lambda private, released: released * 1,
+        lambda private, released: torch.ones(2, 4),
+    ],
+    ids=["the private one", "a copy", "a view", "a result", "an equal one"],
+)
+def test_no_other_tensor_passes_not_even_an_equal_one(door: Door, outside: Outside, path: Path, disguise: Any) -> None:
+    private = torch.ones(2, 4)
+    released = door.release(private)
+    with pytest.raises(ContractError, match=r"this half sent Embedding.h: expected a tensor from ctx.release"):
+        door(Embedding(1, disguise(private, released)))
+    assert outside.passed == [] and lines(path) == []
+
+
+def test_a_tensor_passes_once(door: Door, outside: Outside, path: Path) -> None:
+    h = door.release(torch.ones(2, 4))
+    door(Embedding(1, h))
+    with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
+        door(Embedding(2, h))
+    assert len(outside.passed) == len(lines(path)) == 1
+
+
+def test_released_tensors_may_leave_in_another_order(door: Door, outside: Outside) -> None:
+    first, second = door.release(torch.zeros(1, 4)), door.release(torch.ones(1, 4))
+    door(Embedding(1, second))
+    door(Embedding(2, first))
+    assert [float(message.h.sum()) for message in outside.passed if isinstance(message, Embedding)] == [4, 0]
+
+
+def test_a_released_tensor_has_no_gradient_history(door: Door) -> None:
+    weight = torch.ones(4, 4, requires_grad=True)
+    assert not door.release(torch.ones(2, 4) @ weight).requires_grad
+
+
+def test_the_ledger_has_its_line_before_the_message_leaves(door: Door, outside: Outside) -> None:
+    for round in (1, 2):
+        door(Embedding(round, door.release(torch.ones(2, 4))))
+    assert outside.lines_by_then == [1, 2]
+
+
+def test_a_message_that_does_not_get_through_is_in_the_ledger_all_the_same(path: Path) -> None:
+    def broken(_item: Item) -> None:
+        raise ConnectionError("the cable is out")
+
+    door = Door(broken, SERVER, release_clear, Ledger(path))
+    with pytest.raises(ConnectionError):
+        door(Embedding(1, door.release(torch.ones(2, 4))))
+    assert len(lines(path)) == 1
+
+
+def test_a_message_that_cannot_be_written_down_does_not_leave(outside: Outside) -> None:
+    class Full(Ledger):
+        def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
+            raise OSError("no space left on device")
+
+    door = Door(outside, SERVER, release_clear, Full(None))
+    with pytest.raises(OSError, match="no space left"):
+        door(Embedding(1, door.release(torch.ones(2, 4))))
+    assert outside.passed == []
+
+
+def test_after_the_ledgers_end_nothing_leaves(path: Path, outside: Outside) -> None:
+    ledger = Ledger(path)
+    door = Door(outside, SERVER, release_clear, ledger)
+    door(Embedding(1, door.release(torch.ones(2, 4))))
+    ledger.close()
+    with pytest.raises(ValueError, match="closed"):
+        door(Embedding(2, door.release(torch.ones(2, 4))))
+    assert len(outside.passed) == 1
+
+
+def test_a_line_says_when_what_to_whom_and_how_protected(door: Door, path: Path) -> None:
+    begin = time.time()
+    door(Embedding(7, door.release(torch.ones(5, 3))))
+    (line,) = lines(path)
+    assert begin - 1e-3 <= line.pop("time") <= time.time() + 1e-3
+    assert line == {
+        "round": 7,
+        "kind": "Embedding",
+        "to": "server",
+        "fields": {"h": ["float32", 5, 3]},
+        "bytes": 60,
+        "rows": 5,
+        "mechanism": "none",
+        "epsilon": None,
+    }
+
+
+def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: Outside) -> None:
+    spent = iter([0.5, 0.75])
+
+    def noisy(private: Tensor) -> Released:
+        return Released(private + 1, "clip 1 + gaussian 2", next(spent))
+
+    door = Door(outside, SERVER, noisy, Ledger(path))
+    for round in (1, 2):
+        door(Embedding(round, door.release(torch.zeros(2, 4))))
+    assert [line["epsilon"] for line in lines(path)] == [0.5, 0.75]
+    assert lines(path)[0]["mechanism"] == "clip 1 + gaussian 2"
+    (first, _) = outside.passed
+    assert isinstance(first, Embedding) and first.h.sum() == 8
+
+
+def test_what_is_no_function_of_private_rows_passes_and_is_written_down(
+    door: Door, outside: Outside, path: Path
+) -> None:
+    door(Gradient(3, torch.ones(2, 4)))
+    assert len(outside.passed) == 1
+    (line,) = lines(path)
+    assert (line["kind"], line["mechanism"], line["epsilon"], line["bytes"]) == ("Gradient", "", None, 32)
+
+
+def test_rounds_are_no_messages_and_cost_no_line(door: Door, outside: Outside, path: Path) -> None:
+    door(Open(1))
+    door(Close())
+    assert outside.passed == [Open(1), Close()] and lines(path) == []
+
+
+def test_a_second_start_adds_to_the_ledger(path: Path, outside: Outside) -> None:
+    for _ in range(2):
+        ledger = Ledger(path)
+        door = Door(outside, SERVER, release_clear, ledger)
+        door(Embedding(1, door.release(torch.ones(2, 4))))
+        ledger.close()
+    assert len(lines(path)) == 2

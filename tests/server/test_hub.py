@@ -1,0 +1,518 @@
+"""Who may join, who has joined, who is lost: without a network and on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from common.config import FederationConfig, parse
+from common.conversation import Open, Quorum
+from common.crypto.federation import make_federation
+from common.crypto.identity import Identity, load_identity
+from common.crypto.revocation import RevocationList
+from common.errors import ContractError, PartyFailed, PartyLost, RefusedError
+from common.inprocess import run_virtual
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
+from common.protocols.split import CONTRACT, Embedding
+from common.telemetry import Event, Telemetry
+from common.version import VERSION
+from server.hub import Facts, Hub
+
+SESSION = 7
+FACTS = Facts(100, 20)
+
+
+def federation(pins: dict[str, str] | None = None, **values: Any) -> FederationConfig:
+    fixed = {"id": "test", "protocol": "split", "classes": 2, "rounds": 3, "batch": 8, "seed": 0}
+    roster: Any = pins or ["ada", "bob"]
+    return parse({"federation": {**fixed, "parties": roster, **values}}).federation
+
+
+def hello(party: str = "ada", of: FederationConfig | None = None) -> Hello:
+    return Hello(party, "test", VERSION, config=(of or federation()).hashes(), rows=100, official_test=20)
+
+
+class FakeConnection:
+    """A connection without a network: what is posted is kept, what arrives is put in by the test."""
+
+    def __init__(self) -> None:
+        self.peer, self.session = "the other end", 0
+        self.posted: list[tuple[int, Parcel]] = []
+        self.closed = asyncio.Event()
+
+    def attach(self, receive: Any, lost: Any) -> None:
+        self.arrive, self.lose = receive, lost
+
+    def post(self, parcel: Parcel) -> None:
+        self.posted.append((self.session, parcel))
+
+    async def close(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            self.lose(PartyLost(self.peer, "the connection was cut"))
+
+    @property
+    def last(self) -> Parcel:
+        return self.posted[-1][1]
+
+
+@dataclass
+class Stage:
+    """A hub and what it told."""
+
+    hub: Hub
+    agreed: FederationConfig
+    events: list[Event] = field(default_factory=list)
+
+    async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
+        """A new connection whose first words are these."""
+        connection = FakeConnection()
+        greeting = asyncio.create_task(self.hub.greet(connection, pem))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        if isinstance(first, Exception):
+            connection.lose(first)
+        elif first is not None:
+            connection.arrive(first)
+        await greeting
+        return connection
+
+    async def join(self, *parties: str) -> list[FakeConnection]:
+        return [await self.come(hello(party, self.agreed)) for party in parties]
+
+    def told(self, kind: str) -> list[dict[str, Any]]:
+        return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
+
+
+def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
+    agreed, events = agreed or federation(), list[Event]()
+    telemetry = Telemetry(None, events.append)
+    hub = Hub(agreed, CONTRACT, FACTS, SESSION, RevocationList(revoked), telemetry, secure)
+    return Stage(hub, agreed, events)
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    run_virtual(scene)
+
+
+async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None) -> Refusal:
+    """What is answered; the refusal is an event, the stream is closed, and nobody has joined."""
+    before = set(there.hub.members)
+    connection = await there.come(first, pem)
+    assert isinstance(connection.last, Refusal) and connection.closed.is_set()
+    named = first.party if isinstance(first, Hello) else "unknown"
+    assert there.told("refused")[-1] == {"party": named, "reason": connection.last.reason}
+    assert set(there.hub.members) == before
+    return connection.last
+
+
+# Joining.
+
+
+def test_a_party_is_welcomed_and_told_to_begin_when_all_are_there() -> None:
+    async def scene() -> None:
+        there = stage()
+        (ada,) = await there.join("ada")
+        assembling = asyncio.create_task(there.hub.assemble(60))
+        await asyncio.sleep(5)
+        assert ada.posted == [(0, Welcome(SESSION))] and not assembling.done()
+        (bob,) = await there.join("bob")
+        cohort = await assembling
+        assert list(cohort) == ["ada", "bob"]
+        assert [one.posted[-1] for one in (ada, bob)] == [(SESSION, Begin(("ada", "bob")))] * 2
+        assert there.told("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
+        assert not there.told("refused")
+
+    play(scene())
+
+
+def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
+    async def scene() -> None:
+        there = stage()
+        await there.join("bob", "ada")
+        assert list(await there.hub.assemble(1)) == ["ada", "bob"]
+
+    play(scene())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"party": "adda"}, "no party 'adda' is in the roster (did you mean 'ada'?)"),
+        ({"party": "x" * 5000}, f"no party '{'x' * 80}' is in the roster"),
+        ({"federation": "other"}, "'ada' is of federation 'other', this is 'test'"),
+        ({"version": "0.0.9"}, f"'ada' runs Colonnade 0.0.9 (wire 1), the server {VERSION} (wire 1)"),
+        ({"wire": 2}, f"'ada' runs Colonnade {VERSION} (wire 2), the server {VERSION} (wire 1)"),
+        ({"rows": 99}, "'ada' has 99 rows (20 of them a test part), the labels have 100 rows (20 of them a test part)"),
+        ({"official_test": 0}, "'ada' has 100 rows, the labels have 100 rows (20 of them a test part)"),
+        ({"config": {}}, "'ada' has another federation section; it differs in batch, classes, epochs, evaluate.every"),
+    ],
+    ids=["unknown", "endless name", "federation", "version", "wire", "rows", "test part", "no config"],
+)
+def test_who_does_not_agree_is_told_in_what(wrong: dict[str, Any], said: str) -> None:
+    async def scene() -> None:
+        there = stage()
+        connection = await there.come(replace(hello(), **wrong))
+        assert isinstance(connection.last, Refusal) and connection.last.reason.startswith(said)
+        assert connection.closed.is_set() and not there.hub.members
+        assert there.told("refused")[0]["reason"] == connection.last.reason
+
+    play(scene())
+
+
+def test_another_configuration_is_told_by_its_keys() -> None:
+    async def scene() -> None:
+        other = federation(batch=16, protocol={"name": "split", "embedding": 30})
+        answer = await refused(stage(), hello(of=other))
+        assert answer.reason == "'ada' has another federation section; it differs in batch, protocol.embedding"
+        assert answer.hint == "give every member the same federation section"
+
+    play(scene())
+
+
+def test_another_order_of_the_roster_is_another_configuration() -> None:
+    async def scene() -> None:
+        answer = await refused(stage(), hello(of=federation(parties=["bob", "ada"])))
+        assert answer.reason.endswith("it differs in parties")
+
+    play(scene())
+
+
+def test_a_party_joins_once() -> None:
+    async def scene() -> None:
+        there = stage()
+        (first,) = await there.join("ada")
+        assert (await refused(there, hello())).reason == "'ada' has joined already"
+        assert not first.closed.is_set() and there.hub.members["ada"].connection is first  # type: ignore[comparison-overlap]
+
+    play(scene())
+
+
+def test_who_comes_after_the_beginning_is_refused() -> None:
+    async def scene() -> None:
+        there = stage()
+        await there.join("ada", "bob")
+        await there.hub.assemble(1)
+        assert (await refused(there, hello())).reason == "'ada': the federation has begun without it"
+
+    play(scene())
+
+
+def test_a_roster_that_is_incomplete_at_the_deadline_names_everyone_missing() -> None:
+    async def scene() -> None:
+        there = stage(federation(parties=["ada", "bob", "cyd"]))
+        await there.join("bob")
+        begin = asyncio.get_running_loop().time()
+        with pytest.raises(PartyLost, match="ada, cyd was lost: did not join within 30 s") as gone:
+            await there.hub.assemble(30)
+        assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
+        assert "start the missing parties" in gone.value.hint
+
+    play(scene())
+
+
+def test_who_leaves_before_the_beginning_may_come_again() -> None:
+    async def scene() -> None:
+        there = stage()
+        first, _ = await there.join("ada", "bob")
+        first.lose(PartyLost("ada", "its connection broke"))
+        assert there.told("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
+        with pytest.raises(PartyLost, match="ada was lost: did not join within 1 s"):
+            await there.hub.assemble(1)
+        (again,) = await there.join("ada")
+        first.lose(PartyLost("ada", "an echo"))
+        first.arrive(Failure("", "an echo"))
+        cohort = await there.hub.assemble(1)
+        assert isinstance(again.last, Begin) and list(cohort) == ["ada", "bob"]
+        again.arrive(Embedding(1, torch.ones(2, 2)))
+        answers = await cohort.collect(Embedding, 1, Quorum(need=1))
+        assert list(answers) == ["ada"]
+
+    play(scene())
+
+
+def test_who_says_nothing_is_refused_after_ten_seconds() -> None:
+    async def scene() -> None:
+        answer = await refused(stage(), None)
+        assert answer.reason == "no Hello came within 10 s"
+        assert asyncio.get_running_loop().time() == pytest.approx(10)
+
+    play(scene())
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (Farewell(), "Farewell came before Hello"),
+        (Welcome(3), "Welcome came before Hello"),
+        (Embedding(1, torch.ones(1, 1)), "Embedding came before Hello"),
+        (PartyLost("the other end", "the connection was closed"), "the other end was lost: the connection was closed"),
+        (ContractError("the other end", "a frame", "", "x", "y"), "the other end sent a frame: expected x, got y"),
+    ],
+    ids=["farewell", "welcome", "message", "gone", "malformed"],
+)
+def test_who_does_not_begin_with_hello_is_refused(first: Parcel | Exception, said: str) -> None:
+    async def scene() -> None:
+        assert (await refused(stage(), first)).reason == said
+
+    play(scene())
+
+
+# Who it is.
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hub")
+    for name in ("ours", "twins", "theirs"):
+        make_federation(folder / name, ["ada", "bob"])
+    return folder
+
+
+def pins(certificates: Path) -> dict[str, str]:
+    return {name: identity(certificates, name).fingerprint for name in ("ada", "bob")}
+
+
+def identity(certificates: Path, name: str, of: str = "ours") -> Identity:
+    return load_identity(certificates / of / name)
+
+
+def test_a_party_is_known_by_its_pinned_certificate(certificates: Path) -> None:
+    async def scene() -> None:
+        there = stage(federation(pins(certificates)), secure=True)
+        for name in ("ada", "bob"):
+            connection = await there.come(hello(name, there.agreed), identity(certificates, name).chain_pem)
+            assert connection.last == Welcome(SESSION)
+
+    play(scene())
+
+
+def test_nobody_joins_in_anothers_name_or_without_the_pinned_certificate(certificates: Path) -> None:
+    async def scene() -> None:
+        there = stage(federation(pins(certificates)), secure=True)
+        first = hello("ada", there.agreed)
+        ours, twin = identity(certificates, "ada").fingerprint[:19], identity(certificates, "ada", "twins")
+        said = [
+            (await refused(there, first, pem)).reason
+            for pem in (None, identity(certificates, "bob").chain_pem, twin.chain_pem, b"no certificate")
+        ]
+        assert said[:3] == [
+            "'ada' showed no certificate",
+            "the certificate of 'bob' was shown by one who claims to be 'ada'",
+            f"'ada' showed the certificate {twin.fingerprint[:19]}…, and the roster pins {ours}…",
+        ]
+        assert said[3].startswith("'ada' showed a bad certificate")
+
+    play(scene())
+
+
+def test_a_revoked_party_does_not_join(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        ada = identity(certificates, "ada")
+        there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
+        there.hub._revoked.revoke(ada.chain_pem, "the laptop was stolen")
+        answer = await refused(there, hello("ada", there.agreed), ada.chain_pem)
+        assert answer.reason.endswith("of 'ada' is revoked: the laptop was stolen")
+
+    play(scene())
+
+
+def make_list(folder: Path) -> Path:
+    RevocationList.create(folder / "revoked.json")
+    return folder / "revoked.json"
+
+
+def test_nobody_joins_while_the_list_of_revoked_certificates_is_broken(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
+        (tmp_path / "revoked.json").write_text("{")
+        answer = await refused(there, hello("ada", there.agreed), identity(certificates, "ada").chain_pem)
+        assert "is broken" in answer.reason
+
+    play(scene())
+
+
+# While they are here.
+
+
+async def secured(certificates: Path, folder: Path) -> tuple[Stage, list[FakeConnection], asyncio.Task[None]]:
+    there = stage(federation(pins(certificates)), make_list(folder), secure=True)
+    both = [await there.come(hello(n, there.agreed), identity(certificates, n).chain_pem) for n in ("ada", "bob")]
+    return there, both, asyncio.create_task(there.hub.watch_revocations())
+
+
+def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        there, (ada, bob), _watch = await secured(certificates, tmp_path)
+        cohort = await there.hub.assemble(1)
+        collecting = asyncio.create_task(cohort.collect(Embedding, 1, Quorum(limit=60)))
+        await asyncio.sleep(3)
+        there.hub._revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        await asyncio.wait_for(ada.closed.wait(), 2)
+        assert ada.last == Refusal("'ada': its certificate is revoked: stolen")
+        with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
+            await collecting
+        assert there.told("refused") == [{"party": "ada", "reason": "its certificate is revoked: stolen"}]
+        assert [event["party"] for event in there.told("leave")] == ["ada"]
+        ada.arrive(Embedding(1, torch.ones(2, 2)))
+        bob.arrive(Embedding(1, torch.ones(2, 2)))
+        answers = await cohort.collect(Embedding, 1, Quorum(need=1))
+        assert list(answers) == ["bob"]
+
+    play(scene())
+
+
+def test_who_is_revoked_before_the_beginning_has_not_joined(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        there, (ada, bob), watch = await secured(certificates, tmp_path)
+        for name in ("ada", "bob"):
+            there.hub._revoked.revoke(identity(certificates, name).chain_pem, "stolen")
+        await asyncio.sleep(1.5)
+        assert ada.closed.is_set() and bob.closed.is_set() and not there.hub.members and not watch.done()
+        with pytest.raises(PartyLost, match="ada, bob was lost: did not join"):
+            await there.hub.assemble(1)
+
+    play(scene())
+
+
+def test_a_list_that_breaks_in_a_run_is_told_once_and_looked_at_again(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        there, (ada, _bob), watch = await secured(certificates, tmp_path)
+        mended = (tmp_path / "revoked.json").read_text()
+        (tmp_path / "revoked.json").write_text("{")
+        await asyncio.sleep(5)
+        (told,) = there.told("revocations")
+        assert "is broken" in told["reason"] and not watch.done() and not ada.closed.is_set()
+        (tmp_path / "revoked.json").write_text(mended)
+        there.hub._revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        await asyncio.wait_for(ada.closed.wait(), 2)
+
+    play(scene())
+
+
+def test_who_says_hello_in_a_run_is_cut_off() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        cohort = await there.hub.assemble(1)
+        ada.arrive(hello())
+        await asyncio.wait_for(ada.closed.wait(), 1)
+        assert ada.last == Refusal("'ada': it sent Hello out of turn")
+        with pytest.raises(RefusedError, match="'ada' was cut off: it sent Hello out of turn"):
+            await cohort.collect(Embedding, 1, Quorum())
+        assert there.told("refused") == [{"party": "ada", "reason": "it sent Hello out of turn"}]
+
+    play(scene())
+
+
+@pytest.mark.parametrize("parcel", [Farewell(), Begin(()), Open(1), Refusal("x")], ids=lambda p: type(p).__name__)
+def test_who_speaks_out_of_turn_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        ada.arrive(parcel)
+        await asyncio.wait_for(ada.closed.wait(), 1)
+        assert list(there.hub.members) == ["bob"]
+        assert there.told("refused")[0]["reason"] == f"it sent {type(parcel).__name__} out of turn"
+
+    play(scene())
+
+
+def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        cohort = await there.hub.assemble(1)
+        ada.arrive(Failure("", "no space left on device", "make room"))
+        ada.lose(PartyLost("ada", "the connection was closed"))
+        with pytest.raises(PartyFailed, match="ada failed: no space left on device") as failed:
+            await cohort.collect(Embedding, 1, Quorum())
+        assert failed.value.hint == "make room"
+        assert there.told("failed") == [{"party": "ada", "reason": "no space left on device"}]
+        there.hub.say_failure("ada", failed.value)
+        assert bob.last == Failure("ada", "ada failed: no space left on device", "make room")
+        assert isinstance(ada.last, Begin)
+
+    play(scene())
+
+
+def test_a_party_that_is_lost_in_a_run_is_told_and_missed() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        cohort = await there.hub.assemble(1)
+        ada.lose(PartyLost("ada", "the connection was closed"))
+        bob.arrive(Embedding(1, torch.ones(2, 2)))
+        answers = await cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
+        assert answers.missing == ("ada",)
+        assert [event["party"] for event in there.told("leave")] == ["ada"]
+
+    play(scene())
+
+
+def test_a_message_that_breaks_its_contract_names_the_party() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        cohort = await there.hub.assemble(1)
+        ada.arrive(Embedding(1, torch.ones(9, 60)))
+        with pytest.raises(ContractError, match=r"ada sent Embedding.h: expected rows <= 8"):
+            await cohort.collect(Embedding, 1, Quorum())
+
+    play(scene())
+
+
+def test_late_mail_is_told_and_counted() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        cohort = await there.hub.assemble(1)
+        async for round in cohort.rounds(2):
+            bob.arrive(Embedding(round, torch.ones(2, 2)))
+            if round == 2:
+                for late in (1, 2):
+                    ada.arrive(Embedding(late, torch.ones(2, 2)))
+            await cohort.collect(Embedding, round, Quorum(need=round))
+        assert there.told("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
+        assert there.hub.late() == {"ada": 1}
+
+    play(scene())
+
+
+# Parting.
+
+
+def test_parting_waits_for_every_farewell_and_no_longer() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        await there.hub.assemble(1)
+        parting = asyncio.create_task(there.hub.part(10))
+        ada.arrive(Farewell())
+        await asyncio.sleep(2)
+        assert not parting.done() and ada.last == bob.last == Farewell()
+        bob.arrive(Farewell())
+        await parting
+        assert asyncio.get_running_loop().time() == pytest.approx(2)
+        assert ada.closed.is_set() and bob.closed.is_set() and not there.told("leave")
+
+    play(scene())
+
+
+def test_parting_does_not_wait_for_who_is_silent_or_lost() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        await there.hub.assemble(1)
+        ada.lose(PartyLost("ada", "the connection was closed"))
+        await there.hub.part(10)
+        assert asyncio.get_running_loop().time() == pytest.approx(10)
+        assert bob.closed.is_set()
+        assert [event["party"] for event in there.told("leave")] == ["ada"]
+
+    play(scene())

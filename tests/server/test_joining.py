@@ -1,0 +1,279 @@
+"""Joining over real mutual TLS on loopback: whom the server lets in, and whom a party trusts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import torch
+
+from client.dialer import Membership
+from common.config import FederationConfig, parse
+from common.conversation import SERVER, Link, Quorum
+from common.crypto.federation import make_federation
+from common.crypto.identity import Identity, load_identity
+from common.crypto.names import dns_name
+from common.crypto.revocation import RevocationList
+from common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
+from common.membership import Hello
+from common.message import largest_bytes
+from common.protocols.split import CONTRACT, Embedding, Gradient
+from common.telemetry import Telemetry
+from common.version import VERSION
+from common.wire.codec import Codec
+from common.wire.frame import FRAME_ALLOWANCE, METHOD
+from common.wire.listen import Listener, ServerTls
+from server.hub import Facts, Hub
+
+CODEC = Codec("split", CONTRACT.kinds)
+LIMITS = {"rows": 8, "width": 60}
+LARGEST = largest_bytes(Embedding, LIMITS) + FRAME_ALLOWANCE
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Three federations with the same names: ours, another authority's, and renewed ones by another."""
+
+    folder: Path
+
+    def of(self, name: str, folder: str = "ours") -> Identity:
+        return load_identity(self.folder / folder / name)
+
+    @property
+    def agreed(self) -> FederationConfig:
+        roster = {name: self.of(name).fingerprint for name in ("ada", "bob")}
+        fixed = {"id": "test", "protocol": "split", "classes": 2, "rounds": 3, "batch": 8}
+        return parse({"federation": {**fixed, "parties": roster, "server": self.of(SERVER).fingerprint}}).federation
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("joining")
+    for name in ("ours", "theirs"):
+        make_federation(folder / name, ["ada", "bob"])
+    return Certificates(folder)
+
+
+@dataclass
+class Place:
+    """A hub that listens, and parties that dial it."""
+
+    certificates: Certificates
+    hub: Hub
+    port: int
+    events: Path
+    memberships: list[Membership]
+
+    async def join(
+        self,
+        party: str,
+        identity: Identity | None = None,
+        *,
+        pin: str | None = None,
+        patience: float = 20,
+        **wrong: Any,
+    ) -> Membership:
+        agreed = self.certificates.agreed
+        said = {"config": agreed.hashes(), "rows": 100, **wrong}
+        membership = Membership(CODEC, LARGEST, Telemetry(None))
+        self.memberships.append(membership)
+        pin = agreed.server if pin is None else pin
+        first = Hello(party, "test", VERSION, **said)
+        await membership.join(first, lambda: f"127.0.0.1:{self.port}", identity, pin, patience)
+        return membership
+
+    async def join_all(self) -> list[tuple[Membership, Link]]:
+        joining = [asyncio.create_task(self.join(name, self.certificates.of(name))) for name in ("ada", "bob")]
+        self.cohort = await self.hub.assemble(20)
+        memberships = [await one for one in joining]
+        return [(one, Link(SERVER, CONTRACT.kinds, LIMITS, one.post)) for one in memberships]
+
+    def refused(self) -> list[tuple[str, str]]:
+        events = [json.loads(line) for line in self.events.read_text().splitlines()] if self.events.exists() else []
+        return [(event["party"], event["reason"]) for event in events if event["kind"] == "refused"]
+
+
+@asynccontextmanager
+async def place(certificates: Certificates, folder: Path, *, secure: bool = True) -> AsyncIterator[Place]:
+    server = certificates.of(SERVER)
+    tls = ServerTls(server.key_pem, server.chain_pem, server.ca_pem) if secure else None
+    RevocationList.create(folder / "revoked.json")
+    revoked, telemetry = RevocationList(folder / "revoked.json"), Telemetry(folder / "events.jsonl")
+    hub = Hub(certificates.agreed, CONTRACT, Facts(100, 0), 7, revoked, telemetry, secure)
+    listener = Listener(CODEC, LARGEST, hub.greet)
+    port = await listener.start("127.0.0.1:0", tls)
+    there = Place(certificates, hub, port, folder / "events.jsonl", [])
+    try:
+        yield there
+    finally:
+        await hub.part(0)
+        for membership in there.memberships:
+            await membership.leave()
+        await listener.stop()
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(body, 60))
+
+
+def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Path) -> None:
+    async def half(link: Link) -> None:
+        async for round in link.rounds():
+            await link.send(Embedding(round, torch.full((2, 60), float(round))))
+            answer = await link.recv(Gradient, round)
+            assert answer is not None and answer.dh.sum() == 120 * round
+
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            joined = await there.join_all()
+            parties = [asyncio.create_task(one.attend(link, partial(half, link))) for one, link in joined]
+            async for round in there.cohort.rounds(3):
+                answers = await there.cohort.collect(Embedding, round, Quorum(limit=20), rows=2, width=60)
+                await there.cohort.tell({name: Gradient(round, answers[name].h) for name in answers})
+            await there.hub.part(20)
+            await asyncio.gather(*parties)
+            assert there.refused() == []
+
+    run(body())
+
+
+def test_who_is_not_who_it_says_is_refused_and_noted(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            ada, eve = certificates.of("ada"), certificates.of("ada", "theirs")
+            with pytest.raises(RefusedError, match=r"the server refused: no party 'eve' is in the roster"):
+                await there.join("eve", ada)
+            with pytest.raises(RefusedError, match=r"the certificate of 'ada' was shown by one who claims to be 'bob'"):
+                await there.join("bob", ada)
+            with pytest.raises(RefusedError, match=r"'ada' has 99 rows, the labels have 100 rows") as unequal:
+                await there.join("ada", ada, rows=99)
+            assert unequal.value.hint == "all members need the same rows in the same order"
+            with pytest.raises(RefusedError, match=r"it differs in batch$"):
+                await there.join("ada", ada, config={**certificates.agreed.hashes(), "batch": "other"})
+            there.hub._revoked.revoke(ada.chain_pem, "stolen")
+            with pytest.raises(RefusedError, match=r"of 'ada' is revoked: stolen"):
+                await there.join("ada", ada)
+            assert [party for party, _ in there.refused()] == ["eve", "bob", "ada", "ada", "ada"]
+            # These never reach a stream: a party of another authority, and one that talks plainly.
+            with pytest.raises(RefusedError, match=r"the certificate of the server at .* is not accepted"):
+                await there.join("ada", eve)
+            with pytest.raises(EnvironmentFault, match=r"did not come within 0.5 s"):
+                await there.join("ada", None, patience=0.5)
+            assert not there.hub.members and len(there.refused()) == 5
+
+    run(body())
+
+
+def test_a_certificate_of_another_authority_does_not_get_through_the_handshake(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """Not even of a party that trusts our server's certificate."""
+
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            eve, root = certificates.of("ada", "theirs"), certificates.of(SERVER).chain_pem
+            credentials = grpc.ssl_channel_credentials(root, eve.key_pem, eve.chain_pem)
+            options = [("grpc.ssl_target_name_override", dns_name(SERVER))]
+            async with grpc.aio.secure_channel(f"127.0.0.1:{there.port}", credentials, options) as channel:
+                call = channel.stream_stream(METHOD)()
+                assert await call.code() is grpc.StatusCode.UNAVAILABLE
+            assert not there.hub.members and there.refused() == []
+
+    run(body())
+
+
+def test_a_party_trusts_the_pinned_server_only(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            with pytest.raises(RefusedError, match=r"'server' showed the certificate .* and the roster pins"):
+                await there.join("ada", certificates.of("ada"), pin=certificates.of(SERVER, "theirs").fingerprint)
+            assert there.refused() == []
+
+    run(body())
+
+
+def test_a_party_with_an_identity_does_not_talk_to_a_plain_server(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path, secure=False) as there:
+            with pytest.raises(RefusedError, match=r"no secure connection with .*: wrong version number") as plain:
+                await there.join("ada", certificates.of("ada"))
+            assert "--insecure" in plain.value.hint
+
+    run(body())
+
+
+def test_a_party_revoked_in_a_run_is_cut_off_and_the_others_learn_whose_fault_it_was(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            (ada, to_ada), (bob, to_bob) = await there.join_all()
+            watch = asyncio.create_task(there.hub.watch_revocations())
+            halves = [
+                asyncio.create_task(one.attend(link, partial(link.recv, Gradient, 1)))
+                for one, link in ((ada, to_ada), (bob, to_bob))
+            ]
+            there.hub._revoked.revoke(certificates.of("ada").chain_pem, "stolen")
+            begin = asyncio.get_running_loop().time()
+            with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen") as cut:
+                await there.cohort.collect(Embedding, 1, Quorum(limit=20))
+            with pytest.raises(RefusedError, match="the server refused: 'ada': its certificate is revoked: stolen"):
+                await halves[0]
+            assert asyncio.get_running_loop().time() - begin < 2.5
+            there.hub.say_failure("ada", cut.value)
+            with pytest.raises(PartyFailed, match="ada failed: 'ada' was cut off: its certificate is revoked: stolen"):
+                await halves[1]
+            assert there.refused() == [("ada", "its certificate is revoked: stolen")]
+            watch.cancel()
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "heard"),
+    [
+        (OSError("no space left\non device"), "ada failed: OSError: no space left on device"),
+        (DataError("no column 'age'", hint="name another"), "ada failed: no column 'age'"),
+        (
+            ContractError("server", "Gradient", "dh", "finite numbers", "nan"),
+            "ada failed: server sent Gradient.dh: expected fin",
+        ),
+    ],
+    ids=["foreign", "ours", "the server's fault"],
+)
+def test_a_half_that_fails_is_heard_by_the_server_in_its_own_words(
+    certificates: Certificates, tmp_path: Path, error: Exception, heard: str
+) -> None:
+    async def half() -> None:
+        raise error
+
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            (ada, to_ada), _ = await there.join_all()
+            with pytest.raises(type(error)):
+                await ada.attend(to_ada, half)
+            await ada.leave()
+            with pytest.raises(PartyFailed, match=heard) as failed:
+                await there.cohort.collect(Embedding, 1, Quorum(limit=20))
+            assert failed.value.hint == getattr(error, "hint", "")
+
+    run(body())
+
+
+def test_a_party_that_hangs_up_without_a_word_is_lost(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            (ada, _), _ = await there.join_all()
+            await ada.leave()
+            with pytest.raises(PartyLost, match="ada was lost: the connection was closed"):
+                await there.cohort.collect(Embedding, 1, Quorum(limit=20))
+
+    run(body())
