@@ -24,8 +24,11 @@ async def evaluate(
     Args:
         answer: (part, block, released embeddings) -> the protocol's evaluation message.
     """
+    parts = ctx.schedule.evaluations(round)
+    if not parts:
+        return
     model.eval()
-    for part in ctx.schedule.evaluations(round):
+    for part in parts:
         for number, block in enumerate(ctx.schedule.blocks(part)):
             with torch.no_grad():
                 embeddings = model(ctx.features[block])

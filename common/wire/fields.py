@@ -11,6 +11,7 @@ many bytes: https://protobuf.dev/programming-guides/encoding.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from common.errors import ContractError
@@ -39,6 +40,7 @@ class WireError(Exception):
         return ContractError(party, kind, field, self.expected, self.got)
 
 
+@functools.lru_cache(4096)  # sizes and tags recur from message to message
 def varint(value: int) -> bytes:
     """A non-negative integer in groups of seven bits, lowest first."""
     out = bytearray()
@@ -49,6 +51,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+@functools.lru_cache(256)
 def tag(number: int, wire_type: int) -> bytes:
     """What stands before a field."""
     return varint(number << 3 | wire_type)
