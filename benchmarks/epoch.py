@@ -115,6 +115,6 @@ def _bytes(parties: dict[str, dict[str, dict[str, int]]], rounds: int) -> list[F
     up = (one["up"]["payload"] - evaluated) / rounds / share
     down = (one["down"]["payload"] / rounds - 60 * 10 * 4) / share + 60 * 10 * 4
     return [
-        Figure("payload up, a party and round of 1024 rows", up, 1.0, "bytes", 245_760, "Table IV"),
-        Figure("payload down, a party and round of 1024 rows", down, 1.0, "bytes", 84_320, "Table IV"),
+        Figure("payload up, a party and round of 1024 rows", up, 1.001, "bytes", 245_760, "Table IV"),
+        Figure("payload down, a party and round of 1024 rows", down, 1.001, "bytes", 84_320, "Table IV"),
     ]
