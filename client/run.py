@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
 from client.context import ClientContext
 from client.dialer import Membership
@@ -19,7 +19,7 @@ from common.data.features import Features
 from common.data.scale import Scaler
 from common.data.sources import load_features
 from common.data.split import Seat
-from common.device import choose_device
+from common.device import choose_device, release_free_memory
 from common.errors import ConfigError, IdentityError
 from common.membership import Hello
 from common.message import largest_bytes
@@ -62,7 +62,8 @@ class ClientRun:
         """
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
-        features = self._features()
+        hello, schedule, values = self._prepare()
+        release_free_memory()
         contract = CONTRACTS[self.federation.protocol.name]
         limits = contract.limits(self.federation)
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
@@ -70,26 +71,26 @@ class ClientRun:
         ledger = Ledger(self.out / "ledger.jsonl")
         membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
         try:
-            hello, pin = self._hello(features), self.federation.server
+            pin = self.federation.server
             await membership.join(hello, self._address(), identity, pin, self.config.patience)
             door = Door(membership.post, SERVER, release_clear, ledger)
             link = Link(SERVER, contract.kinds, limits, door)
-            ctx = self._context(features, door, device)
+            ctx = ClientContext(
+                self.name, self.federation, self.config, values.to(device), schedule, door.release, self.base, device
+            )
             await membership.attend(link, lambda: PARTICIPATE[contract.name](ctx, link))
         finally:
             await membership.leave()
             ledger.close()
             telemetry.close()
 
-    def _features(self) -> Features:
+    def _prepare(self) -> tuple[Hello, Schedule, Tensor]:
+        """What to say of our data, the timetable, and the scaled features; the data as it was is let go."""
         seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
-        return load_features(self.config.data, seat, self.base)
-
-    def _context(self, features: Features, door: Door, device: torch.device) -> ClientContext:
+        features = load_features(self.config.data, seat, self.base)
         schedule = Schedule(self.federation, len(features.values), features.official_test)
         scaler = Scaler.fit(self.config.data.scale, features.values, schedule.partition.train)
-        values = scaler.apply(features.values).to(device)
-        return ClientContext(self.name, self.federation, self.config, values, schedule, door.release, self.base, device)
+        return self._hello(features), schedule, scaler.apply(features.values)
 
     def _hello(self, features: Features) -> Hello:
         return Hello(

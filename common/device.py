@@ -1,6 +1,8 @@
-"""Where tensors live and how many threads work on them."""
+"""Where tensors live, and the memory that they leave."""
 
 from __future__ import annotations
+
+import ctypes
 
 import torch
 
@@ -28,3 +30,10 @@ def choose_device(wanted: str, seat: int = 0) -> torch.device:
             f"device {wanted}: this process sees {gpus} GPUs", hint="use `device: auto` or `device: cpu`"
         )
     return device
+
+
+def release_free_memory() -> None:
+    """Gives what loading has freed back to the machine, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -26,7 +26,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """Server to party: joined, under this session number."""
+    """Server to party: joined, under the session number that it gives."""
 
     session: int
 
