@@ -62,8 +62,7 @@ class ClientRun:
         """
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
-        hello, schedule, values = self._prepare()
-        release_free_memory()
+        features = self._features()
         contract = CONTRACTS[self.federation.protocol.name]
         limits = contract.limits(self.federation)
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
@@ -72,7 +71,10 @@ class ClientRun:
         membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
         try:
             pin = self.federation.server
-            await membership.join(hello, self._address(), identity, pin, self.config.patience)
+            await membership.join(self._hello(features), self._address(), identity, pin, self.config.patience)
+            schedule, values = self._prepare(features)
+            del features  # as the source had them; what is kept is scaled
+            release_free_memory()
             door = Door(membership.post, SERVER, release_clear, ledger)
             link = Link(SERVER, contract.kinds, limits, door)
             ctx = ClientContext(
@@ -84,13 +86,15 @@ class ClientRun:
             ledger.close()
             telemetry.close()
 
-    def _prepare(self) -> tuple[Hello, Schedule, Tensor]:
-        """What to say of our data, the timetable, and the scaled features; the data as it was is let go."""
+    def _features(self) -> Features:
         seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
-        features = load_features(self.config.data, seat, self.base)
+        return load_features(self.config.data, seat, self.base)
+
+    def _prepare(self, features: Features) -> tuple[Schedule, Tensor]:
+        """The timetable, and the scaled features; only once the server has agreed to the row count."""
         schedule = Schedule(self.federation, len(features.values), features.official_test)
         scaler = Scaler.fit(self.config.data.scale, features.values, schedule.partition.train)
-        return self._hello(features), schedule, scaler.apply(features.values)
+        return schedule, scaler.apply(features.values)
 
     def _hello(self, features: Features) -> Hello:
         return Hello(
