@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
+import uvloop
 from rich.console import Console
 
 from common.errors import ColonnadeError
@@ -55,7 +56,8 @@ def run_to_end(main: Coroutine[Any, Any, None]) -> None:
         await main
 
     try:
-        asyncio.run(cancellable())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(cancellable())
     except asyncio.CancelledError:
         err.print("interrupted", style="yellow")
         raise SystemExit(INTERRUPTED) from None

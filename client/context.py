@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from common.config import FederationConfig, PartyConfig
+from common.data.scale import Columns
 from common.errors import ConfigError
 from common.models.build import ModelConfig, build_model, output_width
 from common.models.optimiser import build_optimiser
@@ -23,7 +24,7 @@ class ClientContext:
 
     Attributes:
         name: the party's.
-        features: of all rows, float32 (rows, ...), on the device.
+        features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
         release: puts a function of private rows through the party's privacy stage; only what it
             returns can be sent.
     """
@@ -31,7 +32,7 @@ class ClientContext:
     name: str
     federation: FederationConfig
     config: PartyConfig
-    features: Tensor
+    features: Columns
     schedule: Schedule
     release: Callable[[Tensor], Tensor]
     base: Path = Path()
@@ -52,7 +53,7 @@ class ClientContext:
         # The roster's seat goes into the seed: parties with equal models must not start equal.
         seat = self.federation.names.index(self.name)
         seed = self.federation.seed * 1009 + seat + 1
-        shape = tuple(self.features.shape[1:])
+        shape = self.features.shape[1:]
         return bottom_model(self.name, self.config.model, shape, width, seed, self.base).to(self.device)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from common.conversation import Carrier, Item
 from common.errors import ContractError
-from common.message import Message, TensorSpec, schema
+from common.message import Message, tensor_specs
 from common.privacy.ledger import Ledger
 from common.privacy.release import Release, Released
 
@@ -41,7 +41,7 @@ class Door:
             ContractError: a field that must be released did not come from `release`.
         """
         if isinstance(item, Message):
-            charges = [self._redeem(item, name) for name in _private_fields(item)]
+            charges = [self._redeem(item, name) for name in _private_fields(type(item))]
             mechanism = " + ".join(sorted({charge.mechanism for charge in charges}))
             epsilon = charges[-1].epsilon if charges else None
             self._ledger.charge(item, self._to, mechanism, epsilon)
@@ -55,6 +55,5 @@ class Door:
         return released
 
 
-def _private_fields(message: Message) -> list[str]:
-    specs = schema(type(message)).items()
-    return [name for name, spec in specs if isinstance(spec, TensorSpec) and spec.released]
+def _private_fields(kind: type[Message]) -> list[str]:
+    return [name for name, spec in tensor_specs(kind) if spec.released]

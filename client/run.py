@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from client.context import ClientContext
 from client.dialer import Membership
 from client.door import Door
@@ -16,7 +14,7 @@ from common.config import FederationConfig, PartyConfig
 from common.conversation import SERVER, Link
 from common.crypto.identity import Identity, load_identity
 from common.data.features import Features
-from common.data.scale import Scaler
+from common.data.scale import Columns, Scaler
 from common.data.sources import load_features
 from common.data.split import Seat
 from common.device import choose_device, release_free_memory
@@ -72,13 +70,13 @@ class ClientRun:
         try:
             pin = self.federation.server
             await membership.join(self._hello(features), self._address(), identity, pin, self.config.patience)
-            schedule, values = self._prepare(features)
+            schedule, columns = self._prepare(features)
             del features  # as the source had them; what is kept is scaled
             release_free_memory()
             door = Door(membership.post, SERVER, release_clear, ledger)
             link = Link(SERVER, contract.kinds, limits, door)
             ctx = ClientContext(
-                self.name, self.federation, self.config, values.to(device), schedule, door.release, self.base, device
+                self.name, self.federation, self.config, columns.to(device), schedule, door.release, self.base, device
             )
             await membership.attend(link, lambda: PARTICIPATE[contract.name](ctx, link))
         finally:
@@ -90,11 +88,11 @@ class ClientRun:
         seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
         return load_features(self.config.data, seat, self.base)
 
-    def _prepare(self, features: Features) -> tuple[Schedule, Tensor]:
+    def _prepare(self, features: Features) -> tuple[Schedule, Columns]:
         """The timetable, and the scaled features; only once the server has agreed to the row count."""
         schedule = Schedule(self.federation, len(features.values), features.official_test)
         scaler = Scaler.fit(self.config.data.scale, features.values, schedule.partition.train)
-        return schedule, scaler.apply(features.values)
+        return schedule, Columns(features.values, scaler)
 
     def _hello(self, features: Features) -> Hello:
         return Hello(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
@@ -82,9 +82,10 @@ Kinds = Mapping[str, type[Message]]
 
 
 _SCHEMAS: dict[type, dict[str, TensorSpec | type]] = {}
+_TENSOR_SPECS: dict[type, tuple[tuple[str, TensorSpec], ...]] = {}
 
 
-def schema(kind: type[Message]) -> dict[str, TensorSpec | type]:
+def schema(kind: type[Message]) -> Mapping[str, TensorSpec | type]:
     """Every field of a kind in order: its `TensorSpec`, or the type of a scalar (int, float, str, bool)."""
     if kind not in _SCHEMAS:
         hints = typing.get_type_hints(kind, include_extras=True)
@@ -101,15 +102,22 @@ def _spec_of(kind: type[Message], name: str, hint: Any) -> TensorSpec | type:
     raise TypeError(f"{kind.__name__}.{name}: a message holds tensors, int, float, str and bool, not {hint}")
 
 
+def tensor_specs(kind: type[Message]) -> tuple[tuple[str, TensorSpec], ...]:
+    """The tensor fields of a kind in order, with their specifications."""
+    if kind not in _TENSOR_SPECS:
+        specs = schema(kind).items()
+        _TENSOR_SPECS[kind] = tuple((name, spec) for name, spec in specs if isinstance(spec, TensorSpec))
+    return _TENSOR_SPECS[kind]
+
+
 def tensors(message: Message) -> dict[str, Tensor]:
     """The tensor fields of a message by name."""
-    specs = schema(type(message))
-    return {name: getattr(message, name) for name, spec in specs.items() if isinstance(spec, TensorSpec)}
+    return {name: getattr(message, name) for name, _ in tensor_specs(type(message))}
 
 
 def payload_bytes(message: Message) -> int:
     """Bytes of the tensors alone, as the papers count communication."""
-    return sum(tensor.nbytes for tensor in tensors(message).values())
+    return sum(getattr(message, name).nbytes for name, _ in tensor_specs(type(message)))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -119,11 +127,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def largest_bytes(kind: type[Message], limits: Mapping[str, int]) -> int:
     """The most bytes that a message of this kind may take, from the largest value of every dimension."""
-    total = SCALAR_ALLOWANCE
-    for spec in schema(kind).values():
-        if isinstance(spec, TensorSpec):
-            total += math.prod(limits[dim] for dim in spec.dims) * spec.dtype.itemsize
-    return total
+    sizes = (math.prod(limits[dim] for dim in spec.dims) * spec.dtype.itemsize for _, spec in tensor_specs(kind))
+    return SCALAR_ALLOWANCE + sum(sizes)
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
@@ -137,8 +142,8 @@ def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
     Raises:
         ContractError: naming party, kind, field, expected and got.
     """
-    for name, spec, tensor in _tensor_fields(message):
-        kind = type(message).__name__
+    for name, spec in tensor_specs(type(message)):
+        kind, tensor = type(message).__name__, getattr(message, name)
         if tensor.dtype != spec.dtype:
             raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
         if tensor.dim() != len(spec.dims):
@@ -162,17 +167,12 @@ def check_finite(party: str, message: Message) -> None:
 
 def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
     """Refuses a message whose dimensions are not these; a name that is left out is free. Raises as `check`."""
-    for name, spec, tensor in _tensor_fields(message):
+    for name, spec in tensor_specs(type(message)):
+        tensor = getattr(message, name)
         for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
             if size != dims.get(dim, size):
                 expected = f"{dim} = {dims[dim]} in dimension {position}"
                 raise ContractError(party, type(message).__name__, name, expected, f"shape {tuple(tensor.shape)}")
-
-
-def _tensor_fields(message: Message) -> Iterator[tuple[str, TensorSpec, Tensor]]:
-    for name, spec in schema(type(message)).items():
-        if isinstance(spec, TensorSpec):
-            yield name, spec, getattr(message, name)
 
 
 def all_finite(tensor: Tensor) -> bool:

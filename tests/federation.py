@@ -17,7 +17,7 @@ from client.protocols import PARTICIPATE
 from common import inprocess
 from common.config import Config, parse
 from common.conversation import SERVER, Item
-from common.data.scale import Scaler
+from common.data.scale import Columns, Scaler
 from common.data.sources import load_features, load_labels
 from common.data.split import Seat
 from common.inprocess import Delay
@@ -119,8 +119,8 @@ def _context(cfg: Config, name: str, door: Door) -> ClientContext:
     seat = Seat(federation.names.index(name), len(federation.names))
     features = load_features(party.data, seat, Path())
     schedule = Schedule(federation, len(features.values), features.official_test)
-    values = Scaler.fit(party.data.scale, features.values, schedule.partition.train).apply(features.values)
-    return ClientContext(name, federation, party, values, schedule, door.release)
+    scaler = Scaler.fit(party.data.scale, features.values, schedule.partition.train)
+    return ClientContext(name, federation, party, Columns(features.values, scaler), schedule, door.release)
 
 
 def _recorded(outcome: Outcome, sender: str, to: str, carry: Any) -> Any:

@@ -7,6 +7,7 @@ from functools import partial
 from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import Link
+from common.models.optimiser import stepper
 from common.numerics.backprop import backprop
 from common.protocols.split import Config, Embedding, Evaluation, Gradient
 
@@ -16,13 +17,14 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
+    bottom, step = backprop(model), stepper(optimiser)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
-        bottom = backprop(model, ctx.features[batch])
-        await server.send(Embedding(t, ctx.release(bottom.forward())))  # 1
+        h = bottom.forward(ctx.features[batch])  # (rows, width)
+        await server.send(Embedding(t, ctx.release(h)))  # 1
         gradient = await server.recv(Gradient, t, rows=len(batch), width=cfg.embedding)
         if gradient is None:  # the server went on without us: follow it
             continue
         bottom.backward(gradient.dh.to(ctx.device))  # 4
-        optimiser.step()
+        step()
         await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -71,8 +71,44 @@ class Scaler:
 
     def apply(self, values: Tensor) -> Tensor:
         """The scaled values, float32, in the shape of `values` (n, ...)."""
-        # In place on one copy: a party of MNIST holds 16 MB, not three times that.
         return _floats(values, copy=True).sub_(self.shift).div_(self.spread).to(torch.float32)
+
+
+class Columns:
+    """A party's values of all rows, scaled: `columns[rows]` is float32 (m, ...) on their device.
+
+    Bytes stay bytes and are scaled as they are asked for, to the same numbers: a party of MNIST among
+    14 holds 4 MB instead of 16.
+
+    Args:
+        values: (n, ...), bytes or floats, as the source has them.
+        scaler: fitted on the training rows.
+    """
+
+    def __init__(self, values: Tensor, scaler: Scaler) -> None:
+        self._lazy = values.dtype == torch.uint8
+        self._values = values if self._lazy else scaler.apply(values)
+        self._scaler = scaler
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, ...)."""
+        return tuple(self._values.shape)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """The scaled values of these rows, float32 (m, ...).
+
+        Args:
+            rows: row numbers, int64 (m,).
+        """
+        found = self._values[rows]
+        return self._scaler.apply(found) if self._lazy else found
+
+    def to(self, device: torch.device) -> Columns:
+        """The same on a device."""
+        self._values = self._values.to(device)
+        self._scaler = Scaler(self._scaler.shift.to(device), self._scaler.spread.to(device))
+        return self
 
 
 def _floats(values: Tensor, *, copy: bool = False) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Decay = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -98,6 +98,41 @@ def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter])
     if isinstance(config, SgdConfig | AdamConfig | AdamWConfig):
         values["fused"] = True
     return _LEAN[config.name](parameters, **values)
+
+
+def stepper(optimiser: torch.optim.Optimizer) -> Callable[[], None]:
+    """`optimiser.step`; of fused SGD on the CPU, without its bookkeeping.
+
+    That takes 0.3 ms, for the tower of MNIST (56-120-60) five times as long as the step itself.
+    """
+    group, *more = optimiser.param_groups
+    kinds = {(parameter.device.type, parameter.dtype) for parameter in group["params"]}
+    if isinstance(optimiser, torch.optim.SGD) and not more and group["fused"] and len(kinds) == 1:
+        return _FusedSgd(optimiser).step if kinds.pop()[0] == "cpu" else optimiser.step
+    return optimiser.step
+
+
+class _FusedSgd:
+    """The kernel under `torch.optim.SGD(..., fused=True).step`, on that optimiser's own state."""
+
+    def __init__(self, optimiser: torch.optim.Optimizer) -> None:
+        self._optimiser, (group,) = optimiser, optimiser.param_groups
+        self._parameters: list[Tensor] = group["params"]
+        self._buffers: list[Tensor] = []
+        names = ("lr", "momentum", "weight_decay", "dampening", "nesterov", "maximize")
+        self._settings = {name: group[name] for name in names}
+
+    def step(self) -> None:
+        """The first by the optimiser itself, which makes the momentum buffers; the others on those."""
+        grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        needed = len(grads) if self._settings["momentum"] else 0
+        if len(self._buffers) == needed and len(grads) == len(self._parameters):
+            with torch.no_grad():
+                torch._fused_sgd_(self._parameters, grads, self._buffers, is_first_step=False, **self._settings)
+            return
+        self._optimiser.step()
+        states = [self._optimiser.state.get(parameter, {}) for parameter in self._parameters]
+        self._buffers = [state["momentum_buffer"] for state in states if "momentum_buffer" in state]
 
 
 _GUARDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")

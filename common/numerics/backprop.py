@@ -2,8 +2,8 @@
 
 A party never holds the whole loss. It is given the gradient at its embeddings (by the server, or
 by Eq. 9 of VIMADMM) and carries it back to its parameters, often many times for one batch.
-`backprop(model, inputs)` is the cheapest exact way to do that: on a CPU a stack of `Linear` and
-`ReLU` is differentiated by hand into buffers allocated once a batch, which saves a third of
+`backprop(model)` is the cheapest exact way to do that: on a CPU a stack of `Linear` and `ReLU` is
+differentiated by hand into buffers that are kept from batch to batch, which saves a third of
 autograd's time; every other model goes through autograd. Both leave the gradients in
 `parameter.grad`, so that any optimiser steps on them and keeps its own state.
 """
@@ -19,10 +19,10 @@ _mask = torch.ops.aten.threshold_backward.grad_input
 
 
 class Backprop(Protocol):
-    """One model on one batch; `backward` follows `forward`, and parameters may change between rounds."""
+    """One model; `backward` follows `forward`, and parameters may change in place at any time."""
 
-    def forward(self) -> Tensor:
-        """The embeddings of the batch, detached; valid until the next `forward`."""
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch, detached; valid until the next `forward`."""
         ...
 
     def backward(self, gradient: Tensor) -> None:
@@ -33,31 +33,28 @@ class Backprop(Protocol):
         ...
 
 
-def backprop(model: nn.Module, inputs: Tensor) -> Backprop:
-    """The cheapest exact `Backprop` of this model on these inputs.
+def backprop(model: nn.Module) -> Backprop:
+    """The cheapest exact `Backprop` of this model.
 
     By hand: an `nn.Sequential` of plain `nn.Linear`, each with at most one `nn.ReLU` behind it, whose
     parameters are distinct, all trained and on the CPU, without hooks, on inputs of shape (b, in) or
     behind an `nn.Flatten` that makes them so.
     """
     layers = _stack(model)
-    flat = inputs.flatten(1) if _flattens(model) else inputs
-    if layers is None or flat.dim() != 2 or inputs.requires_grad or inputs.device.type != "cpu":
-        return Autograd(model, inputs)
-    return Stack(layers, flat)
+    return Autograd(model) if layers is None else Stack(model, layers)
 
 
 class Autograd:
     """`Backprop` of any module, in the mode (train or eval) it is in."""
 
-    def __init__(self, model: nn.Module, inputs: Tensor) -> None:
-        self._model, self._inputs = model, inputs
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
         self._embeddings: Tensor | None = None
 
-    def forward(self) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """The embeddings of the batch; their graph is kept for `backward`."""
         with torch.enable_grad():
-            self._embeddings = self._model(self._inputs)
+            self._embeddings = self._model(inputs)
         return self._embeddings.detach()
 
     def backward(self, gradient: Tensor) -> None:
@@ -73,24 +70,30 @@ class Stack:
     """`Backprop` of `Linear` and `ReLU` layers by hand.
 
     Args:
+        model: the whole, which inputs of more than two axes go through by autograd.
         layers: each `Linear` and whether a `ReLU` follows it.
-        inputs: x, shape (b, in), of the parameters' dtype.
     """
 
-    def __init__(self, layers: list[tuple[nn.Linear, bool]], inputs: Tensor) -> None:
-        self._layers: list[_Layer] = []
-        for linear, relu in layers:
-            self._layers.append(_Layer(linear, relu, inputs))
-            inputs = self._layers[-1].outputs
+    def __init__(self, model: nn.Module, layers: list[tuple[nn.Linear, bool]]) -> None:
+        self._layers = [_Layer(linear, relu) for linear, relu in layers]
+        self._flattens, self._graph = _flattens(model), Autograd(model)
+        self._by_hand = True
 
-    def forward(self) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """The embeddings of the batch, written over those of the last `forward`."""
+        flat = inputs.flatten(1) if self._flattens else inputs
+        self._by_hand = flat.dim() == 2 and not flat.requires_grad and flat.is_cpu
+        if not self._by_hand:
+            return self._graph.forward(inputs)
         for layer in self._layers:
-            layer.forward()
-        return self._layers[-1].outputs
+            flat = layer.forward(flat)
+        return flat
 
     def backward(self, gradient: Tensor) -> None:
         """Goes back through the outputs of the last `forward`; masks `gradient` in place."""
+        if not self._by_hand:
+            self._graph.backward(gradient)
+            return
         first, *others = self._layers
         for layer in reversed(others):
             layer.backward(gradient)
@@ -101,25 +104,28 @@ class Stack:
 class _Layer:
     """One `Linear`, weight (out, in), with or without a `ReLU`, between buffers of its own."""
 
-    def __init__(self, linear: nn.Linear, relu: bool, inputs: Tensor) -> None:
-        self._relu, self._inputs, self._inputs_grad = relu, inputs, torch.empty_like(inputs)
+    def __init__(self, linear: nn.Linear, relu: bool) -> None:
+        self._relu, self._width = relu, linear.out_features
         self._parameters = [parameter for parameter in (linear.weight, linear.bias) if parameter is not None]
         self._weight, *self._bias = [parameter.detach() for parameter in self._parameters]
         self._grads = [torch.empty_like(parameter) for parameter in self._parameters]
-        self.outputs = inputs.new_empty((inputs.shape[0], linear.out_features))
+        self._inputs = self._inputs_grad = self._outputs = self._weight.new_empty(0, 0)
 
-    def forward(self) -> None:
+    def forward(self, inputs: Tensor) -> Tensor:
         """outputs = relu(inputs · weight' + bias)."""
-        torch.mm(self._inputs, self._weight.t(), out=self.outputs)
+        if len(inputs) != len(self._outputs):
+            self._outputs = inputs.new_empty(len(inputs), self._width)
+            self._inputs_grad = torch.empty_like(inputs)
+        self._inputs = inputs
+        torch.mm(inputs, self._weight.t(), out=self._outputs)
         for bias in self._bias:
-            self.outputs.add_(bias)
-        if self._relu:
-            self.outputs.relu_()
+            self._outputs.add_(bias)
+        return self._outputs.relu_() if self._relu else self._outputs
 
     def backward(self, gradient: Tensor) -> None:
         """Sets the parameters' `grad`, given the gradient at the outputs, which the ReLU masks in place."""
         if self._relu:
-            _mask(gradient, self.outputs, 0.0, grad_input=gradient)
+            _mask(gradient, self._outputs, 0.0, grad_input=gradient)
         torch.mm(gradient.t(), self._inputs, out=self._grads[0])
         for bias_grad in self._grads[1:]:
             torch.sum(gradient, 0, out=bias_grad)

@@ -53,6 +53,9 @@ class Codec:
     def __init__(self, protocol: str, kinds: Kinds) -> None:
         self.kinds = kinds
         self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
+        self._names = {
+            kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
+        }
 
     def encode(self, message: Message) -> list[Buffer]:
         """The message's bytes in pieces, the tensors' own memory among them: join before it changes."""
@@ -72,7 +75,7 @@ class Codec:
             declared = f"one of {', '.join(sorted(self.kinds))}"
             raise WireError(declared, "an undeclared kind", kind[:80] or "a letter")
         specs = schema(self.kinds[kind])
-        names = {number: name for name, number in self._numbers[kind].items()}
+        names = self._names[kind]
         values: dict[str, Any] = {}
         for number, wire_type, value in read_fields(body):
             name = names.get(number)

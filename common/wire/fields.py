@@ -12,7 +12,6 @@ many bytes: https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from common.errors import ContractError
 
@@ -68,38 +67,43 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     Raises:
         WireError: the bytes end within it, or it is longer than 64 bits.
     """
-    value = 0
-    for shift in range(_MAX_VARINT_BYTES):
-        if at >= len(view):
-            raise WireError("a number", "the end of the frame")
-        byte = view[at]
+    value = shift = 0
+    for byte in view[at : at + _MAX_VARINT_BYTES]:
         at += 1
-        value |= (byte & 0x7F) << (7 * shift)
+        value |= (byte & 0x7F) << shift
         if byte < 0x80 and value < 1 << 64:
             return value, at
+        shift += 7
+    if shift < 7 * _MAX_VARINT_BYTES:
+        raise WireError("a number", "the end of the frame")
     raise WireError("a number of at most 64 bits", "a longer one")
 
 
-def read_fields(view: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+def read_fields(view: memoryview) -> list[tuple[int, int, int | memoryview]]:
     """Every field of a message as (number, wire type, value): an int for varints, else a slice.
 
     Raises:
         WireError: the bytes are not a protobuf message.
     """
-    at = 0
-    while at < len(view):
-        key, at = read_varint(view, at)
+    fields: list[tuple[int, int, int | memoryview]] = []
+    at, end = 0, len(view)
+    while at < end:
+        key = view[at]
+        if key < 0x80:  # most numbers have one byte
+            at += 1
+        else:
+            key, at = read_varint(view, at)
         number, wire_type = key >> 3, key & 7
-        if wire_type == VARINT:
-            value, at = read_varint(view, at)
-            yield number, wire_type, value
-            continue
         size = 8
-        if wire_type == LENGTH:
+        if wire_type in (VARINT, LENGTH):
             size, at = read_varint(view, at)
+            if wire_type == VARINT:
+                fields.append((number, wire_type, size))
+                continue
         elif wire_type != EIGHT_BYTES:
             raise WireError("wire type 0, 1 or 2", f"{wire_type}")
-        if at + size > len(view):
-            raise WireError(f"{size} bytes more", f"{len(view) - at}")
-        yield number, wire_type, view[at : at + size]
+        if at + size > end:
+            raise WireError(f"{size} bytes more", f"{end - at}")
+        fields.append((number, wire_type, view[at : at + size]))
         at += size
+    return fields

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from common.conversation import Cohort, Harvest
-from common.models.optimiser import build_optimiser
+from common.models.optimiser import build_optimiser, stepper
 from common.protocols.split import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
@@ -21,6 +21,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     width, inputs = cfg.embedding, cfg.embedding * len(clients)
     head = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
     optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters()))
+    step = stepper(optimiser)
 
     def join(answers: Harvest[Embedding | Evaluation], rows: int) -> Tensor:
         """[h_1 .. h_M], float32 (rows, M * width); a missing party counts as zeros."""
@@ -44,6 +45,6 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         assert h.grad is not None  # h requires it
         dh = dict(zip(clients, h.grad.split(width, dim=1), strict=True))
         await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
-        optimiser.step()
+        step()
         ctx.record(t, loss.item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, width=width)

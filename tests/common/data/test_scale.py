@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from common.data.scale import MeanStd, ScaleConfig, Scaler
+from common.data.scale import Columns, MeanStd, ScaleConfig, Scaler
 
 BYTES = torch.arange(0, 240, 10, dtype=torch.uint8).reshape(4, 2, 3)
 TABLE = torch.tensor([[1.0, -4.0, 7.0], [3.0, 2.0, 7.0], [100.0, 8.0, 7.0]], dtype=torch.float64)
@@ -73,3 +73,15 @@ def test_other_rows_do_not_change_the_fit(other: float, scale: ScaleConfig) -> N
 def test_the_configuration_refuses(value: object) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(ScaleConfig).validate_python(value)
+
+
+@pytest.mark.parametrize("scale", ["unit", "standard", "none", MeanStd(mean=0.1307, std=0.3081)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float64])
+def test_columns_asked_for_row_by_row_are_the_whole_scaled_at_once(scale: ScaleConfig, dtype: torch.dtype) -> None:
+    values = torch.randint(0, 256, (40, 3, 2), generator=torch.Generator().manual_seed(3)).to(dtype)
+    scaler = Scaler.fit(scale, values, torch.arange(30))
+    columns = Columns(values, scaler).to(torch.device("cpu"))
+    rows = torch.tensor([5, 0, 39, 5])
+    assert columns.shape == (40, 3, 2)
+    assert columns[rows].dtype == torch.float32
+    assert torch.equal(columns[rows], scaler.apply(values)[rows])

@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from common.numerics.admm import head_gradients, local_gradient, minimise_z, residual, update_dual
+from common.numerics.backprop import backprop
 from common.numerics.local_steps import local_steps
 from common.numerics.losses import CrossEntropy
 
@@ -60,7 +61,8 @@ def train(head_lr: float, *, new_heads: bool) -> tuple[float, float]:
             parts = embeddings @ heads
         targets = residual(z, parts.sum(dim=0), parts)
         for k, (model, optimiser) in enumerate(zip(models, optimisers, strict=True)):
-            local_steps(model, optimiser, seen[k], head=heads[k], dual=dual, residual=targets[k], rho=RHO, steps=STEPS)
+            at = {"head": heads[k], "dual": dual, "residual": targets[k]}
+            local_steps(backprop(model), optimiser.step, seen[k], **at, rho=RHO, steps=STEPS)
     unseen = logits(models, heads, [x[TRAIN:] for x in columns])
     return float((unseen.argmax(dim=1) == labels[TRAIN:]).double().mean()), float(gap)
 

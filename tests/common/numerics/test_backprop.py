@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from common.models.optimiser import stepper
 from common.numerics.backprop import Autograd, Stack, backprop
 from common.numerics.local_steps import local_steps
 
@@ -24,6 +25,7 @@ STACKS = {
 OPTIMISERS: dict[str, Optimisers] = {
     "plain": lambda model: torch.optim.SGD(model.parameters(), lr=0.3),
     "momentum": lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-2),
+    "plain, fused": lambda model: torch.optim.SGD(model.parameters(), lr=0.3, weight_decay=1e-2, fused=True),
     "nesterov, fused": lambda model: torch.optim.SGD(
         model.parameters(), lr=0.1, momentum=0.9, nesterov=True, fused=True
     ),
@@ -60,10 +62,10 @@ def gradients(model: nn.Module) -> list[Tensor]:
 def test_stack_gives_the_embeddings_and_gradients_of_autograd(name: str) -> None:
     model, twin = stack(name), stack(name)
     inputs, gradient = normal(ROWS, COLUMNS), normal(ROWS, 9, seed=1)
-    by_hand, by_graph = backprop(model, inputs), Autograd(twin, inputs)
+    by_hand, by_graph = backprop(model), Autograd(twin)
     assert isinstance(by_hand, Stack)
     for _ in range(2):
-        torch.testing.assert_close(by_hand.forward(), by_graph.forward())
+        torch.testing.assert_close(by_hand.forward(inputs), by_graph.forward(inputs))
         by_hand.backward(gradient.clone())
         by_graph.backward(gradient)
         assert len(gradients(model)) == len(list(model.parameters()))
@@ -72,12 +74,12 @@ def test_stack_gives_the_embeddings_and_gradients_of_autograd(name: str) -> None
 
 def test_stack_sees_parameters_that_changed_since_the_last_forward() -> None:
     model = stack("paper")
-    batch = backprop(model, normal(ROWS, COLUMNS))
-    before = batch.forward().clone()
+    batch = backprop(model)
+    before = batch.forward(normal(ROWS, COLUMNS)).clone()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)
-    after = batch.forward()
+    after = batch.forward(normal(ROWS, COLUMNS))
     assert not torch.allclose(before, after)
     torch.testing.assert_close(after, model(normal(ROWS, COLUMNS)).detach())
 
@@ -85,11 +87,11 @@ def test_stack_sees_parameters_that_changed_since_the_last_forward() -> None:
 def test_gradients_replace_those_that_were_there() -> None:
     for batch_of in (backprop, Autograd):
         model = stack("paper")
-        batch = batch_of(model, normal(ROWS, COLUMNS))
-        batch.forward()
+        batch = batch_of(model)
+        batch.forward(normal(ROWS, COLUMNS))
         batch.backward(normal(ROWS, 9))
         once = [gradient.clone() for gradient in gradients(model)]
-        batch.forward()
+        batch.forward(normal(ROWS, COLUMNS))
         batch.backward(normal(ROWS, 9))
         torch.testing.assert_close(gradients(model), once)
 
@@ -132,9 +134,9 @@ class Branched(nn.Sequential):
 )
 def test_what_the_stack_does_not_know_goes_through_autograd(model: nn.Module) -> None:
     inputs = normal(ROWS, COLUMNS)
-    batch = backprop(model, inputs)
+    batch = backprop(model)
     assert isinstance(batch, Autograd)
-    embeddings = batch.forward()
+    embeddings = batch.forward(inputs)
     torch.testing.assert_close(embeddings, model(inputs).detach())
     batch.backward(torch.ones_like(embeddings))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -143,11 +145,30 @@ def test_what_the_stack_does_not_know_goes_through_autograd(model: nn.Module) ->
 
 
 def test_inputs_of_more_axes_go_through_autograd() -> None:
-    assert isinstance(backprop(stack("paper"), normal(2, 5, COLUMNS)), Autograd)
+    model, inputs = stack("paper"), normal(2, 5, COLUMNS)
+    batch = backprop(model)
+    embeddings = batch.forward(inputs)
+    torch.testing.assert_close(embeddings, model(inputs).detach())
+    batch.backward(torch.ones_like(embeddings))
+    torch.testing.assert_close(
+        gradients(model), list(torch.autograd.grad(model(inputs).sum(), list(model.parameters())))
+    )
+
+
+def test_batches_of_different_sizes_take_turns() -> None:
+    model = stack("paper")
+    batch = backprop(model)
+    for rows in (ROWS, 5, ROWS):
+        inputs = normal(rows, COLUMNS, seed=rows)
+        embeddings = batch.forward(inputs)
+        torch.testing.assert_close(embeddings, model(inputs).detach())
+        batch.backward(torch.ones_like(embeddings))
+        expected = torch.autograd.grad(model(inputs).sum(), list(model.parameters()))
+        torch.testing.assert_close(gradients(model), list(expected))
 
 
 def test_backward_without_forward_is_refused() -> None:
-    batch = Autograd(stack("paper"), normal(ROWS, COLUMNS))
+    batch = Autograd(stack("paper"))
     with pytest.raises(RuntimeError, match="forward"):
         batch.backward(normal(ROWS, 9))
 
@@ -182,11 +203,10 @@ def test_local_steps_are_those_of_equation_9_from_round_to_round(optimiser: str,
     twin = copy.deepcopy(model)
     ours, theirs = OPTIMISERS[optimiser](model), OPTIMISERS[optimiser](twin)
     for at in (a_round(10), a_round(20), a_round(30, rows=7)):
-        local_steps(model, ours, **at, rho=1.5, steps=3)
+        local_steps(backprop(model), stepper(ours), **at, rho=1.5, steps=3)
         steps_by_autograd(twin, theirs, at)
         torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
     torch.testing.assert_close(ours.state_dict()["state"], theirs.state_dict()["state"])
-    assert gradients(model) == []
 
 
 class HalfUsed(nn.Module):
@@ -204,7 +224,7 @@ def test_parameters_without_a_gradient_are_left_alone() -> None:
     model = HalfUsed()
     twin = copy.deepcopy(model)
     ours, theirs = OPTIMISERS["momentum, fused"](model), OPTIMISERS["momentum, fused"](twin)
-    local_steps(model, ours, **a_round(10), rho=1.5, steps=3)
+    local_steps(backprop(model), stepper(ours), **a_round(10), rho=1.5, steps=3)
     steps_by_autograd(twin, theirs, a_round(10))
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
     torch.testing.assert_close(list(model.unused.parameters()), list(stack("one layer").parameters()))
@@ -213,12 +233,12 @@ def test_parameters_without_a_gradient_are_left_alone() -> None:
 def test_momentum_is_restored_with_the_optimisers_state() -> None:
     model = stack("paper")
     optimiser = OPTIMISERS["momentum"](model)
-    local_steps(model, optimiser, **a_round(10), rho=1.0, steps=3)
+    local_steps(backprop(model), stepper(optimiser), **a_round(10), rho=1.0, steps=3)
     resumed = copy.deepcopy(model)
     again = OPTIMISERS["momentum"](resumed)
     again.load_state_dict(copy.deepcopy(optimiser.state_dict()))
-    local_steps(model, optimiser, **a_round(20), rho=1.0, steps=3)
-    local_steps(resumed, again, **a_round(20), rho=1.0, steps=3)
+    local_steps(backprop(model), stepper(optimiser), **a_round(20), rho=1.0, steps=3)
+    local_steps(backprop(resumed), stepper(again), **a_round(20), rho=1.0, steps=3)
     torch.testing.assert_close(list(model.parameters()), list(resumed.parameters()), rtol=0, atol=0)
 
 
@@ -226,7 +246,7 @@ def test_local_steps_of_a_float32_model_stay_within_rounding_of_autograd() -> No
     model, twin = stack("paper", torch.float32), stack("paper", torch.float32)
     ours, theirs = OPTIMISERS["momentum"](model), OPTIMISERS["momentum"](twin)
     at = {name: value.float() for name, value in a_round(10).items()}
-    local_steps(model, ours, **at, rho=1.5, steps=3)
+    local_steps(backprop(model), stepper(ours), **at, rho=1.5, steps=3)
     steps_by_autograd(twin, theirs, at)
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()), rtol=1e-4, atol=1e-6)
 
@@ -234,9 +254,9 @@ def test_local_steps_of_a_float32_model_stay_within_rounding_of_autograd() -> No
 def test_a_flatten_in_front_is_undone_by_hand_too() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
     inputs, gradient = torch.randn(5, 2, 3), torch.randn(5, 2)
-    by_hand = backprop(model, inputs)
+    by_hand = backprop(model)
     assert isinstance(by_hand, Stack)
-    assert torch.allclose(by_hand.forward(), model(inputs))
+    assert torch.allclose(by_hand.forward(inputs), model(inputs))
     by_hand.backward(gradient.clone())
     found = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
