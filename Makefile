@@ -6,7 +6,7 @@ BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench proto clean
+.PHONY: help demo test lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ format: $(VENV)/.developed ## lays the code out
 
 bench: $(VENV)/.developed ## every benchmark, each against a floor in the same run
 	$(BIN)/python -m benchmarks
+
+drill: $(VENV)/.developed ## kills members of 50 federations at random moments, and looks at what is left
+	$(BIN)/python -m benchmarks.drill
 
 proto: $(VENV)/.developed ## generates common/wire/_generated from proto/
 	$(BIN)/python proto/generate.py

@@ -39,6 +39,7 @@ class Family:
 
     def start(self, name: str, argv: list[str], log: Path, *, threads: int) -> None:
         """Bears a child that runs `colonnade ARGV`; its output goes to `log`."""
+        self.codes.pop(name, None)  # of an earlier start
         self._ask(start=name, argv=argv, log=str(log), threads=threads)
         self.pids[name] = 0
 

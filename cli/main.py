@@ -26,16 +26,29 @@ File = Annotated[Path | None, typer.Argument(help="configuration; left out, the 
 Given = Annotated[Path, typer.Argument(help="configuration")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="changes a value; repeatable")]
 Out = Annotated[Path | None, typer.Option("--out", help="the run's folder", show_default=False)]
+Faults = Annotated[
+    list[str] | None, typer.Option("--chaos", metavar="'NAME: KEY=VALUE'", help="faults on purpose; repeatable")
+]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", help="goes on with the run in this folder", show_default=False)
+]
 Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 
 @app.command()
-def up(file: File = None, sets: Sets = None, out: Out = None, insecure: Insecure = False) -> None:
+def up(
+    file: File = None,
+    sets: Sets = None,
+    chaos: Faults = None,
+    out: Out = None,
+    resume: Resume = None,
+    insecure: Insecure = False,
+) -> None:
     """Runs a whole federation on this machine: a server and every party, each a process."""
     from cli.up import up as run  # noqa: PLC0415
 
-    run(file, tuple(sets or ()), out, insecure=insecure)
+    run(file, _overrides(sets, chaos), out, resume, insecure=insecure)
 
 
 @app.command()
@@ -43,6 +56,7 @@ def server(
     file: Given,
     sets: Sets = None,
     out: Out = None,
+    resume: Resume = None,
     insecure: Insecure = False,
     base: Base = None,
     launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
@@ -50,7 +64,7 @@ def server(
     """Runs the server of a federation on this machine."""
     from cli.member import serve  # noqa: PLC0415
 
-    serve(file, tuple(sets or ()), out, insecure=insecure, base=base, launched=launched)
+    serve(file, tuple(sets or ()), out, resume, insecure=insecure, base=base, launched=launched)
 
 
 @app.command()
@@ -58,7 +72,9 @@ def client(
     file: Given,
     party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
     sets: Sets = None,
+    chaos: Faults = None,
     out: Out = None,
+    resume: Resume = None,
     insecure: Insecure = False,
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
@@ -66,7 +82,8 @@ def client(
     """Runs one party of a federation on this machine."""
     from cli.member import participate  # noqa: PLC0415
 
-    participate(file, tuple(sets or ()), out, party=party, insecure=insecure, base=base, server_file=server_file)
+    changes = _overrides(sets, chaos)
+    participate(file, changes, out, resume, party=party, insecure=insecure, base=base, server_file=server_file)
 
 
 @app.command()
@@ -91,6 +108,14 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     from cli.protocols import show as run  # noqa: PLC0415
 
     run(name)
+
+
+def _overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...]:
+    if not chaos:
+        return tuple(sets or ())
+    from common.chaos import read_chaos  # noqa: PLC0415
+
+    return (*(sets or ()), *read_chaos(tuple(chaos)))
 
 
 def main() -> None:

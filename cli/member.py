@@ -18,7 +18,14 @@ from server.run import ServerRun
 
 
 def serve(
-    file: Path, sets: tuple[str, ...], out: Path | None, *, insecure: bool, base: Path | None, launched: float
+    file: Path,
+    sets: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None,
+    *,
+    insecure: bool,
+    base: Path | None,
+    launched: float,
 ) -> None:
     """Runs a server to its end. `launched` is when `up` began, which then shows what there is to see."""
     config = load(file, sets)
@@ -27,7 +34,7 @@ def serve(
     _set_threads(config.server.threads)
     progress = None if launched else Progress(console)
     listeners = (progress,) if progress else ()
-    with run_folder(out, f"{config.federation.id}-server") as folder:
+    with run_folder(out, f"{config.federation.id}-server", resume) as folder:
         base = base or file.parent.resolve()
         run = ServerRun(config.federation, config.server, base, folder, not insecure, launched, listeners)
         try:
@@ -42,6 +49,7 @@ def participate(
     file: Path,
     sets: tuple[str, ...],
     out: Path | None,
+    resume: Path | None,
     *,
     party: str,
     insecure: bool,
@@ -54,7 +62,7 @@ def participate(
     own = config.parties[name]
     _set_threads(own.threads)
     find = None if server_file is None else lambda: server_file.read_text() if server_file.exists() else ""
-    with run_folder(out, f"{config.federation.id}-{name}") as folder:
+    with run_folder(out, f"{config.federation.id}-{name}", resume) as folder:
         base = base or file.parent.resolve()
         run = ClientRun(name, config.federation, own, base, folder, not insecure, find)
         run_to_end(run.run())

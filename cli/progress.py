@@ -37,8 +37,14 @@ class Progress:
             case "join" if "joined" in event:
                 if event["joined"] == event["of"]:
                     self._say(f"all {event['of']} parties have joined")
-            case "refused" | "failed" | "leave":
+            case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 self._say(f"{event['party']}: {event['reason']}", style="yellow")
+            case "rejoin":
+                self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
+            case "resume" if event["round"]:
+                self._say(f"everyone goes on after round {event['round']}")
+            case "resume":
+                self._say("everyone begins again: no checkpoint was taken yet")
             case "evaluation" if event["part"] == "validation":
                 self._accuracy = event["val_accuracy"]
                 self._update(event)
@@ -73,7 +79,7 @@ class Progress:
         parts = [
             f"round {now['round']}/{now['rounds']}",
             f"epoch {now['epoch']:.1f}",
-            f"loss {now['loss']:.4f}",
+            "loss " + ("-" if now["loss"] is None else f"{now['loss']:.4f}"),
             "validation " + ("-" if self._accuracy is None else f"{self._accuracy:.2%}"),
             f"up {megabytes(now['bytes_up'])}",
             f"down {megabytes(now['bytes_down'])}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ _LINGER = 15.0  # seconds that parties have for their farewell once the server h
 _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
 
 
-def up(file: Path | None, sets: tuple[str, ...], out: Path | None, *, insecure: bool) -> None:
+def up(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None, *, insecure: bool) -> None:
     """Runs a federation to its end and prints its summary."""
     launched = time.time()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -35,15 +36,35 @@ def up(file: Path | None, sets: tuple[str, ...], out: Path | None, *, insecure: 
         from cli.folder import run_folder  # noqa: PLC0415
         from common.config import load  # noqa: PLC0415
 
-        file = file or _demo()
+        file, base = _choose(file, resume)
         config = load(file, sets)
         check_members(config, file)
-        with run_folder(out, config.federation.id) as folder, tempfile.TemporaryDirectory(prefix="colonnade-") as keys:
-            run = _Run(config, file.parent.resolve(), folder, None if insecure else Path(keys), launched)
+        with (
+            run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
+            tempfile.TemporaryDirectory(prefix="colonnade-") as keys,
+        ):
+            run = _Run(config, base, folder, None if insecure else Path(keys), launched, resumed=resume is not None)
             code = run.go(family)
     finally:
         family.close()
     raise SystemExit(code)
+
+
+def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
+    """The configuration, and the folder that paths in it are relative to."""
+    from common.errors import InputError  # noqa: PLC0415
+
+    if resume is None:
+        file = file or _demo()
+        return file, file.parent.resolve()
+    if file is not None:
+        raise InputError(f"{file} and --resume: a run goes on with its own configuration", hint="leave the file away")
+    try:
+        base = Path(json.loads((resume / "launch.json").read_text())["base"])
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
+        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint) from None
+    return resume / "config.yaml", base
 
 
 class _Run:
@@ -55,17 +76,22 @@ class _Run:
         folder: the run's.
         keys: where throw-away identities are made; None talks plainly.
         launched: when `up` began, seconds since 1970.
+        resumed: whether the folder holds a run that goes on.
     """
 
-    def __init__(self, config: Config, base: Path, folder: Path, keys: Path | None, launched: float) -> None:
+    def __init__(
+        self, config: Config, base: Path, folder: Path, keys: Path | None, launched: float, *, resumed: bool
+    ) -> None:
         from cli.progress import Progress  # noqa: PLC0415
+        from cli.restarts import Restarts  # noqa: PLC0415
 
         self._config, self._base, self._folder, self._keys, self._launched = config, base, folder, keys, launched
         self._names = config.federation.names
         self._progress = Progress(console)
-        self._events = self._follow(folder / "events.jsonl")
+        self._events = self._follow(folder / "events.jsonl", _size(folder / "events.jsonl"))
         self._address = folder / "address"
-        self._begun = False
+        self._begun = resumed
+        self._restarts = Restarts(config.launch)
 
     def go(self, family: Family) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
@@ -85,6 +111,8 @@ class _Run:
         self._progress.close()
         self._address.unlink(missing_ok=True)
         code = INTERRUPTED if interrupted else self._report(family.codes)
+        if code and self._begun:
+            console.print(f"  go on with it: colonnade up --resume {self._folder}", markup=False, soft_wrap=True)
         show_summary(console, self._folder)
         if not self._begun and not debugging():
             shutil.rmtree(self._folder)  # nothing has happened: nothing is left
@@ -93,16 +121,16 @@ class _Run:
     def _write_files(self) -> None:
         """Gives every member a file with the federation and its own section, and nothing else."""
         tree = self._config.model_dump(mode="json", exclude_none=True)
+        self._address.unlink(missing_ok=True)
+        (self._folder / "summary.json").unlink(missing_ok=True)  # of the run before it was interrupted
+        (self._folder / "launch.json").write_text(json.dumps({"base": str(self._base)}))
         (self._folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
         if self._keys is not None:
             self._make_identities(tree, self._keys / "members")
         for name in ("server", *self._names):
-            home = self._home(name)
-            home.mkdir(parents=True, exist_ok=True)
+            self._home(name).mkdir(parents=True, exist_ok=True)
             own = {"server": tree["server"]} if name == "server" else {"parties": {name: tree["parties"][name]}}
-            (home / "config.yaml" if name != "server" else home / "server.yaml").write_text(
-                yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
-            )
+            self._file(name).write_text(yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False))
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
         from common.crypto.federation import make_federation  # noqa: PLC0415
@@ -115,23 +143,44 @@ class _Run:
             tree["parties"][name]["identity"] = str(keys / name)
 
     def _start(self, family: Family) -> None:
-        both = ["--base", str(self._base), *([] if self._keys else ["--insecure"])]
-        argv = ["server", str(self._folder / "server.yaml"), "--out", str(self._folder), *both]
-        argv += ["--launched", str(self._launched)]
+        for name in ("server", *self._names):
+            self._start_one(family, name)
+
+    def _start_one(self, family: Family, name: str) -> None:
+        from cli.folder import holds_run  # noqa: PLC0415
+
+        home, file = self._home(name), self._file(name)
+        how = "--resume" if holds_run(home) else "--out"
+        argv = ["server" if name == "server" else "client", str(file), how, str(home), "--base", str(self._base)]
+        argv += [] if self._keys else ["--insecure"]
+        argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
         threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
-        family.start("server", argv, self._folder / "server.log", threads=threads)
-        for name in self._names:
-            home = self._home(name)
-            argv = ["client", str(home / "config.yaml"), "--out", str(home), *both]
-            argv += ["--server-file", str(self._address)]
-            family.start(name, argv, home / "log.txt", threads=threads)
+        family.start(name, argv, self._log(name), threads=threads)
 
     def _watch(self, family: Family) -> None:
         """Until the server has ended, or a member has failed; then the others have a while to end too."""
-        while "server" in family.running() and not any(family.codes.values()):
+        while not self._over(family):
             family.wait(0.1)
             self._take_events()
+            self._restart(family)
         self._linger(family, _NOTICE if any(family.codes.values()) else _LINGER)
+
+    def _over(self, family: Family) -> bool:
+        ended = {name: code for name, code in family.codes.items() if not self._restarts.hopeful(name, code)}
+        return "server" in ended or any(ended.values())
+
+    def _restart(self, family: Family) -> None:
+        """Starts those again that were killed, when their time has come."""
+        for name, code in list(family.codes.items()):
+            if not self._restarts.hopeful(name, code):
+                continue
+            if self._restarts.noticed(name):
+                killer = signal.Signals(-code).name
+                console.print(f"{name} was killed by {killer}, it is started again", style="yellow", markup=False)
+            if self._restarts.due(name):
+                if name == "server":
+                    self._address.unlink(missing_ok=True)  # it will listen somewhere else
+                self._start_one(family, name)
 
     def _linger(self, family: Family, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -159,7 +208,7 @@ class _Run:
     def _report(self, codes: dict[str, int]) -> int:
         """Prints what went wrong, the member whose own fault it was first."""
         failed = {name: code for name, code in codes.items() if code != 0}
-        if not failed:
+        if not failed or codes.get("server") == 0:  # who ended badly after the end has lost nothing
             return 0
         # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
         ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
@@ -186,22 +235,34 @@ class _Run:
     def _home(self, name: str) -> Path:
         return self._folder if name == "server" else self._folder / "parties" / name
 
+    def _file(self, name: str) -> Path:
+        return self._home(name) / ("server.yaml" if name == "server" else "config.yaml")
+
     def _log(self, name: str) -> Path:
         return self._home(name) / ("server.log" if name == "server" else "log.txt")
 
     @staticmethod
-    def _follow(path: Path) -> Iterator[dict[str, Any] | None]:
-        """The events of a file as they are written; None whenever there is no whole line left."""
+    def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:
+        """The events of a file as they are written; None whenever there is no whole line left.
+
+        `skip` bytes at its beginning are of an earlier start.
+        """
         rest = ""
         while not path.exists():
             yield None
         with path.open() as file:
+            file.seek(skip)
             while True:
                 rest += file.read()
                 *lines, rest = rest.split("\n")
                 for line in lines:
-                    yield json.loads(line)
+                    with contextlib.suppress(ValueError):  # cut short: its writer was killed
+                        yield json.loads(line)
                 yield None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _demo() -> Path:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from common.conversation import SERVER, Close, Link, Open
+from common.conversation import SERVER, Close, Item, Open, Save
 from common.crypto.identity import Identity
 from common.crypto.names import dns_name
 from common.crypto.peers import verify_peer
 from common.crypto.probe import fetch_certificate
 from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError, ContractError, PartyFailed, PartyLost, PeerError, RefusedError
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
+from common.errors import ColonnadeError, ContractError, PartyAway, PartyFailed, PartyLost, PeerError, RefusedError
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
 from common.message import Message
 from common.telemetry import Telemetry
 from common.wire.codec import Codec
@@ -24,11 +23,11 @@ from common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", Welcome, Begin)
 
-_PARTING = 10.0  # seconds that the server has for its farewell
+_PARTING = 60.0  # seconds that the server has for its farewell: others may be slower than we are
 
 
 class Membership:
-    """One membership in a federation, from Hello to Farewell.
+    """One membership in a federation, from Hello to Farewell, over as many connections as it takes.
 
     Args:
         codec: of the agreed protocol.
@@ -40,44 +39,57 @@ class Membership:
         self._dialer = Dialer(codec, largest)
         self._telemetry = telemetry
         self._connection: Connection | None = None
-        self._notices: asyncio.Queue[Parcel | Exception] = asyncio.Queue()
-        self._parted = asyncio.Event()
-        self._link: Link | None = None
+        self._inbox: asyncio.Queue[Parcel | Exception] = asyncio.Queue()
+        self._deliver: Callable[[Item], None] | None = None
+        self._stop: asyncio.Future[Parcel | Exception] | None = None
+        self._farewell = asyncio.Event()
 
     async def join(
         self, hello: Hello, find_address: Callable[[], str], identity: Identity | None, pin: str, patience: float
     ) -> None:
-        """Dials, says Hello, and waits until the whole roster is there.
+        """Dials, says Hello, and is welcomed.
 
         Raises:
             EnvironmentFault: the server did not come within `patience` seconds.
             RefusedError: the server, or its certificate, turned us away.
-            PartyFailed: the federation failed before it began.
+            PartyAway: the connection broke again.
         """
+        self._inbox = asyncio.Queue()
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
-        self._connection.attach(self._notices.put_nowait, self._notices.put_nowait)
+        self._connection.attach(self._hear, self._hear)
         self._connection.post(hello)
-        await self._notice(Welcome)
+        await self._await(Welcome)
         self._telemetry.event("join", party=hello.party)
-        await self._notice(Begin)
 
-    async def attend(self, link: Link, half: Callable[[], Awaitable[None]]) -> None:
-        """Runs our half while its messages come in; tells the server if it fails."""
-        self._link = link
-        assert self._connection is not None  # join comes first
-        self._connection.attach(self._hear, self._lost)
-        while not self._notices.empty():
-            early = self._notices.get_nowait()
-            self._lost(early) if isinstance(early, Exception) else self._hear(early)
+    async def begin(self) -> Begin:
+        """Waits until the whole roster is there. Raises as `join`, and PartyFailed if the run has failed."""
+        return await self._await(Begin)
+
+    def greet_again(self, hello: Hello) -> None:
+        """Says Hello after the server has told us to rewind."""
+        self.post(hello)
+
+    async def attend(self, deliver: Callable[[Item], None], half: Callable[[], Awaitable[None]]) -> bool:
+        """Runs our half while its messages come in; tells the server if it fails.
+
+        Args:
+            deliver: where what comes is handed to the half's link.
+            half: of the protocol.
+
+        Returns:
+            Whether the run is over. If not, the server wants to go back to a common checkpoint.
+
+        Raises:
+            PartyAway: the connection broke. The server may come back.
+            PeerError: the server has turned us away, or the run has failed elsewhere.
+        """
+        self._deliver, self._stop = deliver, asyncio.get_running_loop().create_future()
+        while not self._inbox.empty():
+            self._hear(self._inbox.get_nowait())
         try:
-            await half()
-        except Exception as error:
-            if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
-                self._connection.post(Failure("", _in_a_line(error), getattr(error, "hint", "")))
-            raise
-        self._connection.post(Farewell())
-        with contextlib.suppress(TimeoutError):  # a server that is still busy has had our farewell
-            await asyncio.wait_for(self._parted.wait(), _PARTING)
+            return await self._until_stopped(half)
+        finally:
+            self._deliver = self._stop = None
 
     def post(self, parcel: Parcel) -> None:
         """Sends a parcel to the server."""
@@ -90,29 +102,62 @@ class Membership:
             await self._connection.close()
         await self._dialer.close()
 
-    async def _notice(self, kind: type[_N]) -> _N:
-        notice = await self._notices.get()
+    async def _until_stopped(self, half: Callable[[], Awaitable[None]]) -> bool:
+        assert self._stop is not None  # attend has made it
+        running = asyncio.ensure_future(half())
+        either: set[asyncio.Future[Any]] = {running, self._stop}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.done():
+                await self._finish(running, self._stop)
+        finally:
+            if not running.done():
+                running.cancel()
+            await asyncio.wait({running})
+        if not self._stop.done():
+            return True
+        stopped = self._stop.result()
+        if isinstance(stopped, ContractError):
+            self.post(Failure("", _in_a_line(stopped)))
+        if isinstance(stopped, Exception):
+            raise stopped
+        if isinstance(stopped, Rewind):
+            return False
+        raise _as_error(stopped)
+
+    async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any]) -> None:
+        """Our half is done: says so, and waits for the server's farewell, or for what it says instead."""
+        if (error := half.exception()) is not None:
+            if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
+                self.post(Failure("", _in_a_line(error), getattr(error, "hint", "")))
+            raise error
+        self.post(Farewell())
+        parted = asyncio.ensure_future(self._farewell.wait())
+        either: set[asyncio.Future[Any]] = {parted, stop}
+        await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)
+        parted.cancel()  # a server that is still busy has had our farewell
+
+    async def _await(self, kind: type[_N]) -> _N:
+        notice = await self._inbox.get()
         if isinstance(notice, Exception):
             raise notice
         if isinstance(notice, kind):
             return notice
         raise _as_error(notice)
 
-    def _hear(self, parcel: Parcel) -> None:
-        assert self._link is not None  # attached together
-        match parcel:
-            case Message() | Open() | Close():
-                self._link.deliver(parcel)
+    def _hear(self, heard: Parcel | Exception) -> None:
+        if self._deliver is None or self._stop is None:
+            self._inbox.put_nowait(heard)
+            return
+        match heard:
+            case Message() | Open() | Close() | Save():
+                self._deliver(heard)
             case Farewell():
-                self._parted.set()
-            case _:
-                self._link.lose(_as_error(parcel))
-
-    def _lost(self, error: Exception) -> None:
-        assert self._link is not None  # attached together
-        if not self._parted.is_set():
-            self._link.lose(error)
-        self._parted.set()
+                self._farewell.set()
+            case PartyAway() if self._farewell.is_set():
+                pass  # all has been said
+            case _ if not self._stop.done():
+                self._stop.set_result(heard)
 
 
 def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientTls | None:
@@ -134,6 +179,6 @@ def _as_error(parcel: Parcel) -> PeerError:
             return PartyLost("server", f"it sent {type(parcel).__name__} out of turn")
 
 
-def _in_a_line(error: Exception) -> str:
+def _in_a_line(error: BaseException) -> str:
     text = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
     return " ".join(text.split())

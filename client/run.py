@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from client.context import ClientContext
 from client.dialer import Membership
-from client.door import Door
-from client.protocols import PARTICIPATE
+from client.sessions import Sessions
+from common.checkpoints import Checkpoints
 from common.config import FederationConfig, PartyConfig
-from common.conversation import SERVER, Link
 from common.crypto.identity import Identity, load_identity
 from common.data.features import Features
-from common.data.scale import Columns, Scaler
 from common.data.sources import load_features
 from common.data.split import Seat
 from common.device import choose_device, release_free_memory
-from common.errors import ConfigError, IdentityError
+from common.errors import ConfigError, IdentityError, PartyAway
 from common.membership import Hello
 from common.message import largest_bytes
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
 from common.protocols import CONTRACTS
-from common.schedule import Schedule
 from common.telemetry import Telemetry
 from common.version import VERSION
 from common.wire.codec import Codec
@@ -60,39 +57,42 @@ class ClientRun:
         """
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
-        features = self._features()
+        read = self._features()
+        hello, address, pin = self._hello(read), self._address(), self.federation.server
+        features: Features | None = read
+        del read
         contract = CONTRACTS[self.federation.protocol.name]
         limits = contract.limits(self.federation)
         largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
-        telemetry = Telemetry(self.out / "events.jsonl")
-        ledger = Ledger(self.out / "ledger.jsonl")
-        membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
-        try:
-            pin = self.federation.server
-            await membership.join(self._hello(features), self._address(), identity, pin, self.config.patience)
-            schedule, columns = self._prepare(features)
-            del features  # as the source had them; what is kept is scaled
-            release_free_memory()
-            door = Door(membership.post, SERVER, release_clear, ledger)
-            link = Link(SERVER, contract.kinds, limits, door)
-            ctx = ClientContext(
-                self.name, self.federation, self.config, columns.to(device), schedule, door.release, self.base, device
-            )
-            await membership.attend(link, lambda: PARTICIPATE[contract.name](ctx, link))
-        finally:
-            await membership.leave()
-            ledger.close()
-            telemetry.close()
+        with closing(Telemetry(self.out / "events.jsonl")) as telemetry:
+            store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
+            store.prepare()
+            sessions = Sessions(self.name, self.federation, self.config, self.base, self.out, device, store, telemetry)
+            membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
+            patience = self.federation.timeouts.away
+            until = time.monotonic() + patience
+            while True:
+                left = max(until - time.monotonic(), 0.0)
+                try:
+                    await membership.join(sessions.greeting(hello), address, identity, pin, left)
+                    if features is not None:
+                        sessions.prepare(features)
+                        features = None  # as the source had them; what is kept is scaled
+                        release_free_memory()
+                    await sessions.run(membership, hello)
+                    return
+                except PartyAway as away:
+                    telemetry.event("server_away", reason=str(away))
+                    until = max(until, sessions.begun + patience)
+                finally:
+                    await membership.leave()
+
+    def _warn(self, telemetry: Telemetry, reason: str) -> None:
+        telemetry.event("warning", party=self.name, reason=reason)
 
     def _features(self) -> Features:
         seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
         return load_features(self.config.data, seat, self.base)
-
-    def _prepare(self, features: Features) -> tuple[Schedule, Columns]:
-        """The timetable, and the scaled features; only once the server has agreed to the row count."""
-        schedule = Schedule(self.federation, len(features.values), features.official_test)
-        scaler = Scaler.fit(self.config.data.scale, features.values, schedule.partition.train)
-        return schedule, Columns(features.values, scaler)
 
     def _hello(self, features: Features) -> Hello:
         return Hello(

@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from common.chaos import ChaosConfig
 from common.conversation import Quorum
 from common.crypto.certificates import check_fingerprint
 from common.crypto.names import SERVER, check_party_name
@@ -58,6 +59,10 @@ _LARGEST_ROSTER = 10_000
 _ROSTER_HINT = "a number, a list of names, or names with their certificates' fingerprints"
 
 
+# Of the federation section: what a resumed run may have otherwise.
+_MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence")
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -69,16 +74,38 @@ class EvaluateConfig(_Section):
 
 
 class QuorumConfig(_Section):
-    """How long a round waits for answers, and for whom: common.conversation.Quorum."""
+    """For whom a round waits: common.conversation.Quorum. In short: `wait`, `deadline`, `fastest` or `threshold`."""
 
     need: int | Literal["all"] = Field(default="all", description="answers without which a round cannot go on")
     grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` answers are there")
-    limit: float = Field(default=60.0, gt=0, description="seconds after which a silent party is given up")
 
-    @property
-    def quorum(self) -> Quorum:
-        """As the conversation takes it."""
-        return Quorum(None if self.need == "all" else self.need, self.grace, self.limit)
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, value: Any) -> Any:
+        """`wait`, {deadline: 1.0} (seconds), {fastest: k}, {threshold: R}."""
+        match value:
+            case "wait":
+                return {}
+            case {"deadline": seconds, **others} if not others:
+                return {"need": 0, "grace": seconds}
+            case {"fastest": need, **others} | {"threshold": need, **others} if not others:
+                return {"need": need}
+            case _:
+                return value
+
+
+class TimeoutsConfig(_Section):
+    """The two that a user must know, in seconds."""
+
+    answer: float = Field(default=60.0, gt=0, description="that a party which is there may take for an answer")
+    away: float = Field(default=60.0, gt=0, description="that a member may be away before the run gives up")
+
+
+class CheckpointConfig(_Section):
+    """When all members save what they have learned. After the last round they always do."""
+
+    rounds: int = Field(default=50, ge=0, description="between two checkpoints; 0: not by rounds")
+    seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")
 
 
 class FederationConfig(_Section):
@@ -97,6 +124,11 @@ class FederationConfig(_Section):
     rows: RowsConfig = RowsConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quorum: QuorumConfig = QuorumConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    absence: Literal["rollback", "wait", "continue"] = Field(
+        default="rollback", description="what a run does when a party is gone and may come back"
+    )
 
     @field_validator("parties", mode="before")
     @classmethod
@@ -146,6 +178,11 @@ class FederationConfig(_Section):
         if isinstance(self.quorum.need, int) and not 0 <= self.quorum.need <= len(self.parties):
             allowed = f"0 to {len(self.parties)}, as many as there are parties, or all"
             raise ConfigError(f"federation.quorum.need = {self.quorum.need}: expected {allowed}")
+        if self.absence == "continue" and self.quorum.need in ("all", len(self.parties)):
+            raise ConfigError(
+                f"federation.absence = continue: a round that needs all {len(self.parties)} answers cannot go on",
+                hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
+            )
         return self
 
     @property
@@ -157,6 +194,18 @@ class FederationConfig(_Section):
     def names(self) -> tuple[str, ...]:
         """The parties in the roster's order."""
         return tuple(self.parties)
+
+    @property
+    def answers(self) -> Quorum:
+        """How long a round waits for answers, and for whom."""
+        need = None if self.quorum.need == "all" else self.quorum.need
+        return Quorum(need, self.quorum.grace, self.timeouts.answer)
+
+    def lasting_hashes(self) -> dict[str, str]:
+        """`hashes` of what cannot change while a run lasts: what its numbers depend on, and not how long it is."""
+        # "parties" is the roster's order; "parties.NAME" are fingerprints, which may be renewed.
+        hashes = self.hashes().items()
+        return {key: h for key, h in hashes if key == "parties" or key.split(".")[0] not in _MAY_CHANGE}
 
     def hashes(self) -> dict[str, str]:
         """A short hash of every value by its dotted key, so that two ends can say where they differ."""
@@ -179,7 +228,6 @@ class ServerConfig(_Member):
     labels: LabelConfig
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
-    patience: float = Field(default=60.0, gt=0, description="seconds to wait for the whole roster")
 
     @field_validator("optimiser", mode="before")
     @classmethod
@@ -197,7 +245,7 @@ class PartyConfig(_Member):
     data: DataConfig
     model: ModelConfig = MlpConfig()
     optimiser: OptimiserConfig = SgdConfig()
-    patience: float = Field(default=60.0, gt=0, description="seconds to wait for the server")
+    chaos: ChaosConfig = ChaosConfig()
 
     def with_width(self, agreed: int | None) -> PartyConfig:
         """The same, with a built-in model that names no width of its own given the agreed one."""
@@ -207,12 +255,20 @@ class PartyConfig(_Member):
         return self.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
 
 
+class LaunchConfig(_Section):
+    """What `up` does with a process that was killed: it starts it again, after a pause that doubles."""
+
+    restarts: int = Field(default=5, ge=0, description="of one member, in a run")
+    backoff: float = Field(default=0.2, ge=0, description="seconds before the first restart")
+
+
 class Config(_Section):
     """A whole file."""
 
     federation: FederationConfig
     server: ServerConfig | None = None
     parties: dict[str, PartyConfig] = Field(default_factory=dict)
+    launch: LaunchConfig = LaunchConfig()
 
     @model_validator(mode="after")
     def _known(self) -> Config:
@@ -221,8 +277,17 @@ class Config(_Section):
                 near = nearest(name, self.federation.parties)
                 hint = f"there are {', '.join(self.federation.names)}"
                 raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
+            self._known_kinds(name)
         agreed = getattr(self.federation.protocol, "embedding", None)
         return self.model_copy(update={"parties": {n: p.with_width(agreed) for n, p in self.parties.items()}})
+
+    def _known_kinds(self, party: str) -> None:
+        kinds = CONTRACTS[self.federation.protocol.name].kinds
+        for kind in self.parties[party].chaos.kinds() - set(kinds):
+            raise ConfigError(
+                f"parties.{party}.chaos: {self.federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",
+                hint=f"there are {', '.join(kinds)}",
+            )
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:

@@ -17,11 +17,11 @@ dropped and counted. Whatever a peer does wrong raises here, at its receiver.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from common.errors import ContractError, PartyLost
+from common.errors import ContractError, PartyAway, PartyLost
 from common.mailbox import Mailbox
 from common.message import Kinds, M, Message, check, check_exact, check_finite, payload_bytes
 
@@ -40,7 +40,15 @@ class Close:
     """The server will open no more rounds."""
 
 
-Control = Open | Close
+@dataclass(frozen=True)
+class Save:
+    """The server asks for a checkpoint of a round. `keep` is the one before, which lives until this is committed."""
+
+    round: int
+    keep: int = 0
+
+
+Control = Open | Close | Save
 Item = Message | Control
 
 
@@ -118,6 +126,9 @@ class Link:
         limits: the largest value of every dimension name.
         carry: the transport's way out.
         mailbox: where messages from this peer are filed; links of one cohort share it.
+
+    Attributes:
+        on_save: called when a checkpoint was asked for and the half has come to the end of its round.
     """
 
     def __init__(
@@ -127,9 +138,11 @@ class Link:
         self.kinds, self.limits = kinds, limits
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
+        self.on_save: Callable[[Save], None] = lambda _save: None
         self._carry = carry
         self._newest = 0
         self._closed = False
+        self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
         """Sends one message. It leaves at once and may be changed or reused afterwards.
@@ -153,11 +166,20 @@ class Link:
         """Server only: there will be no more rounds."""
         self._carry(Close())
 
+    def ask_to_save(self, save: Save) -> None:
+        """Server only: asks the other end for a checkpoint."""
+        self._carry(save)
+
+    def renew(self, carry: Carrier) -> None:
+        """Transport only: the peer is back, over another connection; what it said before is forgotten."""
+        self._carry = carry
+        self.mailbox.welcome_back(self.peer)
+
     async def recv(self, kind: type[M], round: int, **dims: int) -> M | None:
         """Waits for a message of a kind and round, whose dimensions must be these.
 
-        Returns None when the server has opened a later round without having sent it: this half is
-        late and goes on with the newest round.
+        Returns None when the server has done with the round without having sent it: this half is late
+        and goes on with the newest round.
 
         Raises:
             ContractError: the message has other dimensions, or an earlier one broke the contract.
@@ -167,7 +189,7 @@ class Link:
             if (found := self.mailbox.take(self.peer, kind, round)) is not None:
                 check_exact(self.peer, found, dims)
                 return found
-            if self._closed or self._newest > round:
+            if self._closed or self._newest > round or (self._asked is not None and self._asked.round >= round):
                 return None
             self._refuse_if_lost()
             await self.mailbox.change()
@@ -175,10 +197,15 @@ class Link:
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
         """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
 
+        Between two rounds nothing is under way, so this is where a checkpoint is taken.
+
         Args:
             after: the last round that needs no work (a restored one).
         """
         while True:
+            if self._asked is not None:
+                asked, self._asked = self._asked, None
+                self.on_save(asked)
             if self._newest > after:
                 after = self._newest
                 yield after
@@ -196,6 +223,9 @@ class Link:
                 self.mailbox.ring()
             case Close():
                 self._closed = True
+                self.mailbox.ring()
+            case Save():
+                self._asked = item
                 self.mailbox.ring()
             case _:
                 self._accept(item)
@@ -230,14 +260,19 @@ class Cohort(Mapping[str, Link]):
         links: by peer, in the roster's order.
         mailbox: the one that all these links file into.
         on_round: told of the beginning of every round.
+        between: awaited after every round, when nothing is under way at the server, with its number.
     """
 
     def __init__(
-        self, links: Mapping[str, Link], mailbox: Mailbox, on_round: Callable[[int], None] = lambda _round: None
+        self,
+        links: Mapping[str, Link],
+        mailbox: Mailbox,
+        on_round: Callable[[int], None] = lambda _round: None,
+        between: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._links = dict(links)
         self._mailbox = mailbox
-        self._on_round = on_round
+        self._on_round, self._between = on_round, between
 
     def __getitem__(self, party: str) -> Link:
         return self._links[party]
@@ -264,18 +299,38 @@ class Cohort(Mapping[str, Link]):
             for link in self._links.values():
                 link.open(round)
             yield round
+            if self._between is not None:
+                await self._between(round)
         for link in self._links.values():
             link.close()
 
-    async def collect(self, kind: type[M], round: int, quorum: Quorum, **dims: int) -> Harvest[M]:
+    async def collect(
+        self,
+        kind: type[M],
+        round: int,
+        quorum: Quorum,
+        *,
+        among: Collection[str] | None = None,
+        stale: Callable[[M], bool] | None = None,
+        **dims: int,
+    ) -> Harvest[M]:
         """Waits for one message of a kind and round from every party, as long as the quorum says.
+
+        Args:
+            kind, round: of the messages.
+            quorum: how long, and for whom.
+            among: the parties that can answer; the others are missing. All if left out.
+            stale: of several messages of one kind in a round, points out those whose time has passed.
+            dims: the messages' dimensions.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.
             PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
         """
-        harvest = _Gathering(self._mailbox, tuple(self._links), kind, round, quorum, dims)
-        return await harvest.finish()
+        asked = tuple(party for party in self._links if among is None or party in among)
+        harvest = await _Gathering(self._mailbox, asked, kind, round, quorum, dims, stale).finish()
+        others = tuple(party for party in self._links if party not in asked)
+        return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
 
     async def arrivals(self, kind: type[M], **dims: int) -> AsyncIterator[tuple[str, M]]:
         """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits."""
@@ -283,8 +338,7 @@ class Cohort(Mapping[str, Link]):
         while True:
             found = next(((p, m) for p in waiting if (m := self._mailbox.take(p, kind)) is not None), None)
             if found is None:
-                if fault := self._mailbox.fault(waiting):
-                    raise fault
+                self._refuse_faults(waiting)
                 await self._mailbox.change()
                 continue
             party, message = found
@@ -292,6 +346,13 @@ class Cohort(Mapping[str, Link]):
             waiting.remove(party)
             waiting.append(party)
             yield party, message
+
+    def _refuse_faults(self, parties: list[str]) -> None:
+        """Raises what a party has done wrong; who is merely away is missed only when nobody is left."""
+        faults = [fault for party in parties if (fault := self._mailbox.fault([party])) is not None]
+        serious = [fault for fault in faults if not isinstance(fault, PartyAway)]
+        if serious or len(faults) == len(parties):
+            raise (serious or faults)[0]
 
 
 class _Gathering(Generic[M]):
@@ -305,8 +366,9 @@ class _Gathering(Generic[M]):
         round: int,
         quorum: Quorum,
         dims: Mapping[str, int],
+        stale: Callable[[M], bool] | None,
     ) -> None:
-        self._mailbox, self._parties = mailbox, parties
+        self._mailbox, self._parties, self._stale = mailbox, parties, stale
         self._kind, self._round, self._quorum, self._dims = kind, round, quorum, dims
         self._need = len(parties) if quorum.need is None else min(quorum.need, len(parties))
         self._answers: dict[str, M] = {}
@@ -318,7 +380,7 @@ class _Gathering(Generic[M]):
         enough_since: float | None = None
         while True:
             self._pick_up()
-            if enough_since is None and len(self._answers) >= self._need:
+            if enough_since is None and len(self._answers) >= self._needed():
                 enough_since = self._clock()
             silent = [party for party in self._parties if party not in self._answers]
             hopeful = [party for party in silent if self._mailbox.fault([party]) is None]
@@ -331,25 +393,30 @@ class _Gathering(Generic[M]):
                 left = begin + self._quorum.limit - self._clock()
             await self._mailbox.change(left)
 
+    def _needed(self) -> int:
+        """Nobody waits for a party that is excused, nor misses its answer."""
+        excused = sum(self._mailbox.excused(party) for party in self._parties if party not in self._answers)
+        return min(self._need, len(self._parties) - excused)
+
     def _pick_up(self) -> None:
         for party in self._parties:
             if party in self._answers:
                 continue
-            found = self._mailbox.take(party, self._kind, self._round)
+            found = self._mailbox.take(party, self._kind, self._round, self._stale)
             if found is not None:
                 check_exact(party, found, self._dims)
                 self._answers[party] = found
                 self._times[party] = self._clock()
 
     def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
-        if len(self._answers) + len(hopeful) < self._need:
+        if len(self._answers) + len(hopeful) < self._needed():
             fault = self._mailbox.fault(silent)
             assert fault is not None  # a silent party without hope has a fault
             raise fault
         if self._clock() - begin >= self._quorum.limit:
             what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
             others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
-            hint = "raise federation.quorum.limit, or lower federation.quorum.need to go on without it"
+            hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"
             raise PartyLost(hopeful[0], what + others, hint=hint)
 
     def _harvest(self, missing: list[str]) -> Harvest[M]:

@@ -4,12 +4,14 @@
     ├── InputError            ours: a file, a value, a column; mend it and start again
     │   ├── ConfigError           a key or value of the configuration
     │   ├── DataError             a table, a label, a path
-    │   └── IdentityError         a key, a certificate, a revocation list
+    │   ├── IdentityError         a key, a certificate, a revocation list
+    │   └── CheckpointError       a checkpoint that is torn, or another's
     ├── PeerError             theirs: the other end of the conversation
     │   ├── ContractError         a message that its protocol does not allow
     │   ├── RefusedError          the other end turned us away and said why
     │   ├── PartyFailed           a party stopped and said why
-    │   └── PartyLost             a party fell silent or its connection broke
+    │   └── PartyLost             a party fell silent
+    │       └── PartyAway             its connection broke: it may come back
     └── EnvironmentFault      neither: a port in use, a server that never comes
 
 An error is one line that says what is wrong and where, plus a hint that says what to do.
@@ -51,6 +53,10 @@ class IdentityError(InputError):
     """A key, a certificate or a revocation list is not usable."""
 
 
+class CheckpointError(InputError):
+    """A checkpoint is torn, or of another run, member or configuration."""
+
+
 class PeerError(ColonnadeError):
     """The other end of the conversation is at fault."""
 
@@ -88,11 +94,15 @@ class PartyFailed(PeerError):
 
 
 class PartyLost(PeerError):
-    """A party's connection broke, or it did not answer in time."""
+    """A party did not answer in time, or stayed away for too long."""
 
     def __init__(self, party: str, what: str, *, hint: str = "") -> None:
         super().__init__(f"{party} was lost: {what}", hint=hint)
         self.party = party
+
+
+class PartyAway(PartyLost):
+    """The connection broke. The party may come back, and the run may wait for it."""
 
 
 class EnvironmentFault(ColonnadeError):

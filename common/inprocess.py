@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from common.conversation import SERVER, Carrier, Cohort, Item, Link
 from common.mailbox import Mailbox
-from common.message import Kinds, Message, tensors
+from common.message import Kinds, Message, snapshot
 
 _T = TypeVar("_T")
 
@@ -63,6 +62,7 @@ def connect(
     delay: Delay = lambda _from, _to, _item: 0.0,
     mailbox: Mailbox | None = None,
     on_round: Callable[[int], None] = lambda _round: None,
+    between: Callable[[int], Awaitable[None]] | None = None,
 ) -> tuple[Cohort, dict[str, Link]]:
     """Joins a server and parties: the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
@@ -73,7 +73,7 @@ def connect(
         down = _Wire(at_party, party, partial(delay, SERVER, party))
         at_server[party] = Link(party, kinds, limits, down, mailbox)
         at_party[party] = Link(SERVER, kinds, limits, up)
-    return Cohort(at_server, mailbox, on_round), at_party
+    return Cohort(at_server, mailbox, on_round, between), at_party
 
 
 class _Wire(Carrier):
@@ -87,12 +87,8 @@ class _Wire(Carrier):
         loop = asyncio.get_running_loop()
         # The next float after the last one: timers of equal times would fire in any order.
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), loop.time() + self._delay(item))
-        loop.call_at(self._busy_until, self._links[self._party].deliver, snapshot(item))
+        loop.call_at(self._busy_until, self._links[self._party].deliver, _copied(item))
 
 
-def snapshot(item: Item) -> Item:
-    """A snapshot: the sender may change its tensors, and the receiver must not reach into them."""
-    if not isinstance(item, Message):
-        return item
-    copies: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in tensors(item).items()}
-    return replace(item, **copies)
+def _copied(item: Item) -> Item:
+    return snapshot(item) if isinstance(item, Message) else item

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from common.message import M, Message
 
@@ -24,6 +25,7 @@ class Mailbox:
         self._on_late = on_late
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._faults: dict[str, Exception] = {}
+        self._excused: set[str] = set()
         self._bell: set[asyncio.Future[bool]] = set()
 
     def put(self, peer: str, message: Message) -> None:
@@ -36,23 +38,44 @@ class Mailbox:
         self._faults.setdefault(peer, error)
         self.ring()
 
+    def excuse(self, peer: str) -> None:
+        """Nobody needs this peer's answers until it is back."""
+        self._excused.add(peer)
+        self.ring()
+
+    def excused(self, peer: str) -> bool:
+        """Whether a peer is excused."""
+        return peer in self._excused
+
+    def welcome_back(self, peer: str) -> None:
+        """Forgets that a peer was away, and what it had said before."""
+        self._faults.pop(peer, None)
+        self._excused.discard(peer)
+        self._queues.pop(peer, None)
+
     def fault(self, peers: Iterable[str]) -> Exception | None:
         """The first fault among these peers, or None."""
         return next((self._faults[peer] for peer in peers if peer in self._faults), None)
 
-    def take(self, peer: str, kind: type[M], round: int | None = None) -> M | None:
+    def take(
+        self, peer: str, kind: type[M], round: int | None = None, stale: Callable[[M], bool] | None = None
+    ) -> M | None:
         """The oldest message of a kind (of a round, when one is named) from a peer, or None.
 
-        Messages of earlier rounds are dropped on the way and reported as late; those of later
-        rounds stay.
+        Messages of earlier rounds, and those of this round that `stale` points out, are dropped on the
+        way and reported as late; those of later rounds stay.
         """
         queue = self._queues[peer][kind]
-        while queue and round is not None and queue[0].round < round:
+        while queue and round is not None and self._passed(queue[0], round, stale):
             self.late[peer] += 1
             self._on_late(peer, queue.popleft())
         if not queue or (round is not None and queue[0].round > round):
             return None
         return queue.popleft()  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+
+    @staticmethod
+    def _passed(message: Message, round: int, stale: Callable[[Any], bool] | None) -> bool:
+        return message.round < round or (message.round == round and stale is not None and stale(message))
 
     def ring(self) -> None:
         """Wakes every waiter."""

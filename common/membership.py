@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common.conversation import Item
 
 # Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Hello:
     config: Mapping[str, str] = field(default_factory=dict)
     rows: int = 0
     official_test: int = 0
+    run: str = ""
+    held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Welcome:
-    """Server to party: joined, under the session number that it gives."""
-
-    session: int
+    """Server to party: joined."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,30 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Begin:
-    """Server to party: everyone is here, in this order."""
+    """Server to party: everyone is here, in this order; go on after `round`, under the session that it gives.
 
-    parties: tuple[str, ...]
+    Every session has another number, which belongs into all that is derived for it: keys, nonces, masks.
+    """
+
+    session: int
+    parties: tuple[str, ...] = ()
+    run: str = ""
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """Server to party: stop, and say Hello again. A later Begin says from which round to go on."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Party to server: the checkpoint of a round is on the disk, or why it is not."""
+
+    round: int
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,5 +81,5 @@ class Failure:
     hint: str = ""
 
 
-Notice = Hello | Welcome | Refusal | Begin | Farewell | Failure
+Notice = Hello | Welcome | Refusal | Begin | Rewind | Saved | Farewell | Failure
 Parcel = Item | Notice

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
@@ -113,6 +113,12 @@ def tensor_specs(kind: type[Message]) -> tuple[tuple[str, TensorSpec], ...]:
 def tensors(message: Message) -> dict[str, Tensor]:
     """The tensor fields of a message by name."""
     return {name: getattr(message, name) for name, _ in tensor_specs(type(message))}
+
+
+def snapshot(message: M) -> M:
+    """A copy: the sender may change its tensors, and the receiver must not reach into them."""
+    copies: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in tensors(message).items()}
+    return replace(message, **copies)
 
 
 def payload_bytes(message: Message) -> int:

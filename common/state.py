@@ -2,30 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor, nn
+
+from common.errors import CheckpointError
+
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state at one moment, apart from the objects that it was taken from.
+
+    Args:
+        tensors: by the path at which they lie in `values`, on the CPU.
+        values: what was kept by name, as JSON knows it; a tensor is {"tensor": its path}.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class State:
     """Modules, optimisers, duals, generators by name: what a checkpoint holds and a resume restores.
 
     A half keeps nothing that outlives a round anywhere else, so that it can be stopped and
-    started again.
+    started again. What can be kept: modules and optimisers (anything with `state_dict`), tensors,
+    torch generators, and lists or dicts of numbers, strings and tensors, which the half changes
+    in place.
+
+    Args:
+        restored: where to go on from; empty at the beginning of a run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, restored: Snapshot | None = None) -> None:
         self._kept: dict[str, Any] = {}
+        self._restored = restored or Snapshot()
 
     def keep(self, name: str, make: Callable[[], _T]) -> _T:
-        """What is kept under a name; made the first time."""
+        """What is kept under a name; made the first time, and restored if there is something to restore.
+
+        Raises:
+            CheckpointError: what was saved under this name does not fit what `make` made.
+        """
         if name not in self._kept:
-            self._kept[name] = make()
+            made = make()
+            if name in self._restored.values:
+                _restore(name, made, _unpack(self._restored.values[name], self._restored.tensors))
+            self._kept[name] = made
         return self._kept[name]  # type: ignore[no-any-return]
+
+    def capture(self) -> Snapshot:
+        """What is kept now, copied: the half may go on at once."""
+        tensors: dict[str, Tensor] = {}
+        values = {name: _pack(name, _contents(name, kept), tensors) for name, kept in self._kept.items()}
+        return Snapshot(tensors, values)
 
     def __getitem__(self, name: str) -> Any:
         return self._kept[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._kept
+
+
+def _contents(name: str, kept: Any) -> Any:
+    if isinstance(kept, torch.Generator):
+        return kept.get_state()
+    if isinstance(kept, nn.Module | torch.optim.Optimizer):
+        return dict(kept.state_dict())
+    if isinstance(kept, Tensor | dict | list):
+        return kept
+    raise TypeError(f"state {name!r}: a {type(kept).__name__} cannot be saved, or not be changed in place")
+
+
+def _restore(name: str, made: Any, saved: Any) -> None:
+    try:
+        match made:
+            case torch.Generator():
+                made.set_state(saved)
+            case nn.Module() | torch.optim.Optimizer():
+                made.load_state_dict(saved)
+            case Tensor():
+                if made.shape != saved.shape or made.dtype != saved.dtype:
+                    raise ValueError(f"{saved.dtype} {tuple(saved.shape)} for {made.dtype} {tuple(made.shape)}")
+                with torch.no_grad():
+                    made.copy_(saved)
+            case dict():
+                made.clear()
+                made.update(saved)
+            case list():
+                made[:] = saved
+            case _:
+                raise TypeError(f"a {type(made).__name__} cannot be restored")
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as unfit:
+        first = str(unfit).splitlines()[0]
+        raise CheckpointError(
+            f"the checkpoint's {name} does not fit: {first}",
+            hint="resume with the model, head and optimiser that the run began with",
+        ) from unfit
+
+
+def _pack(path: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value as JSON knows it, its tensors copied aside under their paths."""
+    match value:
+        case Tensor():
+            tensors[path] = value.detach().to("cpu", copy=True).contiguous()
+            return {"tensor": path}
+        case dict():
+            items = [[_plain(path, key), _pack(f"{path}.{key}", below, tensors)] for key, below in value.items()]
+            return {"items": items}  # pairs: JSON would make text of an optimiser's numbers
+        case tuple() | list():
+            parts = [_pack(f"{path}.{place}", below, tensors) for place, below in enumerate(value)]
+            return {"tuple" if isinstance(value, tuple) else "list": parts}
+        case _:
+            return _plain(path, value)
+
+
+def _plain(path: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"state {path!r}: a {type(value).__name__} cannot be saved")
+
+
+def _unpack(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    match value:
+        case {"tensor": path}:
+            return tensors[path]
+        case {"items": items}:
+            return {key: _unpack(below, tensors) for key, below in items}
+        case {"tuple": parts}:
+            return tuple(_unpack(below, tensors) for below in parts)
+        case {"list": parts}:
+            return [_unpack(below, tensors) for below in parts]
+        case _:
+            return value

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from common.lines import open_to_append
+
 Event = dict[str, Any]
-Listener = Callable[[Event], None]
+Listener = Callable[[Event], object]
 
 
 class Telemetry:
@@ -19,19 +21,23 @@ class Telemetry:
     Args:
         path: the run's events.jsonl; None writes nothing.
         listeners: called with every event.
+        clock: seconds since 1970, or since the beginning on the virtual clock.
     """
 
-    def __init__(self, path: Path | None = None, *listeners: Listener) -> None:
-        self._path = path
+    def __init__(self, path: Path | None = None, *listeners: Listener, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._clock = path, clock
         self._file: TextIO | None = None
         self._listeners = listeners
         self._closed = False
 
     def event(self, kind: str, **fields: Any) -> Event:
         """Records an event. `time` is seconds since 1970. After `close`, only listeners hear of it."""
-        event = {"kind": kind, "time": round(time.time(), 6), **fields}
+        return self.pass_on({"kind": kind, "time": round(self._clock(), 6), **fields})
+
+    def pass_on(self, event: Event) -> Event:
+        """Records an event of another's making."""
         if self._path is not None and not self._closed:
-            self._file = self._file or self._path.open("a", buffering=1)
+            self._file = self._file or open_to_append(self._path)
             self._file.write(json.dumps(without_nan(event)) + "\n")
         for listener in self._listeners:
             listener(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from common.data.labels import Labels
 from common.errors import DataError
 from common.message import Message
 from common.schedule import Schedule
-from common.state import State
+from common.state import Snapshot, State
 from common.telemetry import Telemetry
 
 
@@ -29,9 +30,8 @@ class ServerContext:
         labels: classes of all rows, int64 (rows,), on the device.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
-        missing: rounds that each party missed.
         round: the last one that is done.
-        metrics: the newest value of every metric, for the summary.
+        clock: seconds, of which only differences matter.
     """
 
     federation: FederationConfig
@@ -42,20 +42,30 @@ class ServerContext:
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     state: State = field(default_factory=State)
-    metrics: dict[str, float] = field(default_factory=dict)
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    missing: dict[str, int] = field(default_factory=dict)
     round: int = 0
-    _begun: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
+    _begun: float = 0.0
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The newest value of every metric, for the summary."""
+        return self.state.keep("metrics", dict)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Rounds that each party missed."""
+        return self.state.keep("missing", dict)
 
     @property
     def quorum(self) -> Quorum:
         """How long a round waits, and for whom."""
-        return self.federation.quorum.quorum
+        return self.federation.answers
 
-    def begin(self) -> None:
-        """The first round's clock starts now."""
-        self._begun = time.monotonic()
+    def restore(self, round: int, snapshot: Snapshot | None) -> None:
+        """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
+        self.state, self.round = State(snapshot), round
+        self._begun = self.clock()
 
     def record(self, round: int, loss: float, harvest: Harvest[Message]) -> None:
         """Enters a training round: its loss, how long it took, who was slow and who was missing."""
@@ -66,8 +76,13 @@ class ServerContext:
         self.telemetry.event("round", round=round, loss=loss, **self._progress(round, harvest))
         self.round = round
 
+    def skip(self, round: int, harvest: Harvest[Message]) -> None:
+        """Enters a round in which nothing was learned, since too few answered."""
+        self.telemetry.event("skipped", round=round, answers=len(harvest))
+        self.record(round, self.metrics.get("train_loss", math.nan), harvest)
+
     def _progress(self, round: int, harvest: Harvest[Message]) -> dict[str, Any]:
-        now = time.monotonic()
+        now = self.clock()
         seconds, self._begun = now - self._begun, now
         up, down = self.traffic()
         slow = {"party": harvest.slowest, "seconds": round_off(harvest.lag)}

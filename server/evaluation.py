@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ async def evaluate(
     kind: type[M],
     round: int,
     predict: Callable[[Harvest[M], int], Tensor],
+    among: Collection[str],
     **dims: int,
 ) -> None:
     """Evaluates the parts that are due after a round, block by block as the parties send them.
@@ -27,12 +29,17 @@ async def evaluate(
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
         predict: (answers of a block, its rows) -> logits, float32 (rows, classes).
+        among: who was there in the round; whoever missed it evaluates nothing.
         dims: the message's dimensions beside `rows`.
     """
+    passed: set[tuple[str, int]] = set()
     for part in ctx.schedule.evaluations(round):
         hits = loss = rows = 0.0
         for number, block in enumerate(ctx.schedule.blocks(part)):
-            answers = await clients.collect(kind, round, ctx.quorum, rows=len(block), **dims)
+            late = partial(_is_among, frozenset(passed))
+            size = len(block)
+            answers = await clients.collect(kind, round, ctx.quorum, among=among, stale=late, rows=size, **dims)
+            passed.add((part, number))
             _check_place(answers, part, number)
             targets = ctx.labels[block]
             with torch.no_grad():
@@ -43,8 +50,16 @@ async def evaluate(
         ctx.evaluated(round, part, accuracy=hits / rows, loss=loss / rows)
 
 
+def _place(answer: Message) -> tuple[str, int]:
+    return getattr(answer, "part", ""), getattr(answer, "block", -1)
+
+
+def _is_among(passed: frozenset[tuple[str, int]], answer: Message) -> bool:
+    return _place(answer) in passed
+
+
 def _check_place(answers: Harvest[Message], part: str, block: int) -> None:
     for party, answer in answers.items():
-        place = (getattr(answer, "part", None), getattr(answer, "block", None))
+        place = _place(answer)
         if place != (part, block):
             raise ContractError(party, type(answer).__name__, "block", f"{part} {block}", f"{place[0]} {place[1]}")

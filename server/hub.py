@@ -1,24 +1,32 @@
-"""Membership: who may join, who has joined, who is lost. The switchboard of the federation."""
+"""Membership: who has joined, who is away, who comes back. The switchboard of the federation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from common.config import FederationConfig, differences
-from common.conversation import Cohort, Link
-from common.crypto.peers import verify_peer
-from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError, IdentityError, PartyFailed, PartyLost, RefusedError, nearest
+from common.config import FederationConfig
+from common.conversation import Cohort, Link, Save
+from common.errors import (
+    CheckpointError,
+    ColonnadeError,
+    IdentityError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    RefusedError,
+)
 from common.mailbox import Mailbox
-from common.membership import WIRE_VERSION, Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Welcome
 from common.message import Message
 from common.protocols.contract import Contract
 from common.telemetry import Telemetry
-from common.version import VERSION
 from common.wire.connection import Connection
+from server.admission import Admission
+from server.traffic import Totals
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has to say who it is
 _REVOCATION_PERIOD = 1.0  # seconds between two looks at the list of revoked certificates
@@ -26,53 +34,49 @@ _REVOCATION_PERIOD = 1.0  # seconds between two looks at the list of revoked cer
 
 @dataclass
 class Member:
-    """A party that has joined."""
+    """A party that is here. `ready` until it is told to rewind, and again from its next Hello on."""
 
     connection: Connection
-    link: Link
+    pem: bytes | None
+    hello: Hello
+    ready: bool = True
     parted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What the server knows of the data, which every party's must agree with."""
-
-    rows: int
-    official_test: int
-
-
 class Hub:
-    """Lets parties in and keeps their links.
+    """Lets parties in, keeps their links, and knows what to do when one goes away.
 
     Args:
-        federation: the agreed section; its roster says who may join.
+        federation: the agreed section.
         contract: of the federation's protocol.
-        facts: of the labels.
-        session: number of this start of the server.
-        revoked: certificates that are no longer welcome.
-        telemetry: told of everyone who joins, is refused, is late or lost.
-        secure: whether certificates are checked (False on loopback only).
+        admission: says who may join.
+        run: the run's own number.
+        telemetry: told of everyone who joins, is refused, is late, goes or comes back.
+        saved: told of every checkpoint that a party has saved: (party, round, error).
     """
 
     def __init__(
         self,
         federation: FederationConfig,
         contract: Contract,
-        facts: Facts,
-        session: int,
-        revoked: RevocationList,
+        admission: Admission,
+        run: str,
         telemetry: Telemetry,
-        secure: bool = True,
+        saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
     ) -> None:
-        self._federation, self._contract, self._facts = federation, contract, facts
-        self._session, self._revoked, self._telemetry, self._secure = session, revoked, telemetry, secure
+        self._federation, self._contract, self._admission = federation, contract, admission
+        self._run, self._telemetry, self._saved = run, telemetry, saved
         self._limits = contract.limits(federation)
-        self._mailbox = Mailbox(self._late)
-        self._hashes = federation.hashes()
         self._changed = asyncio.Event()
-        self._begun = False
         self._closing: set[asyncio.Future[None]] = set()
+        self._mailbox = Mailbox(self._late)
+        self._links: dict[str, Link] = {}
+        self._away: dict[str, float] = {}
+        self._failure: Exception | None = None
+        self._over = False
         self.members: dict[str, Member] = {}
+        self.totals = Totals(federation.names)
+        self.session = 0
         self.round = 0
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
@@ -83,14 +87,15 @@ class Hub:
         try:
             hello = await _first(arrived)
             party = hello.party[:80]
-            self._admit(connection, hello, pem)
+            self._admission.check(hello, pem)
+            self._let_in(connection, pem, hello)
         except ColonnadeError as refused:
             self._telemetry.refused(party, str(refused))
             connection.post(Refusal(str(refused), refused.hint))
             await connection.close()
 
-    async def assemble(self, patience: float) -> Cohort:
-        """Waits until the whole roster has joined, tells everyone, and returns their links.
+    async def assemble(self, patience: float) -> None:
+        """Waits until the whole roster is here and ready.
 
         Raises:
             PartyLost: someone did not come within `patience` seconds; the message names all of them.
@@ -98,19 +103,87 @@ class Hub:
         try:
             async with asyncio.timeout(patience):
                 while missing := self._missing():
+                    if self._failure is not None:
+                        raise self._failure
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
+            came = "come back" if self.session else "join"
             raise PartyLost(
                 ", ".join(missing),
-                f"did not join within {patience:g} s",
-                hint="start the missing parties, or raise server.patience",
+                f"did not {came} within {patience:g} s",
+                hint="start the missing parties, or raise federation.timeouts.away",
             ) from None
-        self._begun = True
-        for member in list(self.members.values()):
-            member.connection.post(Begin(self._federation.names))
-        links = {name: self.members[name].link for name in self._federation.names}
-        return Cohort(links, self._mailbox, self._round_opens)
+
+    def begin(self, held: list[int], committed: int, between: Callable[[int], Awaitable[None]]) -> tuple[Cohort, int]:
+        """Begins a session: tells everyone from which round to go on.
+
+        Args:
+            held: the rounds of the server's own checkpoints.
+            committed: the newest of them that everyone has had, 0 if none.
+            between: awaited after every round.
+
+        Returns:
+            The parties' links, and the round that is restored.
+
+        Raises:
+            CheckpointError: there is no round that all of them hold, and there should be.
+        """
+        round = self._common_round(held, committed)
+        before, self.session = self.session, _another(self.session)
+        self._mailbox = Mailbox(self._late)
+        self._away.clear()
+        for name in self._federation.names:
+            self._links[name] = self._link(name)
+            self._start(name, round)
+        if before or round:
+            self._telemetry.event("resume", round=round, session=self.session)
+        self.round = round
+        return Cohort(self._links, self._mailbox, self._round_opens, between), round
+
+    def rewind(self, reason: str) -> None:
+        """Tells everyone who is here to stop and say Hello again."""
+        for member in self.members.values():
+            member.ready = False
+            member.parted.clear()
+            member.connection.post(Rewind(reason))
+
+    def ask_to_save(self, save: Save) -> None:
+        """Asks all parties for a checkpoint."""
+        for link in self._links.values():
+            link.ask_to_save(save)
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """The parties that have gone since the session began and take no part now."""
+        return tuple(self._away)
+
+    async def gate(self) -> None:
+        """Between two rounds: lets in who is back, and waits for who is not, if that is the policy.
+
+        Raises:
+            PartyAway: the policy is to roll back.
+            PartyLost: someone has stayed away for too long.
+        """
+        if self._away and self._federation.absence == "rollback":
+            raise PartyAway(self.away[0], "its connection broke")
+        limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
+        while True:
+            for party in [party for party in self._away if party in self.members]:
+                self._rejoin(party)
+            if overdue := [party for party, since in self._away.items() if loop.time() - since > limit]:
+                raise PartyLost(
+                    ", ".join(overdue), f"stayed away for more than {limit:g} s", hint="raise federation.timeouts.away"
+                )
+            if not self._away or self._federation.absence != "wait":
+                return
+            self._changed.clear()
+            left = min(self._away.values()) + limit - loop.time() + 0.01
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # who it is and since when is said above
 
     async def watch_revocations(self) -> None:
         """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
@@ -132,7 +205,8 @@ class Hub:
                 member.connection.post(Failure(party, str(error), getattr(error, "hint", "")))
 
     async def part(self, patience: float) -> None:
-        """Says farewell and waits for the parties to do the same."""
+        """Says farewell and waits for the parties to do the same. Nobody can join any more."""
+        self._over = True
         for member in list(self.members.values()):
             member.connection.post(Farewell())
         try:
@@ -145,108 +219,149 @@ class Hub:
             member.parted.set()
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 
-    def _admit(self, connection: Connection, hello: Hello, pem: bytes | None) -> None:
-        self._check_identity(hello.party, pem)
-        self._check_agreement(hello)
-        self._check_rows(hello)
-        if self._begun:
-            raise RefusedError(f"{hello.party!r}: the federation has begun without it", hint="wait for the next run")
-        if hello.party in self.members:
-            raise RefusedError(f"{hello.party!r} has joined already", hint="start every party once")
-        connection.peer, connection.session = hello.party, 0
-        connection.post(Welcome(self._session))
-        connection.session = self._session
-        link = Link(hello.party, self._contract.kinds, self._limits, connection.post, self._mailbox)
-        member = Member(connection, link)
-        self.members[hello.party] = member
-        connection.attach(partial(self._hear, hello.party, member), partial(self._lose, hello.party, member))
-        self._telemetry.event("join", party=hello.party, joined=len(self.members), of=len(self._federation.names))
+    def late(self) -> Mapping[str, int]:
+        """Messages by party that came after their round."""
+        return self.totals.late
+
+    def _let_in(self, connection: Connection, pem: bytes | None, hello: Hello) -> None:
+        party = hello.party
+        if self._over:
+            raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
+        if (before := self.members.get(party)) is not None:
+            # The same party over a new connection: the old one is dead, and nobody has noticed yet.
+            self._refuse(before.connection, f"{party!r} has joined over another connection")
+            self._forget(party, before, PartyAway(party, "it has joined over another connection"))
+        connection.peer, connection.session = party, 0
+        connection.post(Welcome())
+        member = self.members[party] = Member(connection, pem, hello)
+        self.totals.connect(party, connection)
+        connection.attach(partial(self._hear, party, member), partial(self._lose, party, member))
+        self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
         self._changed.set()
 
-    def _check_identity(self, party: str, pem: bytes | None) -> None:
-        if self._secure:
-            if pem is None:
-                raise RefusedError(f"{party[:80]!r} showed no certificate", hint="run it without --insecure")
-            verify_peer(pem, party, self._federation.parties, self._revoked)
-        elif party not in self._federation.parties:
-            near = nearest(party[:80], self._federation.parties)
-            raise RefusedError(f"no party {party[:80]!r} is in the roster{near}")
-
-    def _check_agreement(self, hello: Hello) -> None:
-        party = hello.party
-        if hello.federation != self._federation.id:
-            raise RefusedError(f"{party!r} is of federation {hello.federation!r}, this is {self._federation.id!r}")
-        if hello.wire != WIRE_VERSION or hello.version != VERSION:
-            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version} (wire {hello.wire})"
-            raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
-        if differing := differences(self._hashes, hello.config):
-            raise RefusedError(
-                f"{party!r} has another federation section; it differs in {', '.join(differing)}",
-                hint="give every member the same federation section",
-            )
-
-    def _check_rows(self, hello: Hello) -> None:
-        ours = (self._facts.rows, self._facts.official_test)
-        if (hello.rows, hello.official_test) != ours:
-            raise RefusedError(
-                f"{hello.party!r} has {_in_rows(hello.rows, hello.official_test)}, the labels have {_in_rows(*ours)}",
-                hint="all members need the same rows in the same order",
-            )
-
     def _hear(self, party: str, member: Member, parcel: Parcel) -> None:
-        if member.parted.is_set():
+        if member.parted.is_set() and not isinstance(parcel, Saved):
             return
         match parcel:
             case Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
-                member.link.lose(PartyFailed(party, reason, hint=hint))
-            case Farewell() if self._begun:
+                self._fail(party, PartyFailed(party, reason, hint=hint))
+            case Farewell() if party in self._links:
                 member.parted.set()
+            case Saved(round=round, error=error):
+                if not error:
+                    kept = (round, *(r for r in member.hello.held if r != round))
+                    member.hello = _holding(member.hello, kept)
+                self._saved(party, round, error)
+            case Hello() if not member.ready:
+                self._hear_again(party, member, parcel)
+            case Message() if not member.ready:
+                pass  # of the session that was stopped
             case Message():
-                member.link.deliver(parcel)
+                self._links[party].deliver(parcel)
             case _:
                 self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
 
-    def _lose(self, party: str, member: Member, error: Exception) -> None:
-        if member.parted.is_set():
+    def _hear_again(self, party: str, member: Member, hello: Hello) -> None:
+        try:
+            if hello.party != party:
+                raise RefusedError(f"{party!r} now calls itself {hello.party[:80]!r}")
+            self._admission.check(hello, member.pem)
+        except ColonnadeError as refused:
+            self._expel(party, member, str(refused))
             return
-        member.parted.set()
+        member.hello, member.ready = hello, True
+        self._changed.set()
+
+    def _lose(self, party: str, member: Member, error: Exception) -> None:
+        if member.parted.is_set() or self.members.get(party) is not member:
+            return
         self._telemetry.event("leave", party=party, reason=str(error))
-        if self._begun:
-            member.link.lose(error)
-        else:  # it may come again: nothing has been said yet
-            del self.members[party]
+        self._forget(party, member, error)
+
+    def _forget(self, party: str, member: Member, error: Exception) -> None:
+        """A party is no longer here: its link says so, and the policy says what that means."""
+        member.parted.set()
+        self.members.pop(party, None)
+        self._changed.set()
+        if party in self._links:
+            self._away.setdefault(party, asyncio.get_running_loop().time())
+            self._fail(party, error)
+            if isinstance(error, PartyAway) and self._federation.absence == "wait":
+                self._mailbox.excuse(party)
+            self._saved(party, 0, "it is away")
+
+    def _fail(self, party: str, error: Exception) -> None:
+        if isinstance(error, PartyFailed):
+            self._failure = error
             self._changed.set()
+        if party in self._links:
+            self._links[party].lose(error)
+
+    def _rejoin(self, party: str) -> None:
+        """Lets a party that is back into the session that is under way."""
+        since = self._away.pop(party)
+        seconds = round(asyncio.get_running_loop().time() - since, 3)
+        self._links[party].renew(self.members[party].connection.post)
+        restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
+        self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
+
+    def _start(self, party: str, round: int) -> int:
+        connection = self.members[party].connection
+        connection.post(Begin(self.session, self._federation.names, self._run, round))
+        connection.session = self.session
+        return round
+
+    def _link(self, party: str) -> Link:
+        connection = self.members[party].connection
+        link = Link(party, self._contract.kinds, self._limits, connection.post, self._mailbox)
+        self.totals.link(party, link)
+        return link
+
+    def _common_round(self, held: list[int], committed: int) -> int:
+        """The newest round that all hold; the beginning, 0, only where nothing was committed yet."""
+        everyones = {"the server": held} | {
+            name: list(self.members[name].hello.held) for name in self._federation.names
+        }
+        common = set(held).intersection(*everyones.values())
+        if not common and committed:
+            without = [name for name, rounds in everyones.items() if not set(rounds) & {committed}]
+            raise CheckpointError(
+                f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}",
+                hint="resume every member from its own folder of this run, or begin a new run",
+            )
+        return max(common, default=0)
 
     def _expel_revoked(self) -> None:
-        self._revoked.refresh()
-        for party, member in list(self.members.items()):
-            reason = self._revoked.reason(self._federation.parties[party])
-            if reason is not None and not member.parted.is_set():
+        for party, reason in self._admission.revoked().items():
+            member = self.members.get(party)
+            if member is not None and not member.parted.is_set():
                 self._expel(party, member, f"its certificate is revoked: {reason}")
 
     def _expel(self, party: str, member: Member, reason: str) -> None:
         self._telemetry.refused(party, reason)
-        member.connection.post(Refusal(f"{party!r}: {reason}"))
-        self._lose(party, member, RefusedError(f"{party!r} was cut off: {reason}"))
-        closing = asyncio.ensure_future(member.connection.close())
+        self._refuse(member.connection, f"{party!r}: {reason}")
+        self._telemetry.event("leave", party=party, reason=reason)
+        self._forget(party, member, RefusedError(f"{party!r} was cut off: {reason}"))
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        connection.post(Refusal(reason))
+        closing = asyncio.ensure_future(connection.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     def _missing(self) -> list[str]:
-        return [name for name in self._federation.names if name not in self.members]
+        ready = {name for name, member in self.members.items() if member.ready}
+        return [name for name in self._federation.names if name not in ready]
 
     def _round_opens(self, round: int) -> None:
         self.round = round
 
     def _late(self, party: str, message: Message) -> None:
+        self.totals.late[party] += 1
         kind = type(message).__name__
         self._telemetry.event("late", party=party, kind_of=kind, round=message.round, now=self.round)
-
-    def late(self) -> Mapping[str, int]:
-        """Messages by party that came after their round."""
-        return dict(self._mailbox.late)
 
 
 async def _first(arrived: asyncio.Queue[Parcel | Exception]) -> Hello:
@@ -261,5 +376,11 @@ async def _first(arrived: asyncio.Queue[Parcel | Exception]) -> Hello:
     return first
 
 
-def _in_rows(rows: int, official_test: int) -> str:
-    return f"{rows} rows" + (f" ({official_test} of them a test part)" if official_test else "")
+def _holding(hello: Hello, rounds: tuple[int, ...]) -> Hello:
+    return replace(hello, held=rounds[:2])
+
+
+def _another(session: int) -> int:
+    while (drawn := secrets.randbelow(2**31 - 1) + 1) == session:
+        pass
+    return drawn

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
-from common.conversation import Cohort
+from common.conversation import SERVER
 from common.crypto.identity import load_identity
 from common.crypto.revocation import RevocationList
 from common.data.sources import load_labels
 from common.device import choose_device
-from common.errors import ConfigError, IdentityError, PartyFailed
+from common.errors import CheckpointError, ConfigError, IdentityError, PartyFailed
 from common.message import largest_bytes
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
@@ -24,11 +27,12 @@ from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
+from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
-from server.hub import Facts, Hub
-from server.protocols import SERVE
+from server.sessions import Sessions
 from server.summary import summarise, write_whole
+from server.timeline import timeline
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 
@@ -64,7 +68,6 @@ class ServerRun:
         Raises:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
-        contract = CONTRACTS[self.federation.protocol.name]
         device = choose_device(self.config.device)
         tls = self._tls()
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
@@ -75,34 +78,52 @@ class ServerRun:
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         facts = Facts(len(labels.values), labels.official_test)
-        session = secrets.randbelow(2**31 - 1) + 1
-        hub = Hub(self.federation, contract, facts, session, revoked, telemetry, self.secure)
-        ctx.traffic = lambda: _wire_totals(hub)
-        limits = contract.limits(self.federation)
-        largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
-        port = Port(Codec(contract.name, contract.kinds), largest, hub.greet)
         with closing(telemetry), self._watch_handshakes(telemetry):
+            session = self._sessions(ctx, facts, revoked)
+            contract = CONTRACTS[self.federation.protocol.name]
+            limits = contract.limits(self.federation)
+            largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
+            port = Port(Codec(contract.name, contract.kinds), largest, session.hub.greet)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
-                await self._converse(ctx, hub)
+                await self._converse(session)
             finally:
                 await port.stop()
+
+    def _sessions(self, ctx: ServerContext, facts: Facts, revoked: RevocationList) -> Sessions:
+        store = Checkpoints(self.out / "checkpoints", partial(self._warn, ctx.telemetry))
+        store.prepare()
+        owner = Owner(SERVER, self._run_number(), self.federation.lasting_hashes())
+        admission = Admission(self.federation, facts, owner.run, revoked, secure=self.secure)
+        return Sessions(ctx, store, owner, admission, self.out)
+
+    def _run_number(self) -> str:
+        """The run's own number: drawn at its beginning, and read again by whoever resumes it."""
+        path = self.out / "run.json"
+        if not path.exists():
+            return secrets.token_hex(8)
+        try:
+            return str(json.loads(path.read_text())["run"])
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{path} is torn or was altered", hint="begin a new run") from None
+
+    @staticmethod
+    def _warn(telemetry: Telemetry, reason: str) -> None:
+        telemetry.event("warning", party=SERVER, reason=reason)
 
     def _watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
         if not self.secure:
             return nullcontext()
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
 
-    async def _converse(self, ctx: ServerContext, hub: Hub) -> None:
+    async def _converse(self, sessions: Sessions) -> None:
         status, reason = "failed", None
+        ctx, hub = sessions.ctx, sessions.hub
         guard = asyncio.create_task(hub.watch_revocations())
         try:
-            cohort: Cohort = await hub.assemble(self.config.patience)
-            ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(self.federation.names))
-            ctx.begin()
-            await SERVE[self.federation.protocol.name](ctx, cohort)
+            await sessions.run()
             status = "completed"
         except asyncio.CancelledError:
             status = "interrupted"
@@ -116,7 +137,9 @@ class ServerRun:
             guard.cancel()
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
-            write_whole(self.out / "summary.json", summarise(ctx, hub, status, reason, self.launched, self._first))
+            events = self.out / "events.jsonl"
+            summary = summarise(ctx, hub, status, reason, self.launched, self._first)
+            write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
     def _tls(self) -> ServerTls | None:
         if not self.secure:
@@ -146,11 +169,6 @@ class ServerRun:
 def _root(error: Exception) -> Exception:
     """The error as its owner said it: who passes it on adds nothing."""
     return Exception(error.reason) if isinstance(error, PartyFailed) else error
-
-
-def _wire_totals(hub: Hub) -> tuple[int, int]:
-    connections = [member.connection for member in hub.members.values()]
-    return sum(c.bytes_in for c in connections), sum(c.bytes_out for c in connections)
 
 
 def _only_loopback(address: str) -> None:

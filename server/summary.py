@@ -11,7 +11,7 @@ from typing import Any
 
 from common.telemetry import without_nan
 from server.context import ServerContext
-from server.hub import Hub, Member
+from server.hub import Hub
 
 
 def summarise(
@@ -37,7 +37,7 @@ def summarise(
         "seconds": round(time.time() - begun, 3),
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
-        "bytes": traffic(hub),
+        "bytes": hub.totals.summary(),
         "epsilon": dict.fromkeys(federation.names),
         "delta": None,
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
@@ -48,26 +48,6 @@ def summarise(
 def describe_source(source: Mapping[str, Any]) -> str:
     """'digits', 'mnist' or a file's name: what the labels came from."""
     return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
-
-
-def traffic(hub: Hub) -> dict[str, Any]:
-    """Bytes by direction and party: `payload` counts tensors alone, `wire` whole gRPC messages."""
-    parties = {name: {"up": _up(member), "down": _down(member)} for name, member in hub.members.items()}
-    total = {
-        way: {unit: sum(party[way][unit] for party in parties.values()) for unit in ("payload", "wire")}
-        for way in ("up", "down")
-    }
-    return {**total, "parties": parties}
-
-
-def _up(member: Member) -> dict[str, int]:
-    payload = sum(size for _, size in member.link.traffic.received.values())
-    return {"payload": payload, "wire": member.connection.bytes_in}
-
-
-def _down(member: Member) -> dict[str, int]:
-    payload = sum(size for _, size in member.link.traffic.sent.values())
-    return {"payload": payload, "wire": member.connection.bytes_out}
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:

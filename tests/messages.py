@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.membership import Begin, Failure, Farewell, Hello, Refusal, Welcome
+from common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from common.message import DTYPES, Message, TensorSpec, schema
 
 WORD = st.text(max_size=12)
@@ -54,11 +54,15 @@ def fitting_message(kind: type[Message], sizes: dict[str, int]) -> Message:
     return kind(**{name: value(spec) for name, spec in schema(kind).items()})
 
 
+ROUNDS = st.lists(UINT32, max_size=3).map(tuple)
+
 any_notice = st.one_of(
-    st.builds(Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64),
-    st.builds(Welcome, UINT32),
+    st.builds(Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64, WORD, ROUNDS),
+    st.just(Welcome()),
     st.builds(Refusal, WORD, WORD),
-    st.builds(Begin, st.lists(WORD, max_size=4).map(tuple)),
+    st.builds(Begin, UINT32, st.lists(WORD, max_size=4).map(tuple), WORD, UINT32),
+    st.builds(Rewind, WORD),
+    st.builds(Saved, UINT32, WORD),
     st.just(Farewell()),
     st.builds(Failure, WORD, WORD, WORD),
 )

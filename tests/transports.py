@@ -12,7 +12,7 @@ import pytest
 
 from common import inprocess
 from common.conversation import SERVER, Cohort, Link
-from common.errors import PartyLost
+from common.errors import PartyAway
 from common.mailbox import Mailbox
 from common.message import Kinds, largest_bytes
 from common.wire.codec import Codec
@@ -53,8 +53,8 @@ class InProcess:
             link.kinds, link.limits = theirs, wide
 
         async def cut(party: str) -> None:
-            clients[party].lose(PartyLost(party, "the connection was closed"))
-            servers[party].lose(PartyLost(SERVER, "the connection was closed"))
+            clients[party].lose(PartyAway(party, "the connection was closed"))
+            servers[party].lose(PartyAway(SERVER, "the connection was closed"))
 
         yield Wired(clients, servers, mailbox, cut)
 
@@ -96,11 +96,13 @@ class Grpc:
         async def cut(party: str) -> None:
             await dialled[party][0].close()
 
-        yield Wired(Cohort(at_server, mailbox), servers, mailbox, cut)
-        for dialer, connection in dialled.values():
-            await connection.close()
-            await dialer.close()
-        await listener.stop()
+        try:
+            yield Wired(Cohort(at_server, mailbox), servers, mailbox, cut)
+        finally:  # a server that is not stopped hangs the interpreter
+            for dialer, connection in dialled.values():
+                await connection.close()
+                await dialer.close()
+            await listener.stop()
 
 
 Transport = InProcess | Grpc

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from common.message import Message, dtype_name, payload_bytes, tensors
+from common.errors import EnvironmentFault
+from common.lines import open_to_append, read_lines
+from common.message import Message, dtype_name, payload_bytes, schema, tensors
 
 
 class Ledger:
     """An append-only file of JSON lines, one for every message, written before the message leaves.
 
-    It lies outside every checkpoint and is never rolled back.
+    It lies outside every checkpoint and is never rolled back. What leaves once more after a rollback
+    is written down once more, marked `repeat`.
 
     Args:
         path: where it lies; None keeps none (tests).
+        after: the round that was restored: what left after it may leave again.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, after: int = 0) -> None:
         self._path = path
         self._file: TextIO | None = None
+        self._left = set() if path is None else _left_after(path, after)
 
     def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
         """Writes down a message that is about to leave.
@@ -32,26 +38,49 @@ class Ledger:
             mechanism: what protects it, or "" if it is no function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """
-        if self._path is not None:
-            self._file = self._file or self._path.open("a", buffering=1)
-            self._file.write(json.dumps(_entry(message, to, mechanism, epsilon)) + "\n")
+        if self._path is None:
+            return
+        entry = _entry(message, to, mechanism, epsilon)
+        if self._left and _key(entry) in self._left:
+            entry["repeat"] = True
+        try:
+            self._file = self._file or open_to_append(self._path)
+            self._file.write(json.dumps(entry) + "\n")
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
+                hint="make room on the disk, then resume",
+            ) from failed
 
     def close(self) -> None:
         """Closes the file."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a line that could not be written was refused already
+                self._file.close()
 
 
 def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> dict[str, Any]:
     fields = tensors(message)
+    scalars = {name: getattr(message, name) for name in schema(type(message)) if name not in fields and name != "round"}
     return {
         "time": round(time.time(), 6),
         "round": message.round,
         "kind": type(message).__name__,
         "to": to,
+        **({"about": scalars} if scalars else {}),
         "fields": {name: [dtype_name(t.dtype), *t.shape] for name, t in fields.items()},
         "bytes": payload_bytes(message),
         "rows": max((t.shape[0] for t in fields.values() if t.dim()), default=0),
         "mechanism": mechanism,
         "epsilon": epsilon,
     }
+
+
+def _key(entry: dict[str, Any]) -> str:
+    """What makes two entries the same release: everything that says what it is, and not when."""
+    return json.dumps([entry.get(part) for part in ("round", "kind", "to", "about")])
+
+
+def _left_after(path: Path, round: int) -> set[str]:
+    """The keys of what has left after a round."""
+    return {_key(entry) for entry in read_lines(path) if entry.get("round", 0) > round}

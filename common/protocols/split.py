@@ -31,6 +31,9 @@ class Config(ProtocolConfig):
 
     name: Literal["split"] = "split"
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
 
 
 @message

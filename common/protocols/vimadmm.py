@@ -42,6 +42,9 @@ class Config(ProtocolConfig):
     residual: Literal["old", "new"] = Field(
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"
     )
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
 
 
 @message

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import grpc
 
-from common.errors import ContractError, PartyLost
-from common.membership import Parcel, Welcome
+from common.errors import ContractError, PartyAway
+from common.membership import Begin, Parcel
 from common.wire.codec import Codec
 from common.wire.fields import WireError
 from common.wire.frame import pack, unpack
@@ -122,21 +122,20 @@ class Connection:
 
     async def _read(self) -> None:
         """Reads frames until the stream ends, however it ends."""
-        loss: Exception = PartyLost(self.peer, "the connection was closed")
+        loss: Exception | None = None
         try:
             while (frame := await self._stream.read()) is not grpc.aio.EOF:
                 self._accept(frame)
-            loss = PartyLost(self.peer, "the connection was closed")
         except WireError as malformed:
             loss = malformed.of(self.peer)
         except grpc.RpcError as broken:
             loss = self._in_words(broken)
         except asyncio.CancelledError:
-            loss = PartyLost(self.peer, "the connection was cut")
+            loss = PartyAway(self.peer, "the connection was cut")
         finally:
-            self._loss = loss
+            self._loss = loss or PartyAway(self.peer, "the connection was closed")
             if self._lost is not None:
-                self._lost(loss)
+                self._lost(self._loss)
             self.done.set()
 
     def _accept(self, frame: bytes) -> None:
@@ -144,7 +143,7 @@ class Connection:
         if len(frame) > self._largest:
             raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
         for parcel in unpack(frame, self.session, self._codec):
-            if isinstance(parcel, Welcome):  # before the next frame, which is of the new session, is read
+            if isinstance(parcel, Begin):  # before the next frame, which is of the new session, is read
                 self.session = parcel.session
             if self._receive is None:
                 self._early.append(parcel)
@@ -173,4 +172,4 @@ class Connection:
         details = broken.details() if hasattr(broken, "details") else str(broken)
         if code == "RESOURCE_EXHAUSTED":
             return ContractError(self.peer, "a frame", "", f"at most {self._largest} bytes", str(details))
-        return PartyLost(self.peer, f"the connection broke ({code.lower().replace('_', ' ')}: {details})")
+        return PartyAway(self.peer, f"the connection broke ({code.lower().replace('_', ' ')}: {details})")

@@ -74,7 +74,7 @@ class Dialer:
                     reason = str(failed)
             if clock() + pause > deadline:
                 raise EnvironmentFault(
-                    f"the server at {address or 'an unknown address'} did not come within {patience:g} s: {reason}",
+                    f"the server at {address or 'an unknown address'} did not come within {patience:.3g} s: {reason}",
                     hint="start the server, or check the party's `connect` address",
                 )
             await asyncio.sleep(pause)

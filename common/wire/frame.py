@@ -8,8 +8,8 @@ from dataclasses import asdict
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from common.conversation import Close, Open
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
+from common.conversation import Close, Open, Save
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Welcome
 from common.message import Message
 from common.wire._generated import federation_pb2
 from common.wire.codec import Codec
@@ -24,6 +24,9 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Close: federation_pb2.Close,
     Farewell: federation_pb2.Farewell,
     Failure: federation_pb2.Failure,
+    Save: federation_pb2.Save,
+    Saved: federation_pb2.Saved,
+    Rewind: federation_pb2.Rewind,
 }
 _BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
 _KIND_AT = {_BODY[kind.__name__]: kind for kind in _PLAIN}
@@ -51,7 +54,7 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
 def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
     """The parcels of a frame. Those of another session are passed over (0 belongs to every session).
 
-    What follows a Welcome is of the session that it gives, also in the same frame.
+    What follows a Begin is of the session that it gives, also in the same frame.
 
     Raises:
         WireError: the bytes are not a frame.
@@ -63,7 +66,7 @@ def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
         elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
             if current in (0, session):
                 parcel = _parcel(value, codec)
-                session = parcel.session if isinstance(parcel, Welcome) else session
+                session = parcel.session if isinstance(parcel, Begin) else session
                 yield parcel
         else:
             raise WireError("fields 1 and 2", f"field {number}")

@@ -12,6 +12,7 @@ from common.protocols.split import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import joint_head
+from server.standin import StandIn
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
@@ -22,23 +23,22 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     head = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
     optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters()))
     step = stepper(optimiser)
-
-    def join(answers: Harvest[Embedding | Evaluation], rows: int) -> Tensor:
-        """[h_1 .. h_M], float32 (rows, M * width); a missing party counts as zeros."""
-        zeros = torch.zeros(rows, width)
-        parts = [answers[party].h if party in answers else zeros for party in clients]
-        return torch.cat(parts, dim=1).to(ctx.device)
+    present = StandIn(ctx, tuple(clients), width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
         head.eval()
-        logits: Tensor = head(join(answers, rows))
+        logits: Tensor = head(torch.cat(present.zeros(answers, rows), dim=1).to(ctx.device))
         head.train()
         return logits
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        h = join(answers, len(batch)).requires_grad_()
+        parts = present.fill(answers, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        h = torch.cat(parts, dim=1).to(ctx.device).requires_grad_()  # (rows, M * width)
         loss = functional.cross_entropy(head(h), ctx.labels[batch])  # 2
         optimiser.zero_grad()
         loss.backward()
@@ -47,4 +47,4 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
         step()
         ctx.record(t, loss.item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, width=width)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

@@ -13,6 +13,7 @@ from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import linear_heads
+from server.standin import StandIn
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
@@ -25,22 +26,20 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
-    def stack(answers: Harvest[Embedding | Evaluation], rows: int) -> Tensor:
-        """h, float32 (M, rows, width); a missing party explains nothing: zeros."""
-        h = torch.zeros(len(parties), rows, width)
-        for seat, party in enumerate(parties):
-            if party in answers:
-                h[seat] = answers[party].h
-        return h.to(ctx.device)
+    present = StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        return torch.bmm(stack(answers, rows), heads).sum(0)
+        return torch.bmm(torch.stack(present.zeros(answers, rows)).to(ctx.device), heads).sum(0)
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         y = ctx.labels[batch]
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        h = stack(answers, len(batch))
+        parts = present.fill(answers, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        h = torch.stack(parts).to(ctx.device)  # (M, rows, width)
         with torch.no_grad():
             own = torch.bmm(h, heads)  # h_k W_k, (M, rows, classes)
             total = own.sum(0)
@@ -55,4 +54,4 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
         await clients.tell({party: Update(t, dual, residual[seat], heads[seat]) for seat, party in seats})  # 5
         ctx.record(t, loss.value(total, y).mean().item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, width=width)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "bytes", "epsilon", "delta", "missing", "late",
+    "metrics", "bytes", "epsilon", "delta", "missing", "late", "timeline",
 }  # fmt: skip
 
 
@@ -113,9 +113,9 @@ def test_ctrl_c_stops_everyone_and_leaves_a_valid_summary(tmp_path: Path) -> Non
     assert len(members) == 5 and not any(member.is_running() for member in members.values())
 
 
-def test_a_killed_party_is_named_first_and_ends_the_run(tmp_path: Path) -> None:
+def test_a_killed_party_that_may_not_be_started_again_is_named_first_and_ends_the_run(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "vimadmm"}, epochs=500), tmp_path / "run"
-    process = start("up", file, "--out", out)
+    process = start("up", file, "--out", out, "--set", "launch.restarts=0")
     wait_for_round(out, 3, process)
     members = family_of(process)
     members["party3"].kill()
@@ -123,7 +123,8 @@ def test_a_killed_party_is_named_first_and_ends_the_run(tmp_path: Path) -> None:
     assert process.returncode == 1
     errors = [line for line in output.splitlines() if "error:" in line]
     assert errors == ["error: party3: was killed by SIGKILL"]
-    assert json.loads((out / "summary.json").read_text())["status"] == "failed"
+    assert json.loads((out / "summary.json").read_text())["status"] == "interrupted"
+    assert f"colonnade up --resume {out}" in output
     assert not any(member.is_running() for member in members.values())
 
 

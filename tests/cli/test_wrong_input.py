@@ -164,8 +164,8 @@ def _expire(folder: Path) -> None:
 def _with_identities(tmp_path: Path, **party: object) -> tuple[Path, Path]:
     keys = tmp_path / "keys"
     pins = make_federation(keys, ["party1", "party2", "party3", "party4"])
-    federation = {"server": pins.pop("server"), "parties": pins}
-    own = {"data": {"source": "sklearn", "name": "digits"}, "connect": "127.0.0.1:1", "patience": 0.5} | party
+    federation = {"server": pins.pop("server"), "parties": pins, "timeouts": {"away": 0.5}}
+    own = {"data": {"source": "sklearn", "name": "digits"}, "connect": "127.0.0.1:1"} | party
     return keys, write(tmp_path, federation=federation, parties={"party1": own}, every_party=None)
 
 
@@ -192,7 +192,7 @@ def test_a_server_that_never_comes(monkeypatch, capfd, tmp_path: Path) -> None:
 
 
 def test_parties_that_never_come(monkeypatch, capfd, tmp_path: Path) -> None:
-    sets = ("--set", "server.patience=0.3")
+    sets = ("--set", "federation.timeouts.away=0.3")
     code, said = run(monkeypatch, capfd, "server", write(tmp_path), "--insecure", *sets, "--out", tmp_path / "out")
     assert code == 3 and "party1, party2, party3, party4" in said and "did not join within 0.3 s" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

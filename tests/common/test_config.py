@@ -133,7 +133,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "federation.quorum.need = 3: expected 0 to 2, as many as there are parties, or all"),
     ({"federation__quorum__need": "al"},
      "federation.quorum.need = 'al': expected a whole number or 'all' (did you mean 'all'?)"),
-    ({"federation__quorum__limit": 0}, "federation.quorum.limit = 0: expected more than 0"),
+    ({"federation__timeouts__answer": 0}, "federation.timeouts.answer = 0: expected more than 0"),
     ({"federation__rows__validation": 1.5}, "federation.rows.validation = 1.5: expected a whole number or less than 1"),
     ({"federation__rows__test": "oficial"},
      "federation.rows.test = 'oficial': expected a whole number, a number or 'official' (did you mean 'official'?)"),
@@ -204,9 +204,9 @@ def test_no_word_of_the_validator_is_in_an_error_or_its_hint(values: dict[str, A
 
 
 def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
-    assert error(tree(federation__protocol__roh=1)).hint == "allowed here: embedding, name, residual, rho, tau"
+    assert error(tree(federation__protocol__roh=1)).hint == "allowed here: embedding, missing, name, residual, rho, tau"
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
-    assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, parties, server"
+    assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, server"
 
 
 def test_a_number_where_text_is_wanted_is_to_be_quoted() -> None:

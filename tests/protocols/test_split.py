@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from common.conversation import SERVER
 from common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
-from tests.federation import Outcome, config, federate
+from tests.federation import Outcome, config, federate, parameters
 
 SPLIT = {"name": "split", "embedding": 16}
 
@@ -39,7 +39,7 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
         assert abs(loss.item() - event["loss"]) < 1e-5
     for bottom, name in zip(bottoms, names, strict=True):
         joint = torch.cat([p.flatten() for p in bottom.parameters()])
-        assert torch.allclose(joint, outcome.parameters()[name], atol=1e-6)
+        assert torch.allclose(joint, parameters(outcome)[name], atol=1e-6)
 
 
 def _initial(ctx):
@@ -50,9 +50,9 @@ def _initial(ctx):
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
-    for name, parameters in one.parameters().items():
-        assert torch.equal(parameters, two.parameters()[name])
-        assert not torch.equal(parameters, other.parameters()[name])
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
 
 
 def test_it_learns() -> None:

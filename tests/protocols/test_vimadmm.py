@@ -11,7 +11,7 @@ from common.conversation import SERVER
 from common.errors import ConfigError
 from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
-from tests.federation import Outcome, config, federate
+from tests.federation import Outcome, config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 5}
 
@@ -61,14 +61,14 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
                 steps[k].step()
     for model, name in zip(models, names, strict=True):
         ours = torch.cat([p.flatten() for p in model.parameters()])
-        assert torch.allclose(ours, outcome.parameters()[name], atol=1e-4)
+        assert torch.allclose(ours, parameters(outcome)[name], atol=1e-4)
 
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
-    for name, parameters in one.parameters().items():
-        assert torch.equal(parameters, two.parameters()[name])
-        assert not torch.equal(parameters, other.parameters()[name])
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
 
 
 def test_it_learns() -> None:

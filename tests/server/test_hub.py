@@ -12,19 +12,20 @@ import pytest
 import torch
 
 from common.config import FederationConfig, parse
-from common.conversation import Open, Quorum
+from common.conversation import Cohort, Open, Quorum
 from common.crypto.federation import make_federation
 from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
-from common.errors import ContractError, PartyFailed, PartyLost, RefusedError
+from common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from common.inprocess import run_virtual
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
 from common.protocols.split import CONTRACT, Embedding
 from common.telemetry import Event, Telemetry
 from common.version import VERSION
-from server.hub import Facts, Hub
+from server.admission import Admission, Facts
+from server.hub import Hub
 
-SESSION = 7
+RUN = "a-run"
 FACTS = Facts(100, 20)
 
 
@@ -55,7 +56,7 @@ class FakeConnection:
     async def close(self) -> None:
         if not self.closed.is_set():
             self.closed.set()
-            self.lose(PartyLost(self.peer, "the connection was cut"))
+            self.lose(PartyAway(self.peer, "the connection was cut"))
 
     @property
     def last(self) -> Parcel:
@@ -68,7 +69,9 @@ class Stage:
 
     hub: Hub
     agreed: FederationConfig
+    revoked: RevocationList
     events: list[Event] = field(default_factory=list)
+    saved: list[tuple[str, int, str]] = field(default_factory=list)
 
     async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
         """A new connection whose first words are these."""
@@ -85,6 +88,16 @@ class Stage:
     async def join(self, *parties: str) -> list[FakeConnection]:
         return [await self.come(hello(party, self.agreed)) for party in parties]
 
+    async def assemble(self, patience: float, held: tuple[int, ...] = (), committed: int = 0) -> Cohort:
+        """Begins a session once all are there."""
+
+        async def between(_round: int) -> None:
+            await self.hub.gate()
+
+        await self.hub.assemble(patience)
+        cohort, self.restored = self.hub.begin(list(held), committed, between)
+        return cohort
+
     def told(self, kind: str) -> list[dict[str, Any]]:
         return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
 
@@ -92,8 +105,10 @@ class Stage:
 def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
     agreed, events = agreed or federation(), list[Event]()
     telemetry = Telemetry(None, events.append)
-    hub = Hub(agreed, CONTRACT, FACTS, SESSION, RevocationList(revoked), telemetry, secure)
-    return Stage(hub, agreed, events)
+    listed, saved = RevocationList(revoked), list[tuple[str, int, str]]()
+    admission = Admission(agreed, FACTS, RUN, listed, secure=secure)
+    hub = Hub(agreed, CONTRACT, admission, RUN, telemetry, lambda *what: saved.append(what))
+    return Stage(hub, agreed, listed, events, saved)
 
 
 def play(scene: Coroutine[Any, Any, None]) -> None:
@@ -118,13 +133,15 @@ def test_a_party_is_welcomed_and_told_to_begin_when_all_are_there() -> None:
     async def scene() -> None:
         there = stage()
         (ada,) = await there.join("ada")
-        assembling = asyncio.create_task(there.hub.assemble(60))
+        assembling = asyncio.create_task(there.assemble(60))
         await asyncio.sleep(5)
-        assert ada.posted == [(0, Welcome(SESSION))] and not assembling.done()
+        assert ada.posted == [(0, Welcome())] and not assembling.done()
         (bob,) = await there.join("bob")
         cohort = await assembling
         assert list(cohort) == ["ada", "bob"]
-        assert [one.posted[-1] for one in (ada, bob)] == [(SESSION, Begin(("ada", "bob")))] * 2
+        begin = Begin(there.hub.session, ("ada", "bob"), RUN, 0)
+        assert [one.posted[-1] for one in (ada, bob)] == [(0, begin)] * 2
+        assert begin.session > 0 and [one.session for one in (ada, bob)] == [begin.session] * 2
         assert there.told("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
         assert not there.told("refused")
 
@@ -135,7 +152,7 @@ def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
     async def scene() -> None:
         there = stage()
         await there.join("bob", "ada")
-        assert list(await there.hub.assemble(1)) == ["ada", "bob"]
+        assert list(await there.assemble(1)) == ["ada", "bob"]
 
     play(scene())
 
@@ -146,11 +163,14 @@ def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
         ({"party": "adda"}, "no party 'adda' is in the roster (did you mean 'ada'?)"),
         ({"party": "x" * 5000}, f"no party '{'x' * 80}' is in the roster"),
         ({"federation": "other"}, "'ada' is of federation 'other', this is 'test'"),
-        ({"version": "0.0.9"}, f"'ada' runs Colonnade 0.0.9 (wire 1), the server {VERSION} (wire 1)"),
-        ({"wire": 2}, f"'ada' runs Colonnade {VERSION} (wire 2), the server {VERSION} (wire 1)"),
+        ({"version": "0.0.9"}, f"'ada' runs Colonnade 0.0.9 (wire 2), the server {VERSION} (wire 2)"),
+        ({"wire": 1}, f"'ada' runs Colonnade {VERSION} (wire 1), the server {VERSION} (wire 2)"),
         ({"rows": 99}, "'ada' has 99 rows (20 of them a test part), the labels have 100 rows (20 of them a test part)"),
         ({"official_test": 0}, "'ada' has 100 rows, the labels have 100 rows (20 of them a test part)"),
-        ({"config": {}}, "'ada' has another federation section; it differs in batch, classes, epochs, evaluate.every"),
+        (
+            {"config": {}},
+            "'ada' has another federation section; it differs in absence, batch, checkpoint.rounds",
+        ),
     ],
     ids=["unknown", "endless name", "federation", "version", "wire", "rows", "test part", "no config"],
 )
@@ -183,22 +203,37 @@ def test_another_order_of_the_roster_is_another_configuration() -> None:
     play(scene())
 
 
-def test_a_party_joins_once() -> None:
+def test_a_party_that_joins_again_takes_the_place_of_its_dead_connection() -> None:
     async def scene() -> None:
         there = stage()
         (first,) = await there.join("ada")
-        assert (await refused(there, hello())).reason == "'ada' has joined already"
-        assert not first.closed.is_set() and there.hub.members["ada"].connection is first  # type: ignore[comparison-overlap]
+        (second,) = await there.join("ada")
+        assert first.last == Refusal("'ada' has joined over another connection")
+        await asyncio.wait_for(first.closed.wait(), 1)
+        assert second.last == Welcome() and not second.closed.is_set()
+        assert there.hub.members["ada"].connection is second  # type: ignore[comparison-overlap]
 
     play(scene())
 
 
-def test_who_comes_after_the_beginning_is_refused() -> None:
+def test_nobody_joins_a_run_that_is_over() -> None:
     async def scene() -> None:
         there = stage()
-        await there.join("ada", "bob")
-        await there.hub.assemble(1)
-        assert (await refused(there, hello())).reason == "'ada': the federation has begun without it"
+        ada, bob = await there.join("ada", "bob")
+        await there.assemble(1)
+        for one in (ada, bob):
+            one.arrive(Farewell())
+        await there.hub.part(1)
+        answer = await there.come(hello())
+        assert answer.last == Refusal("'ada': the run is over", "begin a new run")
+
+    play(scene())
+
+
+def test_checkpoints_of_another_run_are_refused() -> None:
+    async def scene() -> None:
+        answer = await refused(stage(), replace(hello(), run="other", held=(3,)))
+        assert answer.reason == "'ada' holds checkpoints of run other, this is run a-run"
 
     play(scene())
 
@@ -209,7 +244,7 @@ def test_a_roster_that_is_incomplete_at_the_deadline_names_everyone_missing() ->
         await there.join("bob")
         begin = asyncio.get_running_loop().time()
         with pytest.raises(PartyLost, match="ada, cyd was lost: did not join within 30 s") as gone:
-            await there.hub.assemble(30)
+            await there.assemble(30)
         assert asyncio.get_running_loop().time() - begin == pytest.approx(30)
         assert "start the missing parties" in gone.value.hint
 
@@ -220,14 +255,14 @@ def test_who_leaves_before_the_beginning_may_come_again() -> None:
     async def scene() -> None:
         there = stage()
         first, _ = await there.join("ada", "bob")
-        first.lose(PartyLost("ada", "its connection broke"))
+        first.lose(PartyAway("ada", "its connection broke"))
         assert there.told("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
         with pytest.raises(PartyLost, match="ada was lost: did not join within 1 s"):
-            await there.hub.assemble(1)
+            await there.assemble(1)
         (again,) = await there.join("ada")
-        first.lose(PartyLost("ada", "an echo"))
+        first.lose(PartyAway("ada", "an echo"))
         first.arrive(Failure("", "an echo"))
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         assert isinstance(again.last, Begin) and list(cohort) == ["ada", "bob"]
         again.arrive(Embedding(1, torch.ones(2, 2)))
         answers = await cohort.collect(Embedding, 1, Quorum(need=1))
@@ -249,9 +284,9 @@ def test_who_says_nothing_is_refused_after_ten_seconds() -> None:
     ("first", "said"),
     [
         (Farewell(), "Farewell came before Hello"),
-        (Welcome(3), "Welcome came before Hello"),
+        (Welcome(), "Welcome came before Hello"),
         (Embedding(1, torch.ones(1, 1)), "Embedding came before Hello"),
-        (PartyLost("the other end", "the connection was closed"), "the other end was lost: the connection was closed"),
+        (PartyAway("the other end", "the connection was closed"), "the other end was lost: the connection was closed"),
         (ContractError("the other end", "a frame", "", "x", "y"), "the other end sent a frame: expected x, got y"),
     ],
     ids=["farewell", "welcome", "message", "gone", "malformed"],
@@ -287,7 +322,7 @@ def test_a_party_is_known_by_its_pinned_certificate(certificates: Path) -> None:
         there = stage(federation(pins(certificates)), secure=True)
         for name in ("ada", "bob"):
             connection = await there.come(hello(name, there.agreed), identity(certificates, name).chain_pem)
-            assert connection.last == Welcome(SESSION)
+            assert connection.last == Welcome()
 
     play(scene())
 
@@ -315,7 +350,7 @@ def test_a_revoked_party_does_not_join(certificates: Path, tmp_path: Path) -> No
     async def scene() -> None:
         ada = identity(certificates, "ada")
         there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
-        there.hub._revoked.revoke(ada.chain_pem, "the laptop was stolen")
+        there.revoked.revoke(ada.chain_pem, "the laptop was stolen")
         answer = await refused(there, hello("ada", there.agreed), ada.chain_pem)
         assert answer.reason.endswith("of 'ada' is revoked: the laptop was stolen")
 
@@ -349,10 +384,10 @@ async def secured(certificates: Path, folder: Path) -> tuple[Stage, list[FakeCon
 def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         there, (ada, bob), _watch = await secured(certificates, tmp_path)
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         collecting = asyncio.create_task(cohort.collect(Embedding, 1, Quorum(limit=60)))
         await asyncio.sleep(3)
-        there.hub._revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
         await asyncio.wait_for(ada.closed.wait(), 2)
         assert ada.last == Refusal("'ada': its certificate is revoked: stolen")
         with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
@@ -371,11 +406,11 @@ def test_who_is_revoked_before_the_beginning_has_not_joined(certificates: Path, 
     async def scene() -> None:
         there, (ada, bob), watch = await secured(certificates, tmp_path)
         for name in ("ada", "bob"):
-            there.hub._revoked.revoke(identity(certificates, name).chain_pem, "stolen")
+            there.revoked.revoke(identity(certificates, name).chain_pem, "stolen")
         await asyncio.sleep(1.5)
         assert ada.closed.is_set() and bob.closed.is_set() and not there.hub.members and not watch.done()
         with pytest.raises(PartyLost, match="ada, bob was lost: did not join"):
-            await there.hub.assemble(1)
+            await there.assemble(1)
 
     play(scene())
 
@@ -389,7 +424,7 @@ def test_a_list_that_breaks_in_a_run_is_told_once_and_looked_at_again(certificat
         (told,) = there.told("revocations")
         assert "is broken" in told["reason"] and not watch.done() and not ada.closed.is_set()
         (tmp_path / "revoked.json").write_text(mended)
-        there.hub._revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
         await asyncio.wait_for(ada.closed.wait(), 2)
 
     play(scene())
@@ -399,7 +434,7 @@ def test_who_says_hello_in_a_run_is_cut_off() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         ada.arrive(hello())
         await asyncio.wait_for(ada.closed.wait(), 1)
         assert ada.last == Refusal("'ada': it sent Hello out of turn")
@@ -410,7 +445,7 @@ def test_who_says_hello_in_a_run_is_cut_off() -> None:
     play(scene())
 
 
-@pytest.mark.parametrize("parcel", [Farewell(), Begin(()), Open(1), Refusal("x")], ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("parcel", [Farewell(), Begin(1), Open(1), Refusal("x")], ids=lambda p: type(p).__name__)
 def test_who_speaks_out_of_turn_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
     async def scene() -> None:
         there = stage()
@@ -427,9 +462,9 @@ def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         ada.arrive(Failure("", "no space left on device", "make room"))
-        ada.lose(PartyLost("ada", "the connection was closed"))
+        ada.lose(PartyAway("ada", "the connection was closed"))
         with pytest.raises(PartyFailed, match="ada failed: no space left on device") as failed:
             await cohort.collect(Embedding, 1, Quorum())
         assert failed.value.hint == "make room"
@@ -445,8 +480,8 @@ def test_a_party_that_is_lost_in_a_run_is_told_and_missed() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        cohort = await there.hub.assemble(1)
-        ada.lose(PartyLost("ada", "the connection was closed"))
+        cohort = await there.assemble(1)
+        ada.lose(PartyAway("ada", "the connection was closed"))
         bob.arrive(Embedding(1, torch.ones(2, 2)))
         answers = await cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
         assert answers.missing == ("ada",)
@@ -459,7 +494,7 @@ def test_a_message_that_breaks_its_contract_names_the_party() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         ada.arrive(Embedding(1, torch.ones(9, 60)))
         with pytest.raises(ContractError, match=r"ada sent Embedding.h: expected rows <= 8"):
             await cohort.collect(Embedding, 1, Quorum())
@@ -471,7 +506,7 @@ def test_late_mail_is_told_and_counted() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        cohort = await there.hub.assemble(1)
+        cohort = await there.assemble(1)
         async for round in cohort.rounds(2):
             bob.arrive(Embedding(round, torch.ones(2, 2)))
             if round == 2:
@@ -491,7 +526,7 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        await there.hub.assemble(1)
+        await there.assemble(1)
         parting = asyncio.create_task(there.hub.part(10))
         ada.arrive(Farewell())
         await asyncio.sleep(2)
@@ -508,8 +543,8 @@ def test_parting_does_not_wait_for_who_is_silent_or_lost() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
-        await there.hub.assemble(1)
-        ada.lose(PartyLost("ada", "the connection was closed"))
+        await there.assemble(1)
+        ada.lose(PartyAway("ada", "the connection was closed"))
         await there.hub.part(10)
         assert asyncio.get_running_loop().time() == pytest.approx(10)
         assert bob.closed.is_set()

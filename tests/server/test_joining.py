@@ -31,7 +31,8 @@ from common.version import VERSION
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE, METHOD
 from common.wire.listen import Listener, ServerTls
-from server.hub import Facts, Hub
+from server.admission import Admission, Facts
+from server.hub import Hub
 
 CODEC = Codec("split", CONTRACT.kinds)
 LIMITS = {"rows": 8, "width": 60}
@@ -68,6 +69,7 @@ class Place:
 
     certificates: Certificates
     hub: Hub
+    revoked: RevocationList
     port: int
     events: Path
     memberships: list[Membership]
@@ -92,8 +94,15 @@ class Place:
 
     async def join_all(self) -> list[tuple[Membership, Link]]:
         joining = [asyncio.create_task(self.join(name, self.certificates.of(name))) for name in ("ada", "bob")]
-        self.cohort = await self.hub.assemble(20)
+
+        async def between(_round: int) -> None:
+            await self.hub.gate()
+
+        await self.hub.assemble(20)
+        self.cohort, _ = self.hub.begin([], 0, between)
         memberships = [await one for one in joining]
+        for one in memberships:
+            assert (await one.begin()).session == self.hub.session
         return [(one, Link(SERVER, CONTRACT.kinds, LIMITS, one.post)) for one in memberships]
 
     def refused(self) -> list[tuple[str, str]]:
@@ -107,10 +116,11 @@ async def place(certificates: Certificates, folder: Path, *, secure: bool = True
     tls = ServerTls(server.key_pem, server.chain_pem, server.ca_pem) if secure else None
     RevocationList.create(folder / "revoked.json")
     revoked, telemetry = RevocationList(folder / "revoked.json"), Telemetry(folder / "events.jsonl")
-    hub = Hub(certificates.agreed, CONTRACT, Facts(100, 0), 7, revoked, telemetry, secure)
+    admission = Admission(certificates.agreed, Facts(100, 0), "a-run", revoked, secure=secure)
+    hub = Hub(certificates.agreed, CONTRACT, admission, "a-run", telemetry)
     listener = Listener(CODEC, LARGEST, hub.greet)
     port = await listener.start("127.0.0.1:0", tls)
-    there = Place(certificates, hub, port, folder / "events.jsonl", [])
+    there = Place(certificates, hub, revoked, port, folder / "events.jsonl", [])
     try:
         yield there
     finally:
@@ -134,7 +144,7 @@ def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Pa
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             joined = await there.join_all()
-            parties = [asyncio.create_task(one.attend(link, partial(half, link))) for one, link in joined]
+            parties = [asyncio.create_task(one.attend(link.deliver, partial(half, link))) for one, link in joined]
             async for round in there.cohort.rounds(3):
                 answers = await there.cohort.collect(Embedding, round, Quorum(limit=20), rows=2, width=60)
                 await there.cohort.tell({name: Gradient(round, answers[name].h) for name in answers})
@@ -158,7 +168,7 @@ def test_who_is_not_who_it_says_is_refused_and_noted(certificates: Certificates,
             assert unequal.value.hint == "all members need the same rows in the same order"
             with pytest.raises(RefusedError, match=r"it differs in batch$"):
                 await there.join("ada", ada, config={**certificates.agreed.hashes(), "batch": "other"})
-            there.hub._revoked.revoke(ada.chain_pem, "stolen")
+            there.revoked.revoke(ada.chain_pem, "stolen")
             with pytest.raises(RefusedError, match=r"of 'ada' is revoked: stolen"):
                 await there.join("ada", ada)
             assert [party for party, _ in there.refused()] == ["eve", "bob", "ada", "ada", "ada"]
@@ -218,10 +228,10 @@ def test_a_party_revoked_in_a_run_is_cut_off_and_the_others_learn_whose_fault_it
             (ada, to_ada), (bob, to_bob) = await there.join_all()
             watch = asyncio.create_task(there.hub.watch_revocations())
             halves = [
-                asyncio.create_task(one.attend(link, partial(link.recv, Gradient, 1)))
+                asyncio.create_task(one.attend(link.deliver, partial(link.recv, Gradient, 1)))
                 for one, link in ((ada, to_ada), (bob, to_bob))
             ]
-            there.hub._revoked.revoke(certificates.of("ada").chain_pem, "stolen")
+            there.revoked.revoke(certificates.of("ada").chain_pem, "stolen")
             begin = asyncio.get_running_loop().time()
             with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen") as cut:
                 await there.cohort.collect(Embedding, 1, Quorum(limit=20))
@@ -259,7 +269,7 @@ def test_a_half_that_fails_is_heard_by_the_server_in_its_own_words(
         async with place(certificates, tmp_path) as there:
             (ada, to_ada), _ = await there.join_all()
             with pytest.raises(type(error)):
-                await ada.attend(to_ada, half)
+                await ada.attend(to_ada.deliver, half)
             await ada.leave()
             with pytest.raises(PartyFailed, match=heard) as failed:
                 await there.cohort.collect(Embedding, 1, Quorum(limit=20))

@@ -15,7 +15,7 @@ class Frame(_message.Message):
     def __init__(self, session: _Optional[int] = ..., parcels: _Optional[_Iterable[_Union[Parcel, _Mapping]]] = ...) -> None: ...
 
 class Parcel(_message.Message):
-    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure")
+    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,9 @@ class Parcel(_message.Message):
     LETTER_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    REWIND_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     welcome: Welcome
     refusal: Refusal
@@ -34,10 +37,13 @@ class Parcel(_message.Message):
     letter: Letter
     farewell: Farewell
     failure: Failure
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    save: Save
+    saved: Saved
+    rewind: Rewind
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test")
+    __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +58,8 @@ class Hello(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     OFFICIAL_TEST_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     party: str
     federation: str
     version: str
@@ -59,13 +67,13 @@ class Hello(_message.Message):
     config: _containers.ScalarMap[str, str]
     rows: int
     official_test: int
-    def __init__(self, party: _Optional[str] = ..., federation: _Optional[str] = ..., version: _Optional[str] = ..., wire: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., rows: _Optional[int] = ..., official_test: _Optional[int] = ...) -> None: ...
+    run: str
+    held: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, party: _Optional[str] = ..., federation: _Optional[str] = ..., version: _Optional[str] = ..., wire: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., rows: _Optional[int] = ..., official_test: _Optional[int] = ..., run: _Optional[str] = ..., held: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session",)
-    SESSION_FIELD_NUMBER: _ClassVar[int]
-    session: int
-    def __init__(self, session: _Optional[int] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason", "hint")
@@ -76,10 +84,16 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ("parties",)
+    __slots__ = ("session", "parties", "run", "round")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    session: int
     parties: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+    run: str
+    round: int
+    def __init__(self, session: _Optional[int] = ..., parties: _Optional[_Iterable[str]] = ..., run: _Optional[str] = ..., round: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
     __slots__ = ("round",)
@@ -90,6 +104,28 @@ class Open(_message.Message):
 class Close(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Save(_message.Message):
+    __slots__ = ("round", "keep")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    keep: int
+    def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ...) -> None: ...
+
+class Saved(_message.Message):
+    __slots__ = ("round", "error")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    error: str
+    def __init__(self, round: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class Rewind(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Letter(_message.Message):
     __slots__ = ("kind", "body")

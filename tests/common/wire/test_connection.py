@@ -13,8 +13,9 @@ import grpc
 import pytest
 import torch
 
+from common.conversation import Open
 from common.errors import ContractError, EnvironmentFault, PartyLost
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Welcome
+from common.membership import Begin, Failure, Farewell, Hello, Parcel
 from common.protocols.split import CONTRACT, Embedding
 from common.wire import connection as connection_module
 from common.wire.codec import Codec
@@ -99,19 +100,19 @@ def test_what_comes_before_anyone_is_attached_waits() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one frame", "in two frames"])
-def test_a_session_begins_with_its_welcome_however_late_the_half_looks(together: bool) -> None:
+def test_a_session_begins_with_its_begin_however_late_the_half_looks(together: bool) -> None:
     """The last party to join is told to begin in the same breath, and often in the same frame."""
 
     async def body(pair: Pair) -> None:
         server, party = pair.server.connection, pair.party.attach()
-        server.post(Welcome(7))
+        server.post(Begin(7))
         server.session = 7
         if together:
-            server.post(Begin(("ada",)))
-        assert await party.came.get() == Welcome(7)
+            server.post(Open(3))
+        assert await party.came.get() == Begin(7)
         if not together:
-            server.post(Begin(("ada",)))
-        assert await asyncio.wait_for(party.came.get(), 5) == Begin(("ada",))
+            server.post(Open(3))
+        assert await asyncio.wait_for(party.came.get(), 5) == Open(3)
         assert party.connection.session == 7
 
     run(body)

@@ -1,0 +1,182 @@
+"""`python -m benchmarks.drill [RUNS]`: kills members of a federation at random moments, and looks at what is left.
+
+Every run is VIMADMM on the digits among four parties, as processes, and loses a member once to
+SIGKILL in a random round: the server (two runs in five), a party (two), or everything at once with
+the launcher (one). It must end `completed`, with the parameters of a run that was left alone to the
+last bit, and with a ledger that holds that run's entries, and beyond them only entries marked
+`repeat`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from benchmarks.report import console
+from benchmarks.runs import ROOT
+from common.lines import read_lines
+
+SETS = ("federation.checkpoint.rounds=7", "launch.backoff=0")
+ROUNDS, PATIENCE = 72, 90.0
+VICTIMS = ("server", "party", "server", "party", "all")
+
+
+class Broken(Exception):
+    """A run did not survive as it should."""
+
+
+def main() -> None:
+    """Runs the drill and exits with 1 if a run is broken."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    draws = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 10**6)
+    broken = drill(runs, draws)
+    raise SystemExit(1 if broken else 0)
+
+
+def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS) -> int:
+    """How many of so many runs are broken. Says what happened in each.
+
+    Args:
+        runs: how many.
+        draws: of the moments, and of the parties.
+        victims: who is killed, in turn.
+    """
+    survived: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="drill-") as scratch:
+        alone = Path(scratch) / "alone"
+        _wait(_launch("--out", str(alone)))
+        for number in range(1, runs + 1):
+            victim = victims[(number - 1) % len(victims)]
+            if victim == "party":
+                victim = f"party{draws.randint(1, 4)}"
+            moment = (draws.randint(1, ROUNDS - 1), draws.random() * 0.02)
+            folder = Path(scratch) / f"run{number}"
+            begin = time.monotonic()
+            try:
+                _one(folder, victim, moment)
+                told = check(alone, folder)
+                survived[victim.rstrip("1234")] += 1
+                verdict = f"completed, {told}"
+            except Broken as why:
+                verdict = f"BROKEN: {why}; see {_rescue(folder)}"
+            seconds = time.monotonic() - begin
+            console.print(f"{number:3} {victim} killed in round {moment[0]}: {verdict} ({seconds:.1f} s)", markup=False)
+    lost = runs - survived.total()
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(survived.items()))
+    console.print(f"{survived.total()} of {runs} survived ({kinds})", style="red" if lost else "green")
+    return lost
+
+
+def check(alone: Path, folder: Path) -> str:
+    """Compares a run with one that was left alone, and says what it cost.
+
+    Raises:
+        Broken: they differ where they must not.
+    """
+    summary = json.loads((folder / "summary.json").read_text())
+    if summary["status"] != "completed":
+        raise Broken(f"status {summary['status']}")
+    for member in _homes(alone):
+        newest = f"checkpoints/round-{ROUNDS:08}.safetensors"
+        if (alone / member / newest).read_bytes() != (folder / member / newest).read_bytes():
+            raise Broken(f"{member or 'server'} ends with other parameters")
+    repeated = 0
+    for member in _homes(alone)[1:]:
+        once, again = (list(read_lines(at / member / "ledger.jsonl")) for at in (alone, folder))
+        repeats = [entry for entry in again if entry.get("repeat")]
+        first = [_release(entry) for entry in again if not entry.get("repeat")]
+        if sorted(first) != sorted(map(_release, once)):
+            raise Broken(f"{member}: the ledger differs beyond its repeats")
+        if not {_release(entry) for entry in repeats} <= set(first):
+            raise Broken(f"{member}: the ledger repeats what never left")
+        repeated += len(repeats)
+    return f"{repeated} releases repeated"
+
+
+def _one(folder: Path, victim: str, moment: tuple[int, float]) -> None:
+    process = _launch("--out", str(folder))
+    try:
+        _await_round(process, folder, moment[0])
+        time.sleep(moment[1])
+        if victim == "all":
+            _kill_all(process)
+            process = _launch("--resume", str(folder))
+        else:
+            _kill(folder if victim == "server" else folder / "parties" / victim)
+        _wait(process)
+    finally:
+        if process.poll() is None:
+            _kill_all(process)
+
+
+def _launch(*how: str) -> subprocess.Popen[str]:
+    sets = [part for value in SETS for part in ("--set", value)]
+    file = [] if how[0] == "--resume" else [str(ROOT / "experiments" / "demo.yaml")]
+    argv = [sys.executable, "-m", "cli.main", "up", *file, *how, *sets]
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _await_round(process: subprocess.Popen[str], folder: Path, round: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not any(e["kind"] == "round" and e["round"] >= round for e in read_lines(folder / "events.jsonl")):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Broken(f"round {round} did not come: {_output(process)}")
+        time.sleep(0.002)
+
+
+def _wait(process: subprocess.Popen[str]) -> None:
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        _kill_all(process)
+        raise Broken(f"it hangs: {_output(process)}") from None
+    if process.returncode:
+        raise Broken(f"exit code {process.returncode}: {output[-1500:]}")
+
+
+def _output(process: subprocess.Popen[str]) -> str:
+    return (process.communicate()[0] or "")[-1500:]
+
+
+def _kill(home: Path) -> None:
+    os.kill(int((home / ".lock").read_text()), signal.SIGKILL)
+
+
+def _kill_all(process: subprocess.Popen[str]) -> None:
+    everyone = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    for member in everyone:
+        member.kill()
+    psutil.wait_procs(everyone, timeout=10)
+    process.wait()
+
+
+def _homes(run: Path) -> list[str]:
+    """The server's folder, "", and every party's."""
+    return ["", *(f"parties/{path.name}" for path in sorted((run / "parties").iterdir()))]
+
+
+def _release(entry: dict[str, object]) -> str:
+    """An entry without what no two runs have in common."""
+    return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat")})
+
+
+def _rescue(folder: Path) -> Path:
+    """Takes a broken run out of the folder that is about to be removed."""
+    kept = Path(tempfile.mkdtemp(prefix="broken-")) / folder.name
+    if folder.exists():
+        folder.rename(kept)
+    return kept
+
+
+if __name__ == "__main__":
+    main()

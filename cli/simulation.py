@@ -1,0 +1,201 @@
+"""A whole federation in one event loop on the virtual clock: the same halves, no wire, no waiting.
+
+What takes time are the delays of the parties' `chaos` sections; computing takes none. An hour of
+stragglers passes in seconds, and always in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from client.context import ClientContext
+from client.door import Door
+from client.protocols import PARTICIPATE
+from common import inprocess
+from common.chaos import Chaos, ChaosConfig, Pause
+from common.chaos import Seat as Place
+from common.config import Config
+from common.conversation import SERVER, Carrier, Cohort, Item, Link, Save
+from common.data.scale import Columns, Scaler
+from common.data.sources import load_features, load_labels
+from common.data.split import Seat
+from common.errors import ConfigError
+from common.inprocess import Delay
+from common.mailbox import Mailbox
+from common.message import Message, snapshot
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.protocols import CONTRACTS
+from common.schedule import Schedule
+from common.state import Snapshot, State
+from common.telemetry import Event, Telemetry
+from server.context import ServerContext
+from server.protocols import SERVE
+
+Snapshots = Mapping[str, Snapshot]
+
+
+@dataclass
+class Outcome:
+    """What is left of a run: both ends' contexts, every event, and every message in order of sending.
+
+    Attributes:
+        saved: what every member held after each round, where that was asked for.
+        seconds: of the virtual clock, from the first round to the last.
+    """
+
+    server: ServerContext
+    clients: dict[str, ClientContext] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    messages: list[tuple[str, str, Message]] = field(default_factory=list)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def of_kind(self, event: str) -> list[Event]:
+        """The events of a kind."""
+        return [e for e in self.events if e["kind"] == event]
+
+
+@dataclass
+class Simulation:
+    """One run.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        delay: seconds that items take, beside the parties' chaos.
+        only: the parties whose halves run; all of the roster if left out.
+        record: whether messages are kept.
+        save: whether everyone's state is kept after each round.
+        start: every member's state to go on from, and the round that it is of.
+        telemetry: whom events are told, beside the outcome.
+    """
+
+    config: Config
+    base: Path = Path()
+    delay: Delay | None = None
+    only: list[str] | None = None
+    record: bool = False
+    save: bool = False
+    start: tuple[int, Snapshots] = (0, MappingProxyType({}))
+    telemetry: Telemetry | None = None
+
+    def run(self) -> Outcome:
+        """Runs both halves of the config's protocol to their end.
+
+        Raises:
+            ColonnadeError: as in a real run.
+        """
+        return inprocess.run_virtual(self._main())
+
+    async def _main(self) -> Outcome:
+        outcome = self._outcome()
+        federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
+        cohort, links = inprocess.connect(
+            list(federation.names), contract.kinds, contract.limits(federation),
+            self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
+            between=partial(self._between, outcome),
+        )  # fmt: skip
+        self._cohort = cohort
+        halves: list[asyncio.Future[None]] = []
+        for name in self.only or federation.names:
+            door = self._open_door(outcome, name, links[name])
+            cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
+            ctx = outcome.clients[name] = self._context(name, door)
+            links[name].on_save = partial(self._save, outcome, name, ctx.state)
+            halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
+        await self._serve(outcome, cohort, halves)
+        return outcome
+
+    async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
+        """The server's half, beside the parties': an error of one of those ends it."""
+        serving: asyncio.Future[None] = asyncio.ensure_future(
+            SERVE[self.config.federation.protocol.name](outcome.server, cohort)
+        )
+        everyone = {serving, *halves}
+        while not serving.done():
+            done, everyone = await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        outcome.seconds = asyncio.get_running_loop().time()
+        await asyncio.gather(*halves)
+
+    def _outcome(self) -> Outcome:
+        federation = self.config.federation
+        if self.config.server is None:
+            raise ConfigError("no `server` section", hint="a simulation needs the server's labels")
+        labels = load_labels(self.config.server.labels, self.base)
+        schedule = Schedule(federation, len(labels.values), labels.official_test)
+        events: list[Event] = []
+        listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
+        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
+        server = ServerContext(federation, self.config.server, labels.values, schedule, telemetry, self.base)
+        server.clock = asyncio.get_running_loop().time
+        round, states = self.start
+        server.restore(round, states.get(SERVER))
+        return Outcome(server, events=events)
+
+    def _open_door(self, outcome: Outcome, name: str, link: Link) -> Door:
+        config = self.config.parties[name].chaos
+        carry = self._recorded(outcome, name, SERVER, link._carry)
+        if config != ChaosConfig():
+            names = self.config.federation.names
+            place = Place(names.index(name), len(names), self.config.federation.batch)
+            chaos = Chaos(
+                config, place, self.config.federation.seed, _VirtualIncidents(), outcome.server.telemetry.event
+            )
+            carry = chaos.outward(carry)
+            link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        door = Door(carry, SERVER, release_clear, Ledger(None))
+        link._carry = door
+        return door
+
+    def _context(self, name: str, door: Door) -> ClientContext:
+        federation, party = self.config.federation, self.config.parties[name]
+        seat = Seat(federation.names.index(name), len(federation.names))
+        features = load_features(party.data, seat, self.base)
+        schedule = Schedule(federation, len(features.values), features.official_test)
+        scaler = Scaler.fit(party.data.scale, features.values, schedule.partition.train)
+        columns = Columns(features.values, scaler)
+        round, states = self.start
+        ctx = ClientContext(name, federation, party, columns, schedule, door.release, self.base)
+        ctx.state, ctx.round = State(states.get(name)), round
+        return ctx
+
+    async def _between(self, outcome: Outcome, round: int) -> None:
+        if self.save:
+            outcome.saved[round] = {SERVER: outcome.server.state.capture()}
+            for link in self._cohort.values():
+                link.ask_to_save(Save(round))
+
+    def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
+        outcome.saved[save.round][name] = state.capture()
+
+    def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
+        def carry_and_record(item: Item) -> None:
+            if isinstance(item, Message):
+                outcome.messages.append((sender, to, snapshot(item)))
+            carry(item)
+
+        return carry_and_record if self.record else carry
+
+
+class _VirtualIncidents:
+    """Pauses hold a party's messages; a crash is for real processes."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Nothing of the party passes for so long."""
+        chaos.told("paused", round=pause.round, seconds=pause.seconds)
+        chaos.hold(pause.seconds)
+
+    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
+        """There is no process to kill. Raises ConfigError."""
+        raise ConfigError(
+            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
+        )

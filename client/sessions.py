@@ -1,0 +1,162 @@
+"""A party's sessions: each goes on from the round that the server names, and leaves checkpoints behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from client.context import ClientContext
+from client.dialer import Membership
+from client.door import Door
+from client.incidents import RealIncidents
+from client.protocols import PARTICIPATE
+from common.chaos import Chaos, ChaosConfig, Seat
+from common.checkpoints import Checkpoints, Owner
+from common.config import FederationConfig, PartyConfig
+from common.conversation import SERVER, Link, Save
+from common.data.features import Features
+from common.data.scale import Columns, Scaler
+from common.errors import EnvironmentFault
+from common.membership import Begin, Hello, Saved
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.protocols import CONTRACTS
+from common.randomness import seeded_generator
+from common.schedule import Schedule
+from common.state import Snapshot, State
+from common.telemetry import Telemetry
+
+
+@dataclass
+class Sessions:
+    """What a party keeps while connections and sessions come and go.
+
+    Args:
+        name: the party's.
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        out: the party's own folder.
+        device: that the model lives on.
+        store: the party's checkpoints.
+        telemetry: the party's own.
+
+    Attributes:
+        begun: when the server was last heard to begin, or to end, a session; seconds of the monotonic clock.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    base: Path
+    out: Path
+    device: torch.device
+    store: Checkpoints
+    telemetry: Telemetry
+    begun: float = field(default=0.0, init=False)
+    _schedule: Schedule = field(init=False)
+    _columns: Columns = field(init=False)
+    _saving: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def prepare(self, features: Features) -> None:
+        """Fits the scaling; only once the server has agreed to the row count."""
+        self._schedule = Schedule(self.federation, len(features.values), features.official_test)
+        scaler = Scaler.fit(self.config.data.scale, features.values, self._schedule.partition.train)
+        self._columns = Columns(features.values, scaler).to(self.device)
+
+    def greeting(self, hello: Hello) -> Hello:
+        """The Hello with what we hold of the run.
+
+        Raises:
+            CheckpointError: what lies in our folder is another's.
+        """
+        run = self.store.run()
+        held = self.store.usable(self._owner(run)) if run else []
+        return replace(hello, run=run, held=tuple(held))
+
+    async def run(self, membership: Membership, hello: Hello) -> None:
+        """Takes part in session after session until the run is over.
+
+        Raises:
+            PartyAway: the connection broke; join again.
+            ColonnadeError: the run has failed.
+        """
+        try:
+            while not await self._attend(membership, await membership.begin()):
+                await self._saved()
+                membership.greet_again(self.greeting(hello))
+        finally:
+            await self._saved()
+
+    async def _attend(self, membership: Membership, begin: Begin) -> bool:
+        contract, owner = CONTRACTS[self.federation.protocol.name], self._owner(begin.run)
+        state = State(self.store.load(begin.round, owner) if begin.round else None)
+        state.keep("random", lambda: seeded_generator(self.federation.seed, self.name))
+        ledger = Ledger(self.out / "ledger.jsonl", after=begin.round)
+        try:
+            chaos = self._chaos()
+            carry = membership.post if chaos is None else chaos.outward(membership.post)
+            door = Door(carry, SERVER, release_clear, ledger)
+            link = Link(SERVER, contract.kinds, contract.limits(self.federation), door)
+            deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
+            ctx = ClientContext(
+                self.name,
+                self.federation,
+                self.config,
+                self._columns,
+                self._schedule,
+                door.release,
+                self.base,
+                self.device,
+                state,
+                begin.round,
+            )
+            link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
+            return await membership.attend(deliver, lambda: self._half(ctx, link))
+        finally:
+            self.begun = time.monotonic()
+            ledger.close()
+
+    def _chaos(self) -> Chaos | None:
+        """The faults that this party's configuration asks for; None costs nothing."""
+        if self.config.chaos == ChaosConfig():
+            return None
+        names = self.federation.names
+        seat = Seat(names.index(self.name), len(names), self.federation.batch)
+        told = partial(self.telemetry.event, party=self.name)
+        return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self.out / "chaos.json"), told)
+
+    async def _half(self, ctx: ClientContext, link: Link) -> None:
+        await PARTICIPATE[ctx.federation.protocol.name](ctx, link)
+        await self._saved()
+
+    def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
+        """Takes a snapshot at once, and writes it while the rounds go on."""
+        writing = asyncio.to_thread(self._write, save, state.capture(), owner)
+        self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
+
+    def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
+        self.store.save(save.round, snapshot, owner)
+        self.store.prune({save.round, save.keep})
+
+    @staticmethod
+    async def _report(membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+        try:
+            await writing
+        except EnvironmentFault as failed:
+            membership.post(Saved(save.round, str(failed)))
+        else:
+            membership.post(Saved(save.round))
+
+    async def _saved(self) -> None:
+        """Waits for the checkpoint that is being written, if there is one."""
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def _owner(self, run: str) -> Owner:
+        return Owner(self.name, run, self.federation.lasting_hashes())

@@ -1,0 +1,97 @@
+"""Who may join: identity, agreement and rows, checked when a party says Hello."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.config import FederationConfig, differences
+from common.crypto.peers import verify_peer
+from common.crypto.revocation import RevocationList
+from common.errors import RefusedError, nearest
+from common.membership import WIRE_VERSION, Hello
+from common.version import VERSION
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the server knows of the data, which every party's must agree with."""
+
+    rows: int
+    official_test: int
+
+
+class Admission:
+    """The door-keeper of a run.
+
+    Args:
+        federation: the agreed section; its roster says who may join.
+        facts: of the labels.
+        run: the run's own number; checkpoints of another run are of no use here.
+        revoked: certificates that are no longer welcome.
+        secure: whether certificates are checked (False on loopback only).
+    """
+
+    def __init__(
+        self, federation: FederationConfig, facts: Facts, run: str, revoked: RevocationList, *, secure: bool
+    ) -> None:
+        self._federation, self._facts, self._run = federation, facts, run
+        self._revoked, self._secure = revoked, secure
+        self._hashes = federation.hashes()
+
+    def check(self, hello: Hello, pem: bytes | None) -> None:
+        """Looks at a Hello and the certificate that it came with (PEM; None without TLS).
+
+        Raises:
+            RefusedError: it may not join, and why.
+        """
+        self._check_identity(hello.party, pem)
+        self._check_agreement(hello)
+        self._check_rows(hello)
+        self._check_run(hello)
+
+    def revoked(self) -> dict[str, str]:
+        """The parties whose certificates are revoked by now, and why. Raises IdentityError if that cannot be read."""
+        self._revoked.refresh()
+        reasons = {party: self._revoked.reason(pin) for party, pin in self._federation.parties.items()}
+        return {party: reason for party, reason in reasons.items() if reason is not None}
+
+    def _check_identity(self, party: str, pem: bytes | None) -> None:
+        if self._secure:
+            if pem is None:
+                raise RefusedError(f"{party[:80]!r} showed no certificate", hint="run it without --insecure")
+            verify_peer(pem, party, self._federation.parties, self._revoked)
+        elif party not in self._federation.parties:
+            near = nearest(party[:80], self._federation.parties)
+            raise RefusedError(f"no party {party[:80]!r} is in the roster{near}")
+
+    def _check_agreement(self, hello: Hello) -> None:
+        party = hello.party
+        if hello.federation != self._federation.id:
+            raise RefusedError(f"{party!r} is of federation {hello.federation!r}, this is {self._federation.id!r}")
+        if hello.wire != WIRE_VERSION or hello.version != VERSION:
+            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version} (wire {hello.wire})"
+            raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
+        if differing := differences(self._hashes, hello.config):
+            raise RefusedError(
+                f"{party!r} has another federation section; it differs in {', '.join(differing)}",
+                hint="give every member the same federation section",
+            )
+
+    def _check_rows(self, hello: Hello) -> None:
+        ours = (self._facts.rows, self._facts.official_test)
+        if (hello.rows, hello.official_test) != ours:
+            raise RefusedError(
+                f"{hello.party!r} has {_in_rows(hello.rows, hello.official_test)}, the labels have {_in_rows(*ours)}",
+                hint="all members need the same rows in the same order",
+            )
+
+    def _check_run(self, hello: Hello) -> None:
+        if hello.run not in ("", self._run):
+            raise RefusedError(
+                f"{hello.party!r} holds checkpoints of run {hello.run[:80]}, this is run {self._run}",
+                hint="resume that run at the server too, or start the party without --resume",
+            )
+
+
+def _in_rows(rows: int, official_test: int) -> str:
+    return f"{rows} rows" + (f" ({official_test} of them a test part)" if official_test else "")

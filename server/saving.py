@@ -1,0 +1,144 @@
+"""Coordinated checkpoints: everyone saves the same round, and the server commits it when all have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.checkpoints import Checkpoints, Owner, write_durably
+from common.config import CheckpointConfig
+from common.conversation import SERVER, Save
+from common.errors import EnvironmentFault, PartyLost
+from common.state import Snapshot
+from common.telemetry import Telemetry
+
+
+@dataclass
+class _Pending:
+    """A checkpoint that not everyone has saved yet."""
+
+    round: int
+    waiting: set[str]
+    begun: float
+    done: asyncio.Future[None]
+    writing: asyncio.Task[None] | None = field(default=None)
+
+
+class Saving:
+    """The server's part in checkpoints.
+
+    While one is being written, the rounds go on; the next is not begun before it is committed or
+    given up. The one before lives until then.
+
+    Args:
+        store: the server's own checkpoints.
+        folder: where the commit is recorded.
+        owner: of the server's checkpoints.
+        config: when to save.
+        telemetry: told of every checkpoint.
+        clock: seconds, of which only differences matter.
+    """
+
+    def __init__(
+        self,
+        store: Checkpoints,
+        folder: Path,
+        owner: Owner,
+        config: CheckpointConfig,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._record, self._owner = store, folder / "committed.json", owner
+        self._config, self._telemetry, self._clock = config, telemetry, clock
+        self._pending: _Pending | None = None
+        self._last_time = clock()
+        self.committed = _read_committed(self._record)
+
+    def due(self, round: int, last: int) -> bool:
+        """Whether a checkpoint is to be taken after this round: now and then, and always after the last."""
+        if round == last:
+            return True
+        if self._pending is not None:
+            return False
+        by_rounds = bool(self._config.rounds) and round % self._config.rounds == 0
+        by_time = bool(self._config.seconds) and self._clock() - self._last_time >= self._config.seconds
+        return by_rounds or by_time
+
+    async def begin(self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None]) -> None:
+        """Saves our own part in the background and asks the parties for theirs."""
+        if self._pending is not None:  # the last one: it waits for the one before
+            await asyncio.wait({self._pending.done})
+        loop = asyncio.get_running_loop()
+        pending = _Pending(round, {SERVER, *parties}, self._clock(), loop.create_future())
+        self._pending, self._last_time = pending, self._clock()
+        pending.writing = loop.create_task(self._save_own(pending, snapshot))
+        ask(Save(round, self.committed))
+
+    def saved(self, member: str, round: int, error: str = "") -> None:
+        """A member has saved a round, or could not."""
+        pending = self._pending
+        if pending is None or pending.round != round or member not in pending.waiting:
+            return  # of a checkpoint that was given up
+        if error:
+            self.give_up(member, error)
+            return
+        pending.waiting.discard(member)
+        if not pending.waiting:
+            self._commit(pending)
+
+    def give_up(self, member: str, reason: str) -> None:
+        """Forgets the checkpoint that is under way, if there is one: a member cannot or will not save it."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._telemetry.event("checkpoint_failed", round=pending.round, party=member, reason=reason)
+            pending.done.set_result(None)
+
+    async def finish(self, limit: float) -> None:
+        """Waits until what is under way is committed or given up.
+
+        Raises:
+            PartyLost: somebody has not saved within `limit` seconds.
+        """
+        if (pending := self._pending) is None:
+            return
+        await asyncio.wait({pending.done}, timeout=limit)
+        if not pending.done.done():
+            silent = ", ".join(sorted(pending.waiting))
+            raise PartyLost(
+                silent,
+                f"no checkpoint of round {pending.round} within {limit:g} s",
+                hint="raise federation.timeouts.answer, or look at its disk",
+            )
+
+    async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
+        try:
+            await asyncio.to_thread(self._store.save, pending.round, snapshot, self._owner)
+        except EnvironmentFault as failed:
+            self.saved(SERVER, pending.round, str(failed))
+        else:
+            self.saved(SERVER, pending.round)
+
+    def _commit(self, pending: _Pending) -> None:
+        before, self._pending = self.committed, None
+        try:
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(self._record, json.dumps({"round": pending.round}).encode())
+            self._store.prune({pending.round, before})
+        except OSError as failed:
+            self._telemetry.event("checkpoint_failed", round=pending.round, party=SERVER, reason=str(failed))
+        else:
+            self.committed = pending.round
+            seconds = round(self._clock() - pending.begun, 6)
+            self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
+        pending.done.set_result(None)
+
+
+def _read_committed(record: Path) -> int:
+    try:
+        return int(json.loads(record.read_text())["round"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0  # there is none, or it was altered: what the members hold decides

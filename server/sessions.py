@@ -1,0 +1,105 @@
+"""A run's sessions: everyone assembles, goes on from a common round, and stops when somebody goes away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common.checkpoints import Checkpoints, Owner, write_durably
+from common.errors import EnvironmentFault, PartyAway
+from common.protocols import CONTRACTS
+from common.randomness import seeded_generator
+from server.admission import Admission
+from server.context import ServerContext
+from server.hub import Hub
+from server.protocols import SERVE
+from server.saving import Saving
+
+
+@dataclass
+class Sessions:
+    """The run from its first session to its last.
+
+    Args:
+        ctx: what the half is given; its state is another in every session.
+        store: the server's checkpoints.
+        owner: of them.
+        admission: says who may join.
+        folder: the run's, where its number and the commits are recorded.
+    """
+
+    ctx: ServerContext
+    store: Checkpoints
+    owner: Owner
+    admission: Admission
+    folder: Path
+    hub: Hub = field(init=False)
+    saving: Saving = field(init=False)
+
+    def __post_init__(self) -> None:
+        federation, telemetry = self.ctx.federation, self.ctx.telemetry
+        contract = CONTRACTS[federation.protocol.name]
+        self.saving = Saving(self.store, self.folder / "checkpoints", self.owner, federation.checkpoint, telemetry)
+        self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved)
+        self.ctx.traffic = self.hub.totals.wire
+
+    async def run(self) -> None:
+        """Serves the protocol's half to its end, over as many sessions as that takes.
+
+        Raises:
+            PartyLost: somebody did not come, or did not come back.
+            ColonnadeError: anything else that ends a run.
+        """
+        ctx, hub, name = self.ctx, self.hub, self.ctx.federation.protocol.name
+        while True:
+            await hub.assemble(ctx.federation.timeouts.away)
+            resumed = hub.session != 0
+            self._record_run()
+            cohort, round = hub.begin(self.store.usable(self.owner), self.saving.committed, self._between)
+            self._restore(round, first=not resumed)
+            ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
+            try:
+                await SERVE[name](ctx, cohort)
+                return
+            except PartyAway as gone:
+                self.saving.give_up(gone.party, "it is away")
+                ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
+                hub.rewind(str(gone))
+
+    def _record_run(self) -> None:
+        """Before anyone learns the run's number, it is on the disk."""
+        path = self.folder / "run.json"
+        if path.exists():
+            return
+        try:
+            write_durably(path, json.dumps({"run": self.owner.run, "federation": self.ctx.federation.id}).encode())
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"{path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
+            ) from failed
+
+    def _restore(self, round: int, *, first: bool) -> None:
+        ctx = self.ctx
+        ctx.restore(round, self.store.load(round, self.owner) if round else None)
+        ctx.state.keep("random", lambda: seeded_generator(ctx.federation.seed, "server"))
+        counts: dict[str, int] = ctx.state.keep("traffic", dict)
+        if first:  # later sessions go on counting; only a new process has to be told
+            self.hub.totals.restore(counts)
+
+    async def _between(self, round: int) -> None:
+        """After every round: a checkpoint if one is due, and a look at who is here."""
+        last = self.ctx.schedule.rounds
+        if self.saving.due(round, last) and not self.hub.away:
+            self.ctx.state["traffic"].update(self.hub.totals.capture())
+            names = self.ctx.federation.names
+            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save)
+            if round == last:
+                await self.saving.finish(self.ctx.federation.timeouts.answer)
+        await self.hub.gate()
+
+    def _saved(self, party: str, round: int, error: str) -> None:
+        if round == 0:
+            self.saving.give_up(party, error)
+        else:
+            self.saving.saved(party, round, error)

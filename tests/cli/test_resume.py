@@ -1,0 +1,185 @@
+"""Runs that are interrupted and go on, as real processes."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.drill import drill
+from common.lines import read_lines
+from tests.cli.test_up import events, family_of, finish, start, wait_for_round, write
+
+pytestmark = pytest.mark.processes
+
+VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
+
+
+def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server, a party and everything at once are killed; see `make drill` for the long one."""
+    assert drill(3, random.Random(4), ("server", "party", "all")) == 0
+    assert "3 of 3 survived (all 1, party 1, server 1)" in capsys.readouterr().out
+
+
+def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: Path) -> None:
+    file, out = write(tmp_path, VIMADMM, epochs=40, checkpoint={"rounds": 5}), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    wait_for_round(out, 12, process)
+    family_of(process)["party3"].kill()
+    output = finish(process, 60)
+    assert process.returncode == 0, output
+    assert "party3 was killed by SIGKILL, it is started again" in output
+    (rollback,) = events(out, "rollback")
+    assert rollback["party"] == "party3"
+    (resume,) = events(out, "resume")
+    assert resume["round"] % 5 == 0 and resume["round"] >= 10
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "completed"
+    assert [span["what"] for span in summary["timeline"]["party3"]] == ["here", "away", "here"]
+    assert [span["what"] for span in summary["timeline"]["party1"]] == ["here"]
+
+
+@pytest.mark.parametrize("absence", ["wait", "continue"])
+def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence: str) -> None:
+    quorum = {"fastest": 3} if absence == "continue" else "wait"
+    more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}}
+    # Not VIMADMM: it may diverge when a party comes back with what it knew long ago (docs/protocols/vimadmm.md).
+    file, out = write(tmp_path, {"name": "split"}, rounds=150, epochs=0, **more), tmp_path / "run"
+    process = start("up", file, "--out", out, "--chaos", "party1: delay=20ms")
+    wait_for_round(out, 12, process)
+    family_of(process)["party3"].kill()
+    output = finish(process, 60)
+    assert process.returncode == 0, output
+    (rejoin,) = events(out, "rejoin")
+    assert rejoin["party"] == "party3" and rejoin["restored"] >= 5
+    rounds = [event["round"] for event in events(out, "round")]
+    assert rounds == list(range(1, 151))
+    assert not events(out, "rollback") and not events(out, "resume")
+    missed = {event["round"] for event in events(out, "missing") if event["party"] == "party3"}
+    if absence == "wait":
+        assert missed <= {rejoin["round"]}
+    else:
+        assert rejoin["round"] in missed or len(missed) > 0
+
+
+def test_a_party_that_stays_away_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:
+    quick = {"checkpoint": {"rounds": 5}, "timeouts": {"away": 1.5}}
+    file, out = write(tmp_path, VIMADMM, epochs=40, **quick), tmp_path / "run"
+    process = start("up", file, "--out", out, "--set", "launch.backoff=30")
+    wait_for_round(out, 12, process)
+    family_of(process)["party3"].kill()
+    output = finish(process, 60)
+    assert process.returncode != 0
+    assert "party3 was lost: did not come back within 1.5 s" in output
+    assert f"colonnade up --resume {out}" in output
+    assert json.loads((out / "summary.json").read_text())["status"] == "failed"
+    again = start("up", "--resume", out)
+    output = finish(again, 60)
+    assert again.returncode == 0, output
+    assert "everyone goes on after round" in output
+    assert json.loads((out / "summary.json").read_text())["status"] == "completed"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is over, with checkpoints of rounds 6 and 12."""
+    folder = tmp_path_factory.mktemp("finished")
+    file = write(folder, VIMADMM, epochs=2, checkpoint={"rounds": 6})
+    process = start("up", file, "--out", folder / "run")
+    output = finish(process)
+    assert process.returncode == 0, output
+    return folder / "run"
+
+
+def resume(run: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
+    process = start("up", "--resume", run, *more)
+    return process, finish(process, 60)
+
+
+def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    process, output = resume(run, "--set", "federation.epochs=3")
+    assert process.returncode == 0, output
+    assert [event["round"] for event in events(run, "round")] == list(range(1, 19))
+    summary = json.loads((run / "summary.json").read_text())
+    before = json.loads((finished / "summary.json").read_text())
+    assert summary["rounds"] == 18 and summary["bytes"]["up"]["payload"] > before["bytes"]["up"]["payload"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("federation.protocol.rho=2", "it differs in federation.protocol.rho"),
+        ("federation.seed=5", "it differs in federation.seed"),
+    ],
+)
+def test_another_configuration_is_refused(finished: Path, tmp_path: Path, change: str, said: str) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    process, output = resume(run, "--set", change)
+    assert process.returncode == 2 and said in output and "Traceback" not in output
+
+
+def test_a_torn_checkpoint_falls_back_to_the_one_before_with_a_warning(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    torn = run / "parties" / "party2" / "checkpoints" / "round-00000012.safetensors"
+    torn.write_bytes(torn.read_bytes()[:100])
+    process, output = resume(run, "--set", "federation.epochs=3")
+    assert process.returncode == 0, output
+    assert "everyone goes on after round 6" in output
+    warnings = [e["reason"] for e in read_lines(run / "parties/party2/events.jsonl") if e["kind"] == "warning"]
+    assert any("round-00000012.json is torn or was altered" in reason for reason in warnings)
+
+
+def test_checkpoints_of_another_run_are_refused(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "run.json").write_text(json.dumps({"run": "another"}))
+    process, output = resume(run)
+    assert process.returncode != 0 and "holds checkpoints of run" in output and "Traceback" not in output
+
+
+def test_a_party_without_its_checkpoints_is_named(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(run / "parties" / "party2" / "checkpoints")
+    process, output = resume(run)
+    assert process.returncode != 0 and "party2" in output and "lack that of round 12" in output
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    process, output = resume(tmp_path)
+    assert process.returncode == 2 and "holds no run" in output
+
+
+def test_a_file_and_a_run_to_resume_are_one_too_many(finished: Path, tmp_path: Path) -> None:
+    file = write(tmp_path, VIMADMM)
+    process = start("up", file, "--resume", finished)
+    output = finish(process)
+    assert process.returncode == 2 and "leave the file away" in output
+
+
+def test_two_launchers_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    file, out = write(tmp_path, VIMADMM, epochs=500), tmp_path / "run"
+    first = start("up", file, "--out", out)
+    try:
+        wait_for_round(out, 3, first)
+        second, output = resume(out)
+        assert second.returncode == 4 and f"({first.pid}) works in" in output
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    file, out = write(tmp_path, VIMADMM, epochs=500), tmp_path / "run"
+    first = start("up", file, "--out", out, "--insecure")
+    try:
+        wait_for_round(out, 3, first)
+        second = start("server", out / "server.yaml", "--resume", out, "--insecure")
+        output = finish(second)
+        assert second.returncode == 4 and "works in" in output
+    finally:
+        first.kill()
+        first.communicate()

@@ -1,0 +1,72 @@
+"""Every protocol can be stopped after any round and go on as if nothing had happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.protocols import CONTRACTS
+from common.state import Snapshot, State
+from tests.federation import config, federate
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "split": {"name": "split", "embedding": 8},
+    "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
+}
+SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
+
+
+def same(one: Snapshot, two: Snapshot) -> bool:
+    """To the last bit."""
+    return one.values == two.values and all(torch.equal(one.tensors[key], two.tensors[key]) for key in one.tensors)
+
+
+def test_every_protocol_is_here() -> None:
+    assert set(PROTOCOLS) == set(CONTRACTS)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(name: str) -> None:
+    cfg = config(PROTOCOLS[name], *SHORT)
+    alone = federate(cfg, save=True)
+    assert sorted(alone.saved) == [1, 2, 3, 4, 5, 6, 7]
+    for round in (1, 3, 6):
+        resumed = federate(cfg, save=True, start=(round, alone.saved[round]))
+        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 8))
+        assert [e["loss"] for e in resumed.of_kind("round")] == [e["loss"] for e in alone.of_kind("round")][round:]
+        for member in (SERVER, *cfg.federation.names):
+            assert same(resumed.saved[7][member], alone.saved[7][member])
+        assert resumed.server.metrics == alone.server.metrics
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("member", [SERVER, "party2"])
+def test_what_a_member_keeps_matters(name: str, member: str) -> None:
+    """Else the test above could not fail: whoever begins anew while the others go on ends elsewhere."""
+    cfg = config(PROTOCOLS[name], *SHORT)
+    alone = federate(cfg, save=True)
+    forgetful = {key: value for key, value in alone.saved[3].items() if key != member}
+    resumed = federate(cfg, save=True, start=(3, forgetful))
+    assert not same(resumed.saved[7][member], alone.saved[7][member])
+
+
+def test_with_stragglers_the_same_happens_again_on_the_virtual_clock() -> None:
+    protocol = PROTOCOLS["vimadmm"]
+    slow = ("parties.party3.chaos.delay=exp(2s)", "federation.quorum.deadline=1")
+    cfg = config(protocol, *SHORT, *slow)
+    alone = federate(cfg, save=True)
+    assert alone.of_kind("missing")
+    again = federate(cfg, save=True)
+    assert all(same(alone.saved[7][name], again.saved[7][name]) for name in alone.saved[7])
+
+
+def test_a_state_is_not_shared_between_what_was_saved_and_what_goes_on() -> None:
+    cfg = config(PROTOCOLS["split"], *SHORT)
+    alone = federate(cfg, save=True)
+    before = State(alone.saved[3]["party1"]).capture()
+    federate(cfg, start=(3, alone.saved[3]))
+    assert before == replace(State(alone.saved[3]["party1"]).capture())

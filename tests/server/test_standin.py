@@ -1,0 +1,77 @@
+"""What stands in for a party that did not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from common.data.sources import load_labels
+from common.protocols.split import Embedding
+from common.schedule import Schedule
+from common.telemetry import Telemetry
+from server.context import ServerContext
+from server.standin import How, StandIn
+from tests.federation import config
+
+BATCH = torch.tensor([4, 0, 9])
+
+
+def context() -> ServerContext:
+    cfg = config({"name": "split"}, "federation.rounds=5", "federation.epochs=0")
+    assert cfg.server is not None
+    labels = load_labels(cfg.server.labels, Path())
+    schedule = Schedule(cfg.federation, len(labels.values), 0)
+    return ServerContext(cfg.federation, cfg.server, labels.values, schedule, Telemetry())
+
+
+def standin(how: How, ctx: ServerContext | None = None) -> StandIn:
+    return StandIn(ctx or context(), ("ada", "bob"), 2, how)
+
+
+def said(value: float) -> Embedding:
+    return Embedding(1, torch.full((3, 2), float(value)))
+
+
+def values(parts: list[torch.Tensor] | None) -> list[float]:
+    assert parts is not None and all(part.shape == (3, 2) for part in parts)
+    return [float(part.unique()) for part in parts]
+
+
+@pytest.mark.parametrize("how", ["zero", "last", "skip"])
+def test_who_is_there_is_in_its_place(how: How) -> None:
+    assert values(standin(how).fill({"bob": said(2), "ada": said(1)}, BATCH, 1)) == [1, 2]
+
+
+def test_zeros_for_who_is_missing() -> None:
+    there = standin("zero")
+    there.fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
+    assert values(there.fill({"ada": said(3)}, BATCH, 2)) == [3, 0]
+
+
+def test_what_was_last_said_of_the_same_rows() -> None:
+    there = standin("last")
+    there.fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
+    assert values(there.fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
+    assert values(there.fill({"ada": said(3)}, torch.tensor([1, 2, 3]), 3)) == [3, 0]
+    assert values(there.fill({"bob": said(5)}, BATCH, 4)) == [3, 5]
+
+
+def test_what_was_last_said_outlives_a_restart() -> None:
+    ctx = context()
+    standin("last", ctx).fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
+    again = context()
+    again.restore(1, ctx.state.capture())
+    assert values(standin("last", again).fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
+
+
+def test_a_round_is_left_out_if_someone_is_missing_but_not_the_last() -> None:
+    there = standin("skip")
+    assert there.fill({"ada": said(1)}, BATCH, 4) is None
+    assert values(there.fill({"ada": said(1)}, BATCH, 5)) == [1, 0]
+
+
+@pytest.mark.parametrize("how", ["zero", "last", "skip"])
+def test_a_round_without_any_answer_is_left_out(how: How) -> None:
+    assert standin(how).fill({}, BATCH, 5) is None
