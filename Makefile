@@ -15,7 +15,7 @@ demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritt
 	$(BIN)/colonnade up
 
 test: $(VENV)/.developed ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 lint: $(VENV)/.developed ## style, types and import contracts
 	$(BIN)/ruff check .

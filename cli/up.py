@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
+_HASTE = 0.5  # the same, before the run has begun: the others only wait
 
 
 def up(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None, *, insecure: bool) -> None:
@@ -90,7 +91,7 @@ class _Run:
         self._progress = Progress(console)
         self._events = self._follow(folder / "events.jsonl", _size(folder / "events.jsonl"))
         self._address = folder / "address"
-        self._begun = resumed
+        self._begun, self._resumed = False, resumed
         self._restarts = Restarts(config.launch)
 
     def go(self, family: Family) -> int:
@@ -111,10 +112,10 @@ class _Run:
         self._progress.close()
         self._address.unlink(missing_ok=True)
         code = INTERRUPTED if interrupted else self._report(family.codes)
-        if code and self._begun:
+        if code and (self._begun or self._resumed):
             console.print(f"  go on with it: colonnade up --resume {self._folder}", markup=False, soft_wrap=True)
         show_summary(console, self._folder)
-        if not self._begun and not debugging():
+        if not self._begun and not self._resumed and not debugging():
             shutil.rmtree(self._folder)  # nothing has happened: nothing is left
         return code
 
@@ -163,7 +164,10 @@ class _Run:
             family.wait(0.1)
             self._take_events()
             self._restart(family)
-        self._linger(family, _NOTICE if any(family.codes.values()) else _LINGER)
+        patience = _LINGER
+        if any(family.codes.values()):
+            patience = _NOTICE if self._begun else _HASTE
+        self._linger(family, patience)
 
     def _over(self, family: Family) -> bool:
         ended = {name: code for name, code in family.codes.items() if not self._restarts.hopeful(name, code)}

@@ -110,17 +110,10 @@ def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -
     assert summary["rounds"] == 18 and summary["bytes"]["up"]["payload"] > before["bytes"]["up"]["payload"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("federation.protocol.rho=2", "it differs in federation.protocol.rho"),
-        ("federation.seed=5", "it differs in federation.seed"),
-    ],
-)
-def test_another_configuration_is_refused(finished: Path, tmp_path: Path, change: str, said: str) -> None:
+def test_another_configuration_is_refused(finished: Path, tmp_path: Path) -> None:
     run = shutil.copytree(finished, tmp_path / "run")
-    process, output = resume(run, "--set", change)
-    assert process.returncode == 2 and said in output and "Traceback" not in output
+    process, output = resume(run, "--set", "federation.protocol.rho=2")
+    assert process.returncode == 2 and "it differs in federation.protocol.rho" in output and "Traceback" not in output
 
 
 def test_a_torn_checkpoint_falls_back_to_the_one_before_with_a_warning(finished: Path, tmp_path: Path) -> None:
