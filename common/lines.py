@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 def open_to_append(path: Path) -> TextIO:
     """Opens a file for more lines, each written at once. A line that was cut short is closed first."""
-    torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+    torn = path.is_file() and _last_byte(path) not in (b"", b"\n")
     file = path.open("a", buffering=1)
     if torn:
         file.write("\n")
@@ -20,7 +20,7 @@ def open_to_append(path: Path) -> TextIO:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line; nothing if there is no such file."""
-    if not path.exists():
+    if not path.is_file():
         return
     for line in path.read_bytes().splitlines():
         try:
@@ -34,4 +34,4 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 def _last_byte(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-        return file.read()
+        return file.read(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from common.errors import EnvironmentFault
 from common.lines import open_to_append
 
 Event = dict[str, Any]
@@ -37,11 +39,20 @@ class Telemetry:
     def pass_on(self, event: Event) -> Event:
         """Records an event of another's making."""
         if self._path is not None and not self._closed:
-            self._file = self._file or open_to_append(self._path)
-            self._file.write(json.dumps(without_nan(event)) + "\n")
+            self._write(self._path, json.dumps(without_nan(event)) + "\n")
         for listener in self._listeners:
             listener(event)
         return event
+
+    def _write(self, path: Path, line: str) -> None:
+        try:
+            self._file = self._file or open_to_append(path)
+            self._file.write(line)
+        except OSError as failed:
+            self._closed = True  # what follows, the end of the run among it, is still told to the listeners
+            raise EnvironmentFault(
+                f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
+            ) from failed
 
     def refused(self, party: str, reason: str) -> None:
         """Records that someone was turned away, and why."""
@@ -51,7 +62,8 @@ class Telemetry:
         """Closes the file."""
         self._closed = True
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a line that could not be written was an error already
+                self._file.close()
 
 
 def without_nan(value: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common.checkpoints import write_durably
+from common.errors import EnvironmentFault
 from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
@@ -51,11 +52,14 @@ def describe_source(source: Mapping[str, Any]) -> str:
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON so that a reader finds the old file or the new one, and never half of one."""
-    beside = path.with_suffix(".partial")
-    with beside.open("w") as file:
-        json.dump(without_nan(content), file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    """Writes JSON so that a reader finds the old file or the new one, and never half of one.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    try:
+        write_durably(path, (json.dumps(without_nan(content), indent=2) + "\n").encode())
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
+        ) from failed

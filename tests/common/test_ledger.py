@@ -1,0 +1,93 @@
+"""The ledger over crashes and rollbacks: nothing that may have left is forgotten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from common.errors import EnvironmentFault
+from common.lines import open_to_append, read_lines
+from common.privacy.ledger import Ledger
+from common.protocols.split import Embedding, Evaluation
+from common.telemetry import Telemetry
+
+
+def embedding(round: int) -> Embedding:
+    return Embedding(round, torch.zeros(2, 3))
+
+
+def evaluation(round: int, part: str, block: int) -> Evaluation:
+    return Evaluation(round, part, block, torch.zeros(2, 3))
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def charge(path: Path, *messages: Embedding | Evaluation, after: int = 0) -> None:
+    ledger = Ledger(path, after)
+    for message in messages:
+        ledger.charge(message, "server", "none", None)
+    ledger.close()
+
+
+def test_what_leaves_again_after_a_rollback_is_marked_and_what_leaves_first_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    charge(path, embedding(1), embedding(2), embedding(3), evaluation(3, "validation", 0))
+    charge(path, embedding(3), evaluation(3, "validation", 0), evaluation(3, "validation", 1), embedding(4), after=2)
+    repeats = [(entry["kind"], entry["round"], entry.get("repeat", False)) for entry in entries(path)]
+    assert repeats[:4] == [("Embedding", 1, False), ("Embedding", 2, False), ("Embedding", 3, False),
+                           ("Evaluation", 3, False)]  # fmt: skip
+    assert repeats[4:] == [("Embedding", 3, True), ("Evaluation", 3, True), ("Evaluation", 3, False),
+                           ("Embedding", 4, False)]  # fmt: skip
+
+
+def test_an_entry_says_what_it_is_about(tmp_path: Path) -> None:
+    charge(tmp_path / "ledger.jsonl", evaluation(3, "test", 2))
+    (entry,) = entries(tmp_path / "ledger.jsonl")
+    assert entry["about"] == {"part": "test", "block": 2}
+    assert entry["fields"] == {"h": ["float32", 2, 3]} and entry["bytes"] == 24
+
+
+def test_a_line_that_a_crash_cut_short_is_closed_and_the_rest_still_counts(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    charge(path, embedding(1))
+    path.write_text(path.read_text() + '{"round": 2, "kind": "Emb')
+    charge(path, embedding(1), embedding(2))
+    lines = path.read_text().splitlines()
+    assert len(lines) == 4 and lines[1] == '{"round": 2, "kind": "Emb'
+    assert json.loads(lines[2])["repeat"] is True and "repeat" not in json.loads(lines[3])
+    assert [entry["round"] for entry in read_lines(path)] == [1, 1, 2]
+
+
+def test_nothing_leaves_that_the_disk_does_not_take(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").symlink_to("/dev/full")
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with pytest.raises(EnvironmentFault, match="cannot be written: No space left on device; nothing leaves without it"):
+        ledger.charge(embedding(1), "server", "none", None)
+    ledger.close()
+
+
+def test_events_that_the_disk_does_not_take_end_the_run_in_words(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    heard: list[dict[str, Any]] = []
+    telemetry = Telemetry(tmp_path / "events.jsonl", heard.append)
+    with pytest.raises(EnvironmentFault, match="No space left on device"):
+        telemetry.event("round", round=1)
+    telemetry.event("end")
+    assert [event["kind"] for event in heard] == ["end"]
+    telemetry.close()
+
+
+def test_lines_are_added_to_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    for text in ('{"a": 1}\n', '{"a": 2}\n'):
+        with open_to_append(path) as file:
+            file.write(text)
+    path.write_bytes(path.read_bytes() + b'[1]\n\xff\n{"a": 3}')
+    assert [entry["a"] for entry in read_lines(path)] == [1, 2, 3]
+    assert list(read_lines(tmp_path / "none")) == []
