@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import accuracy, auxiliary, epoch, exchange, halves, start, stragglers
+from benchmarks import accuracy, auxiliary, checkpoints, epoch, exchange, halves, start, stragglers
 from benchmarks.report import Figure, console, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "halves": halves.main,
     "split": epoch.split,
     "epoch": epoch.main,
+    "checkpoints": checkpoints.main,
     "stragglers": stragglers.main,
     "accuracy": accuracy.main,
 }

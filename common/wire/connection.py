@@ -25,13 +25,16 @@ from common.wire.frame import pack, unpack
 
 _CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed
 
-# Keepalives find a dead peer within 20 s, also while nothing is said.
+# Keepalives find a dead peer within 20 s, also while nothing is said, and leave one alone that
+# stands still for 10 s. gRPC has two names for how long it waits for the answer to a ping, and goes
+# by the second.
 _KEEPALIVE = [
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 8_000),
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 14_000),
+    ("grpc.http2.ping_timeout_ms", 14_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
 ]
 
 # Room for a few messages in flight, so that none waits for a window to open; large HTTP/2 frames.
