@@ -8,6 +8,7 @@ afterwards, which its checksum shows.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -94,7 +95,8 @@ class Checkpoints:
             write_durably(self._tensors(round), tensors)
             write_durably(self._record(round), text.encode())
         except OSError as failed:
-            self._tensors(round).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._tensors(round).unlink()
             raise EnvironmentFault(
                 f"the checkpoint of round {round} cannot be written to {self._folder}: {failed.strerror}",
                 hint="make room on the disk; the checkpoint before is kept",

@@ -72,6 +72,8 @@ class Stage:
     revoked: RevocationList
     events: list[Event] = field(default_factory=list)
     saved: list[tuple[str, int, str]] = field(default_factory=list)
+    cohort: Cohort = field(init=False)
+    restored: int = field(init=False)
 
     async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
         """A new connection whose first words are these."""
@@ -95,8 +97,8 @@ class Stage:
             await self.hub.gate()
 
         await self.hub.assemble(patience)
-        cohort, self.restored = self.hub.begin(list(held), committed, between)
-        return cohort
+        self.cohort, self.restored = self.hub.begin(list(held), committed, between)
+        return self.cohort
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]

@@ -1,0 +1,149 @@
+"""Coordinated checkpoints, the server's part."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from common.checkpoints import Checkpoints, Owner
+from common.config import CheckpointConfig
+from common.conversation import Save
+from common.errors import PartyLost
+from common.state import Snapshot
+from common.telemetry import Event, Telemetry
+from server.saving import Saving
+
+OWNER = Owner("server", "a-run")
+STATE = Snapshot({"x": torch.ones(2)}, {"x": {"tensor": "x"}})
+
+
+@dataclass
+class Place:
+    """A folder, and what was told and asked."""
+
+    folder: Path
+    now: float = 0.0
+    events: list[Event] = field(default_factory=list)
+    asked: list[Save] = field(default_factory=list)
+
+    def saving(self, **config: float) -> Saving:
+        store = Checkpoints(self.folder)
+        telemetry = Telemetry(None, self.events.append)
+        return Saving(store, self.folder, OWNER, CheckpointConfig(**config), telemetry, lambda: self.now)
+
+    async def begin(self, saving: Saving, round: int) -> None:
+        await saving.begin(round, STATE, ("ada", "bob"), self.asked.append)
+        pending = saving._pending
+        assert pending is not None and pending.writing is not None
+        await pending.writing
+
+    def told(self, kind: str) -> list[int]:
+        return [event["round"] for event in self.events if event["kind"] == kind]
+
+
+def play(folder: Path, scene: Callable[[Place], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(Place(folder)), 20))
+
+
+def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        by_rounds = place.saving(rounds=10)
+        assert [round for round in range(1, 36) if by_rounds.due(round, 35)] == [10, 20, 30, 35]
+        by_time = place.saving(rounds=0, seconds=5)
+        assert not by_time.due(1, 35)
+        place.now = 5.0
+        assert by_time.due(2, 35)
+        never = place.saving(rounds=0)
+        assert [round for round in range(1, 36) if never.due(round, 35)] == [35]
+
+    play(tmp_path, scene)
+
+
+def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        await place.begin(saving, 10)
+        assert place.asked == [Save(10, 0)] and not saving.due(20, 99)
+        saving.saved("ada", 10)
+        saving.saved("ada", 10)
+        saving.saved("bob", 9)
+        assert saving.committed == 0 and not (tmp_path / "committed.json").exists()
+        saving.saved("bob", 10)
+        assert saving.committed == 10 and place.told("checkpoint") == [10]
+        assert json.loads((tmp_path / "committed.json").read_text()) == {"round": 10}
+        assert place.saving().committed == 10
+        await saving.finish(1)
+
+    play(tmp_path, scene)
+
+
+def test_the_new_one_and_the_one_before_are_kept(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        for round in (10, 20, 30):
+            await place.begin(saving, round)
+            for party in ("ada", "bob"):
+                saving.saved(party, round)
+        assert Checkpoints(tmp_path).usable(OWNER) == [30, 20]
+        assert place.asked == [Save(10, 0), Save(20, 10), Save(30, 20)]
+
+    play(tmp_path, scene)
+
+
+def test_who_cannot_save_is_named_and_the_one_before_stays(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        await place.begin(saving, 10)
+        saving.saved("ada", 10)
+        saving.saved("bob", 10)
+        await place.begin(saving, 20)
+        saving.saved("ada", 20, "no space left on device")
+        saving.saved("bob", 20)
+        assert saving.committed == 10
+        failed = [event for event in place.events if event["kind"] == "checkpoint_failed"]
+        assert [(event["round"], event["party"], event["reason"]) for event in failed] == [
+            (20, "ada", "no space left on device")
+        ]
+        await saving.finish(1)
+        await place.begin(saving, 30)
+        assert place.asked[-1] == Save(30, 10)
+
+    play(tmp_path, scene)
+
+
+def test_a_server_whose_disk_refuses_goes_on(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        place.folder = tmp_path / "file"
+        place.folder.write_text("")
+        saving = place.saving()
+        await place.begin(saving, 10)
+        assert place.told("checkpoint_failed") == [10] and saving.committed == 0
+
+    play(tmp_path, scene)
+
+
+def test_the_end_waits_for_everyone_and_names_who_does_not_save(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        await place.begin(saving, 10)
+        saving.saved("ada", 10)
+        with pytest.raises(PartyLost, match=r"bob was lost: no checkpoint of round 10 within 0\.05 s"):
+            await saving.finish(0.05)
+
+    play(tmp_path, scene)
+
+
+def test_a_commit_that_was_altered_is_as_none(tmp_path: Path) -> None:
+    (tmp_path / "committed.json").write_text("{")
+    play(tmp_path, _check_none)
+
+
+async def _check_none(place: Place) -> None:
+    assert place.saving().committed == 0
