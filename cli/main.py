@@ -87,6 +87,14 @@ def client(
 
 
 @app.command()
+def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = None) -> None:
+    """Runs a federation in this process on a virtual clock: an hour of stragglers in seconds."""
+    from cli.simulate import simulate as run  # noqa: PLC0415
+
+    run(file, _overrides(sets, chaos), out)
+
+
+@app.command()
 def check(file: Given, sets: Sets = None) -> None:
     """Checks a configuration and the data that it names, and starts nothing."""
     from cli.check import check as run  # noqa: PLC0415

@@ -47,6 +47,7 @@ class Outcome:
     Attributes:
         saved: what every member held after each round, where that was asked for.
         seconds: of the virtual clock, from the first round to the last.
+        payload: bytes of tensors that the server received and sent.
     """
 
     server: ServerContext
@@ -56,6 +57,7 @@ class Outcome:
     mailbox: Mailbox = field(default_factory=Mailbox)
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     seconds: float = 0.0
+    payload: tuple[int, int] = (0, 0)
 
     def of_kind(self, event: str) -> list[Event]:
         """The events of a kind."""
@@ -111,6 +113,7 @@ class Simulation:
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
         await self._serve(outcome, cohort, halves)
+        outcome.payload = _payload(cohort)
         return outcome
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
@@ -199,3 +202,9 @@ class _VirtualIncidents:
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )
+
+
+def _payload(cohort: Cohort) -> tuple[int, int]:
+    books = [(link.traffic.received, link.traffic.sent) for link in cohort.values()]
+    up, down = (sum(size for pair in books for _, size in pair[way].values()) for way in (0, 1))
+    return up, down

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cli.progress import megabytes
 
-_NAMES = {
+METRICS = {
     "test_accuracy": "test accuracy",
     "val_accuracy": "validation accuracy",
     "train_loss": "training loss",
@@ -28,7 +28,7 @@ def show_summary(console: Console, folder: Path) -> None:
     table = Table(show_header=False, title=f"{summary['protocol']} on {summary['dataset']}: {summary['status']}")
     table.add_row("parties", str(len(summary["parties"])))
     table.add_row("rounds", str(summary["rounds"]))
-    for key, name in _NAMES.items():
+    for key, name in METRICS.items():
         if (value := summary["metrics"].get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
     for way, name in (("up", "parties to server"), ("down", "server to parties")):

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from benchmarks.drill import drill
 from common.lines import read_lines
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round, write
+from tests.federation import config, federate
 
 pytestmark = pytest.mark.processes
 
@@ -176,3 +178,53 @@ def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.communicate()
+
+
+def test_members_of_their_own_resume_from_their_own_folders(tmp_path: Path) -> None:
+    """A server and parties that nobody has launched together: the server dies and is started again by hand."""
+    file = write(tmp_path, VIMADMM, rounds=40, epochs=0, checkpoint={"rounds": 5}, timeouts={"away": 40})
+    address, home = tmp_path / "address", tmp_path / "members"
+    names = [f"party{number}" for number in range(1, 5)]
+    shared = ("--insecure", "--chaos", "every_party: delay=10ms")
+
+    def serve(how: str) -> subprocess.Popen[str]:
+        address.unlink(missing_ok=True)
+        before = len(events(home / "server", "listening"))
+        process = start("server", file, how, home / "server", "--insecure", "--set", "every_party.chaos.delay=10ms")
+        deadline = time.monotonic() + 30
+        while len(found := events(home / "server", "listening")) == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address.write_text(found[-1]["address"])
+        return process
+
+    server = serve("--out")
+    parties = [
+        start("client", file, "--party", name, "--out", home / name, "--server-file", address, *shared)
+        for name in names
+    ]
+    try:
+        wait_for_round(home / "server", 12, server)
+        server.kill()
+        server.communicate()
+        server = serve("--resume")
+        outputs = [finish(member, 60) for member in (server, *parties)]
+    finally:
+        for member in (server, *parties):
+            member.kill()
+    assert [member.returncode for member in (server, *parties)] == [0] * 5, outputs
+    (resume,) = events(home / "server", "resume")
+    assert resume["round"] >= 10
+    alone = federate(config(VIMADMM, "federation.rounds=40", "federation.epochs=0"))
+    losses = {event["round"]: event["loss"] for event in events(home / "server", "round")}
+    assert list(losses.values()) == [event["loss"] for event in alone.of_kind("round")]
+    assert json.loads((home / "server" / "summary.json").read_text())["status"] == "completed"
+
+
+def test_a_simulation_says_how_long_it_would_have_taken(tmp_path: Path) -> None:
+    file, out = write(tmp_path, VIMADMM, epochs=1), tmp_path / "virtual"
+    process = start("simulate", file, "--out", out, "--chaos", "party2: delay.Embedding=10s")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "60.0 s of delays, simulated in" in output
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["clock"] == "virtual" and summary["rounds"] == 6 and len(events(out, "round")) == 6

@@ -1,0 +1,68 @@
+"""`colonnade simulate`: a whole federation on the virtual clock, in this process."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+from rich.table import Table
+
+from cli.check import check_members
+from cli.folder import run_folder
+from cli.progress import megabytes
+from cli.screen import out as console
+from cli.simulation import Outcome, Simulation
+from cli.summary import METRICS
+from common.config import load
+from common.telemetry import Telemetry
+from server.summary import write_whole
+
+
+def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
+    """Runs a federation to its end and prints what it learned, and how long it would have taken."""
+    config = load(file, sets)
+    check_members(config, file)
+    torch.set_num_threads(max(1, config.server.threads if config.server else 1))
+    with run_folder(out, f"{config.federation.id}-virtual") as folder:
+        begin = time.perf_counter()
+        telemetry = Telemetry(folder / "events.jsonl")
+        outcome = Simulation(config, file.parent.resolve(), telemetry=telemetry).run()
+        telemetry.close()
+        content = summary(outcome)
+        write_whole(folder / "summary.json", content)
+        _show(outcome, folder, time.perf_counter() - begin)
+
+
+def summary(outcome: Outcome) -> dict[str, object]:
+    """What a real run's summary.json says, as far as there is something to say without processes and a wire."""
+    ctx = outcome.server
+    names = ctx.federation.names
+    return {
+        "status": "completed",
+        "clock": "virtual",
+        "federation": ctx.federation.id,
+        "protocol": ctx.federation.protocol.name,
+        "parties": list(names),
+        "rounds": ctx.round,
+        "seconds": round(outcome.seconds, 6),
+        "metrics": dict(ctx.metrics),
+        "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
+        "missing": {name: ctx.missing.get(name, 0) for name in names},
+        "late": {name: outcome.mailbox.late[name] for name in names},
+    }
+
+
+def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
+    ctx = outcome.server
+    table = Table(show_header=False, title=f"{ctx.federation.protocol.name}, simulated")
+    table.add_row("rounds", str(ctx.round))
+    for key, name in METRICS.items():
+        if (value := ctx.metrics.get(key)) is not None:
+            table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
+    table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
+    table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
+    table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
+    console.print(table)
+    console.print(f"run folder: {folder}", markup=False, soft_wrap=True)
