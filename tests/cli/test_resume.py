@@ -228,3 +228,21 @@ def test_a_simulation_says_how_long_it_would_have_taken(tmp_path: Path) -> None:
     assert "60.0 s of delays, simulated in" in output
     summary = json.loads((out / "summary.json").read_text())
     assert summary["clock"] == "virtual" and summary["rounds"] == 6 and len(events(out, "round")) == 6
+
+
+def test_a_party_crashes_and_another_stands_still_as_its_configuration_says(tmp_path: Path) -> None:
+    """Each once, although the rollback repeats the rounds."""
+    quick = {"checkpoint": {"rounds": 5}, "quorum": {"deadline": 0.5}}
+    file, out = write(tmp_path, {"name": "split"}, rounds=40, epochs=0, **quick), tmp_path / "run"
+    faults = ("--chaos", "party2: crash=8", "--chaos", "party3: pause=2s@20")
+    process = start("up", file, "--out", out, *faults)
+    output = finish(process, 60)
+    assert process.returncode == 0, output
+    happened = {
+        name: [e["kind"] for e in read_lines(out / "parties" / name / "events.jsonl") if e["kind"].endswith("ed")]
+        for name in ("party2", "party3")
+    }
+    assert happened == {"party2": ["crashed"], "party3": ["paused"]}
+    assert [event["party"] for event in events(out, "rollback")] == ["party2"]
+    missed = [event["round"] for event in events(out, "missing") if event["party"] == "party3"]
+    assert len(missed) >= 2 and missed == list(range(20, 20 + len(missed)))  # 2 s are several deadlines
