@@ -86,6 +86,9 @@ class QuorumConfig(_Section):
         match value:
             case "wait":
                 return {}
+            case str():
+                hint = "wait, {deadline: SECONDS}, {fastest: K}, {threshold: R}, or {need: K, grace: SECONDS}"
+                raise ConfigError(f"federation.quorum = {value!r}: expected one of", hint=hint)
             case {"deadline": seconds, **others} if not others:
                 return {"need": 0, "grace": seconds}
             case {"fastest": need, **others} | {"threshold": need, **others} if not others:

@@ -142,8 +142,10 @@ class Hub:
         return Cohort(self._links, self._mailbox, self._round_opens, between), round
 
     def rewind(self, reason: str) -> None:
-        """Tells everyone who is here to stop and say Hello again."""
+        """Tells everyone who takes part to stop and say Hello again. Who has come since then waits already."""
         for member in self.members.values():
+            if member.connection.session != self.session:
+                continue
             member.ready = False
             member.parted.clear()
             member.connection.post(Rewind(reason))

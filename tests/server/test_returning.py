@@ -91,6 +91,22 @@ def test_after_a_rewind_everyone_says_hello_again_and_a_new_session_begins() -> 
     play(scene())
 
 
+def test_who_came_back_before_the_rewind_is_not_told_to_stop() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        await there.assemble(1)
+        ada.lose(GONE)
+        again = await there.come(holding(5))
+        there.hub.rewind("ada is away")
+        assert again.last == Welcome() and bob.last == Rewind("ada is away")
+        bob.arrive(holding(5, party="bob"))
+        await there.assemble(1, (5,), 5)
+        assert isinstance(again.last, Begin) and again.last.round == 5
+
+    play(scene())
+
+
 def test_who_has_said_farewell_is_called_back() -> None:
     async def scene() -> None:
         there = stage()
