@@ -49,12 +49,14 @@ class ClientContext:
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
         return self.state.keep("optimiser", make)
 
+    @property
+    def seed(self) -> int:
+        """What this party's parameters are drawn from; parties with equal models must not start equal."""
+        return self.federation.seed * 1009 + self.federation.names.index(self.name) + 1
+
     def _build(self, width: int) -> nn.Module:
-        # The roster's seat goes into the seed: parties with equal models must not start equal.
-        seat = self.federation.names.index(self.name)
-        seed = self.federation.seed * 1009 + seat + 1
         shape = self.features.shape[1:]
-        return bottom_model(self.name, self.config.model, shape, width, seed, self.base).to(self.device)
+        return bottom_model(self.name, self.config.model, shape, width, self.seed, self.base).to(self.device)
 
 
 def bottom_model(

@@ -235,10 +235,7 @@ class ServerConfig(_Member):
     @field_validator("optimiser", mode="before")
     @classmethod
     def _plain_sgd(cls, value: Any) -> Any:
-        """Heads take plain SGD steps unless a momentum is asked for; local models have one by default."""
-        if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
-            return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
-        return value
+        return _without_momentum(value)
 
 
 class PartyConfig(_Member):
@@ -248,7 +245,15 @@ class PartyConfig(_Member):
     data: DataConfig
     model: ModelConfig = MlpConfig()
     optimiser: OptimiserConfig = SgdConfig()
+    head_optimiser: OptimiserConfig = Field(
+        default=SgdConfig(lr=0.03, momentum=0), description="of the party's own head, in protocols where it has one"
+    )
     chaos: ChaosConfig = ChaosConfig()
+
+    @field_validator("head_optimiser", mode="before")
+    @classmethod
+    def _plain_sgd(cls, value: Any) -> Any:
+        return _without_momentum(value)
 
     def with_width(self, agreed: int | None) -> PartyConfig:
         """The same, with a built-in model that names no width of its own given the agreed one."""
@@ -291,6 +296,13 @@ class Config(_Section):
                 f"parties.{party}.chaos: {self.federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",
                 hint=f"there are {', '.join(kinds)}",
             )
+
+
+def _without_momentum(value: Any) -> Any:
+    """Heads take plain SGD steps unless a momentum is asked for; local models have one by default."""
+    if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
+        return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
+    return value
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import nn
 
 from common.models.build import build_head
+from common.models.heads import xavier
 from server.context import ServerContext
 
 _SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/context.py
@@ -25,7 +23,5 @@ def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
     Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow what
     their head says, and with the smaller one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
     """
-    draws = torch.Generator().manual_seed(ctx.federation.seed * _SEED_STRIDE)
-    bound = math.sqrt(6 / (width + ctx.federation.outputs))
-    drawn = torch.empty(parties, width, ctx.federation.outputs).uniform_(-bound, bound, generator=draws)
-    return nn.Parameter(drawn.to(ctx.device))
+    seed = ctx.federation.seed * _SEED_STRIDE
+    return nn.Parameter(xavier(width, ctx.federation.outputs, seed, parties).to(ctx.device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,18 +13,13 @@ from server.context import ServerContext
 How = Literal["zero", "last", "skip"]
 
 
-class _Embedding(Protocol):
-    @property
-    def h(self) -> Tensor: ...
-
-
 class StandIn:
     """A round's embeddings in the roster's order, with something in the place of those that are missing.
 
     Args:
         ctx: of the server's half; `last` keeps a copy of every party's embeddings in its state.
         parties: in the cohort's order.
-        width: of an embedding.
+        width: of an embedding, or of logits.
         how: zero; last: what the party last sent for the same rows, zeros where that never was; skip:
             nothing, the round is left out (not the last one, which is evaluated).
     """
@@ -34,16 +29,16 @@ class StandIn:
         shape = (len(parties), len(ctx.labels), width)
         self._last = ctx.state.keep("last embeddings", lambda: torch.zeros(shape)) if how == "last" else None
 
-    def zeros(self, answers: Mapping[str, _Embedding], rows: int) -> list[Tensor]:
+    def zeros(self, answers: Mapping[str, Tensor], rows: int) -> list[Tensor]:
         """h_1 .. h_M, each float32 (rows, width); zeros for who is missing."""
         nothing = torch.zeros(rows, self._width)
-        return [answers[party].h if party in answers else nothing for party in self._parties]
+        return [answers.get(party, nothing) for party in self._parties]
 
-    def fill(self, answers: Mapping[str, _Embedding], batch: Tensor, round: int) -> list[Tensor] | None:
+    def fill(self, answers: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
         """h_1 .. h_M of a training batch, each float32 (rows, width), or None if the round is to be left out.
 
         Args:
-            answers: by party.
+            answers: what each party sent, (rows, width).
             batch: row numbers, int64 (rows,).
             round: its number.
         """
@@ -54,5 +49,5 @@ class StandIn:
             return self.zeros(answers, len(batch))
         for seat, party in enumerate(self._parties):
             if party in answers:
-                self._last[seat, batch] = answers[party].h
+                self._last[seat, batch] = answers[party]
         return list(self._last[:, batch])

@@ -50,5 +50,6 @@ def parameters(outcome: Outcome) -> dict[str, Tensor]:
     flat = {
         name: torch.cat([p.flatten() for p in ctx.state["model"].parameters()]) for name, ctx in outcome.clients.items()
     }
-    kept = outcome.server.state["heads"] if "heads" in outcome.server.state else outcome.server.state["head"].weight
+    state = outcome.server.state
+    kept = state["heads"] if "heads" in state else state["head"].weight if "head" in state else state["duals"]
     return {**flat, SERVER: kept.detach().flatten()}

@@ -1,12 +1,14 @@
-"""The server's heads: embeddings -> one score a class."""
+"""Heads: embeddings -> one score a class."""
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Annotated, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from torch import nn
+from torch import Tensor, nn
 
 
 class LinearHeadConfig(BaseModel):
@@ -42,3 +44,10 @@ class MlpHeadConfig(BaseModel):
         for width, after in pairwise(widths):
             head.extend([nn.Linear(width, after), nn.ReLU(), nn.Dropout(self.dropout)])
         return head.append(nn.Linear(self.hidden, classes))
+
+
+def xavier(width: int, classes: int, seed: int, *parties: int) -> Tensor:
+    """Linear heads W from Xavier's uniform distribution, float32 (*parties, width, classes)."""
+    draws = torch.Generator().manual_seed(seed)
+    bound = math.sqrt(6 / (width + classes))
+    return torch.empty(*parties, width, classes).uniform_(-bound, bound, generator=draws)

@@ -1,13 +1,13 @@
-"""The τ local steps of a VIMADMM party: Eq. 9 by stochastic gradient descent on one batch."""
+"""The τ local steps of a VIMADMM party: Eq. 9, or Eqs. 22 and 23, by gradient descent on one batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from common.numerics.admm import local_gradient
+from common.numerics.admm import head_gradients, local_gradient
 from common.numerics.backprop import Backprop
 
 
@@ -45,4 +45,41 @@ def local_steps(
     for _ in range(steps):
         signal = torch.addmm(constant, bottom.forward(inputs), head, alpha=slope)
         bottom.backward(torch.mm(signal, head_t, out=gradient))
+        step()
+
+
+def joint_local_steps(
+    bottom: Backprop,
+    step: Callable[[], None],
+    head: nn.Parameter,
+    head_step: Callable[[], None],
+    inputs: Tensor,
+    *,
+    dual: Tensor,
+    residual: Tensor,
+    rho: float,
+    steps: int,
+) -> None:
+    """Steps head and bottom model τ times in turn, in place: Algorithm 3, lines 15 and 16.
+
+    Each time one step on W by Eq. 22 at the embeddings that the bottom model now makes, then one on θ by
+    Eq. 23 at the new W. The regularisers are the optimisers' weight decay.
+
+    Args:
+        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
+        step: of the optimiser over θ.
+        head: W_k, shape (d, c).
+        head_step: of the optimiser over W_k.
+        inputs: x, the party's columns of the batch.
+        dual: λ^(t), shape (b, c).
+        residual: s^k(t), shape (b, c).
+        rho: ρ.
+        steps: τ.
+    """
+    weight = head.detach()
+    for _ in range(steps):
+        h = bottom.forward(inputs)
+        head.grad = head_gradients(h, weight, local_gradient(h @ weight, dual, residual, rho))
+        head_step()
+        bottom.backward(local_gradient(h @ weight, dual, residual, rho) @ weight.t())
         step()

@@ -27,14 +27,15 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
         head.eval()
-        logits: Tensor = head(torch.cat(present.zeros(answers, rows), dim=1).to(ctx.device))
+        said = {party: answer.h for party, answer in answers.items()}
+        logits: Tensor = head(torch.cat(present.zeros(said, rows), dim=1).to(ctx.device))
         head.train()
         return logits
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        parts = present.fill(answers, batch, t)
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             ctx.skip(t, answers)
             continue

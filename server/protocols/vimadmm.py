@@ -29,13 +29,14 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     present = StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        return torch.bmm(torch.stack(present.zeros(answers, rows)).to(ctx.device), heads).sum(0)
+        said = {party: answer.h for party, answer in answers.items()}
+        return torch.bmm(torch.stack(present.zeros(said, rows)).to(ctx.device), heads).sum(0)
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         y = ctx.labels[batch]
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        parts = present.fill(answers, batch, t)
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             ctx.skip(t, answers)
             continue

@@ -48,18 +48,19 @@ def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: P
 @pytest.mark.parametrize("absence", ["wait", "continue"])
 def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence: str) -> None:
     quorum = {"fastest": 3} if absence == "continue" else "wait"
+    # A process takes seconds to start again, in which the others go on if they may: 30 ms a round at least.
+    rounds = 900 if absence == "continue" else 150
     more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}}
     # Not VIMADMM: it may diverge when a party comes back with what it knew long ago (docs/protocols/vimadmm.md).
-    file, out = write(tmp_path, {"name": "split"}, rounds=150, epochs=0, **more), tmp_path / "run"
-    process = start("up", file, "--out", out, "--chaos", "party1: delay=20ms")
+    file, out = write(tmp_path, {"name": "split"}, rounds=rounds, epochs=0, **more), tmp_path / "run"
+    process = start("up", file, "--out", out, "--chaos", "party1: delay=30ms")
     wait_for_round(out, 12, process)
     family_of(process)["party3"].kill()
-    output = finish(process, 60)
+    output = finish(process, 120)
     assert process.returncode == 0, output
     (rejoin,) = events(out, "rejoin")
     assert rejoin["party"] == "party3" and rejoin["restored"] >= 5
-    rounds = [event["round"] for event in events(out, "round")]
-    assert rounds == list(range(1, 151))
+    assert [event["round"] for event in events(out, "round")] == list(range(1, rounds + 1))
     assert not events(out, "rollback") and not events(out, "resume")
     missed = {event["round"] for event in events(out, "missing") if event["party"] == "party3"}
     if absence == "wait":

@@ -11,6 +11,7 @@ import yaml
 
 from common.config import Config, differences, load, parse
 from common.errors import ConfigError
+from common.protocols import CONTRACTS
 
 ROOT = Path(__file__).parents[2]
 PIN = "sha256:" + "a1" * 32
@@ -80,7 +81,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"federation__protocol": {"name": ["split"]}},
      "federation.protocol.name = ['split']: unknown protocol (did you mean 'split'?)"),
     ({"federation__protocol__name": None}, "federation.protocol.name: missing"),
-    ({"federation__protocol": 5}, "federation.protocol = 5: expected one of split, vimadmm, or keys and values"),
+    ({"federation__protocol": 5},
+     f"federation.protocol = 5: expected one of {', '.join(CONTRACTS)}, or keys and values"),
     ({"server__labels__source": "sklaern"},
      "server.labels.source = 'sklaern': expected sklearn, idx or csv (did you mean 'sklearn'?)"),
     ({"server__labels__source": None}, "server.labels.source: missing"),

@@ -16,6 +16,7 @@ from tests.federation import config, federate
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
+    "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
 }
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 

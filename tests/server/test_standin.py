@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from common.data.sources import load_labels
-from common.protocols.split import Embedding
 from common.schedule import Schedule
 from common.telemetry import Telemetry
 from server.context import ServerContext
@@ -30,8 +29,8 @@ def standin(how: How, ctx: ServerContext | None = None) -> StandIn:
     return StandIn(ctx or context(), ("ada", "bob"), 2, how)
 
 
-def said(value: float) -> Embedding:
-    return Embedding(1, torch.full((3, 2), float(value)))
+def said(value: float) -> torch.Tensor:
+    return torch.full((3, 2), float(value))
 
 
 def values(parts: list[torch.Tensor] | None) -> list[float]:

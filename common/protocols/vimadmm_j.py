@@ -1,0 +1,82 @@
+"""VIMADMM-J: VIMADMM where every party keeps its head, so that logits travel instead of embeddings.
+
+Xie, Chen, Li, Nourian, Zhang, Li, "Improving Privacy-Preserving Vertical Federated Learning by
+Efficient Communication with ADMM", Algorithm 3 (without its noise, which is a release):
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    o_k = f(x_k; theta_k) W_k for the batch                        -> server
+      2   server     z = argmin l(z, y) - lambda' z + rho/2 |sum_i o_i - z|^2       (Eq. 19)
+      3   server     lambda += rho (sum_i o_i - z)                                  (Eq. 20)
+      4   server     lambda, s_k = z - sum_(i != k) o_i                   (Eq. 21)  -> party k
+      5   party k    tau times: an SGD step on W_k (Eq. 22), then one on theta_k (Eq. 23)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["vimadmm_j"] = "vimadmm_j"
+    embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
+    rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
+    tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
+
+
+@message
+class Logits(Message):
+    """Party to server: o_k of the batch, float32 (rows, classes)."""
+
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+@message
+class Update(Message):
+    """Server to party: the dual variables lambda and the residuals s_k of the batch."""
+
+    dual: Annotated[Tensor, TensorSpec("rows", "classes")]
+    residual: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
+
+    part: str
+    block: int
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+
+
+CONTRACT = Contract(
+    title="VIMADMM-J: heads at the parties, logits travel, many local steps per exchange",
+    source="Xie et al. 2024, Algorithm 3",
+    config=Config,
+    messages=(Logits, Update, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's logits of the training, validation and test rows, in the clear",
+        "party": "duals and residuals of its batch rows, which carry information about the labels",
+    },
+)

@@ -1,0 +1,113 @@
+"""VIMADMM-J against the augmented Lagrangian that it descends."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.errors import ConfigError
+from common.models.heads import xavier
+from common.numerics.losses import CrossEntropy
+from common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Update
+from tests.federation import Outcome, config, federate, parameters
+
+VIMADMM_J = {"name": "vimadmm_j", "embedding": 16, "tau": 5}
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(VIMADMM_J, "federation.rounds=6", "federation.epochs=0", *sets), **how)
+
+
+def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
+    """The box, written again with autograd: z by its optimality condition, heads and models by gradients."""
+    outcome = run("federation.rounds=4")
+    rho, loss = 1.0, CrossEntropy()
+    server, names = outcome.server, list(outcome.clients)
+    models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
+    heads = [xavier(16, 10, ctx.seed).requires_grad_() for ctx in outcome.clients.values()]
+    sgd = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-3}
+    model_steps = [torch.optim.SGD(model.parameters(), **sgd) for model in models]
+    head_steps = [torch.optim.SGD([head], lr=0.03, weight_decay=1e-3) for head in heads]
+    duals = torch.zeros(len(server.labels), 10)
+    said = {name: [m for sender, _, m in outcome.messages if sender == name] for name in names}
+    heard = {name: [m for _, to, m in outcome.messages if to == name] for name in names}
+    for t in range(1, 5):
+        rows = server.schedule.batch(t)
+        x = [outcome.clients[name].features[rows] for name in names]
+        own = [(model(part) @ head).detach() for model, part, head in zip(models, x, heads, strict=True)]
+        for name, o in zip(names, own, strict=True):
+            assert torch.allclose(said[name][t - 1].o, o, atol=1e-4)
+        total = torch.stack(own).sum(0)
+        updates = [heard[name][t - 1] for name in names]
+        z = updates[0].residual + total - own[0]  # Eq. 21
+        # Eq. 19: the gradient of l(z, y) - lambda'z + rho/2 |total - z|^2 vanishes at z.
+        slope = loss.gradient(z, server.labels[rows]) - duals[rows] - rho * (total - z)
+        assert slope.abs().max() < 1e-3
+        duals[rows] += rho * (total - z)  # Eq. 20
+        for k, update in enumerate(updates):
+            assert torch.allclose(update.dual, duals[rows], atol=1e-3)
+            assert torch.allclose(update.residual, z - total + own[k], atol=1e-3)
+            for _ in range(5):
+                for step in (head_steps[k], model_steps[k]):  # Eq. 22, then Eq. 23
+                    logits = models[k](x[k]) @ heads[k]
+                    part = (update.dual * logits).sum() + rho / 2 * (update.residual - logits).square().sum()
+                    head_steps[k].zero_grad()
+                    model_steps[k].zero_grad()
+                    (part / len(rows)).backward()
+                    step.step()
+        duals[rows] = updates[0].dual
+    for model, head, name in zip(models, heads, names, strict=True):
+        ours = torch.cat([p.flatten() for p in model.parameters()])
+        assert torch.allclose(ours, parameters(outcome)[name], atol=1e-4)
+        assert torch.allclose(head, outcome.clients[name].state["head"], atol=1e-4)
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
+
+
+def test_it_learns() -> None:
+    outcome = run("federation.protocol.tau=20", "federation.rounds=36")
+    assert outcome.server.metrics["test_accuracy"] >= 0.95
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=6")
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
+        sizes = [m.dual.nbytes + m.residual.nbytes for m in down if isinstance(m, Update)]
+        assert sizes == [4 * 2 * n * 10 for n in rows]
+        assert sum(m.o.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Logits) and item.round == 1 else 0.5
+
+    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
+    missed = [event["round"] for event in outcome.of_kind("missing")]
+    assert missed and missed[0] == 1 and max(missed) < 24
+    assert outcome.mailbox.late["party2"] >= 1
+
+
+def test_a_missing_party_explains_nothing_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    assert [to for sender, to, m in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
+
+
+def test_rho_must_be_positive() -> None:
+    with pytest.raises(ConfigError, match=r"federation\.protocol\.rho = 0"):
+        config(VIMADMM_J, "federation.protocol.rho=0")
