@@ -13,10 +13,10 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS
+from cli.summary import METRICS, describe_privacy
 from common.config import load
 from common.telemetry import Telemetry
-from server.summary import write_whole
+from server.summary import protection, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -48,6 +48,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
+        **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.mailbox.late[name] for name in names},
     }
@@ -62,6 +63,7 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
+    table.add_row("privacy", describe_privacy(summary(outcome)))
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)

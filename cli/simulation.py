@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from client.context import ClientContext
 from client.door import Door
+from client.privacy import Privacy
 from client.protocols import PARTICIPATE
 from common import inprocess
 from common.chaos import Chaos, ChaosConfig, Pause
@@ -29,7 +30,6 @@ from common.inprocess import Delay
 from common.mailbox import Mailbox
 from common.message import Message, snapshot
 from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
 from common.state import Snapshot, State
@@ -45,6 +45,7 @@ class Outcome:
     """What is left of a run: both ends' contexts, every event, and every message in order of sending.
 
     Attributes:
+        privacy: every party's policy, budget and count of releases.
         saved: what every member held after each round, where that was asked for.
         seconds: of the virtual clock, from the first round to the last.
         payload: bytes of tensors that the server received and sent.
@@ -52,6 +53,7 @@ class Outcome:
 
     server: ServerContext
     clients: dict[str, ClientContext] = field(default_factory=dict)
+    privacy: dict[str, Privacy] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     messages: list[tuple[str, str, Message]] = field(default_factory=list)
     mailbox: Mailbox = field(default_factory=Mailbox)
@@ -107,9 +109,11 @@ class Simulation:
         self._cohort = cohort
         halves: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
-            door = self._open_door(outcome, name, links[name])
+            round, states = self.start
+            state = State(states.get(name))
+            door = self._open_door(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
-            ctx = outcome.clients[name] = self._context(name, door)
+            ctx = outcome.clients[name] = self._context(name, door, state, round)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
         await self._serve(outcome, cohort, halves)
@@ -144,32 +148,31 @@ class Simulation:
         server.restore(round, states.get(SERVER))
         return Outcome(server, events=events)
 
-    def _open_door(self, outcome: Outcome, name: str, link: Link) -> Door:
-        config = self.config.parties[name].chaos
+    def _open_door(self, outcome: Outcome, name: str, link: Link, state: State) -> Door:
+        federation, config = self.config.federation, self.config.parties[name].chaos
+        plan = outcome.server.schedule.privacy
+        privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
         carry = self._recorded(outcome, name, SERVER, link._carry)
         if config != ChaosConfig():
-            names = self.config.federation.names
-            place = Place(names.index(name), len(names), self.config.federation.batch)
-            chaos = Chaos(
-                config, place, self.config.federation.seed, _VirtualIncidents(), outcome.server.telemetry.event
-            )
+            names = federation.names
+            place = Place(names.index(name), len(names), federation.batch)
+            chaos = Chaos(config, place, federation.seed, _VirtualIncidents(), outcome.server.telemetry.event)
             carry = chaos.outward(carry)
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        door = Door(carry, SERVER, release_clear, Ledger(None))
+        door = Door(carry, SERVER, privacy.stage(state), Ledger(None))
         link._carry = door
         return door
 
-    def _context(self, name: str, door: Door) -> ClientContext:
+    def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
         federation, party = self.config.federation, self.config.parties[name]
         seat = Seat(federation.names.index(name), len(federation.names))
         features = load_features(party.data, seat, self.base)
         schedule = Schedule(federation, len(features.values), features.official_test)
         scaler = Scaler.fit(party.data.scale, features.values, schedule.partition.train)
         columns = Columns(features.values, scaler)
-        round, states = self.start
-        ctx = ClientContext(name, federation, party, columns, schedule, door.release, self.base)
-        ctx.state, ctx.round = State(states.get(name)), round
-        return ctx
+        return ClientContext(
+            name, federation, party, columns, schedule, door.release, self.base, state=state, round=round
+        )
 
     async def _between(self, outcome: Outcome, round: int) -> None:
         if self.save:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +36,7 @@ def show_summary(console: Console, folder: Path) -> None:
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
-    table.add_row("privacy", _privacy(summary))
+    table.add_row("privacy", describe_privacy(summary))
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
@@ -43,6 +45,11 @@ def show_summary(console: Console, folder: Path) -> None:
     console.print(f"run folder: {folder}", markup=False)
 
 
-def _privacy(summary: dict[str, dict[str, float | None]]) -> str:
-    spent = [epsilon for epsilon in summary["epsilon"].values() if epsilon is not None]
-    return f"epsilon {max(spent):.2f}" if spent else "embeddings in the clear, no guarantee"
+def describe_privacy(summary: Mapping[str, Any]) -> str:
+    """The guarantee in a line: of the party that released most, under both adjacencies; or that there is none."""
+    privacy = summary["privacy"]
+    if privacy is None:
+        return "what parties send is in the clear, no guarantee"
+    absent, other = (max(privacy["epsilon"][adjacency].values()) for adjacency in ("participation", "replace"))
+    spent = f"epsilon {absent:.2f} (a party absent), {other:.2f} (other data), at delta {summary['delta']:g}"
+    return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent

@@ -34,7 +34,7 @@ class ClientContext:
     config: PartyConfig
     features: Columns
     schedule: Schedule
-    release: Callable[[Tensor], Tensor]
+    release: Callable[..., Tensor]
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     state: State = field(default_factory=State)

@@ -25,12 +25,13 @@ class Door:
         self._carry, self._to, self._release, self._ledger = carry, to, release, ledger
         self._waiting: dict[int, Released] = {}
 
-    def release(self, private: Tensor) -> Tensor:
+    def release(self, private: Tensor, *, evaluation: bool = False) -> Tensor:
         """Puts a function of private rows through the privacy stage and remembers the result.
 
-        Only the returned tensor itself may then be sent, and once.
+        Only the returned tensor itself may then be sent, and once. `evaluation` says that the rows
+        are validation or test rows.
         """
-        released = self._release(private)
+        released = self._release(private, evaluation=evaluation)
         self._waiting[id(released.value)] = released
         return released.value
 

@@ -32,5 +32,5 @@ async def evaluate(
         for number, block in enumerate(ctx.schedule.blocks(part)):
             with torch.no_grad():
                 embeddings = model(ctx.features[block])
-            await server.send(answer(part, number, ctx.release(embeddings)))
+            await server.send(answer(part, number, ctx.release(embeddings, evaluation=True)))
     model.train()

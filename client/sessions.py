@@ -15,6 +15,7 @@ from client.context import ClientContext
 from client.dialer import Membership
 from client.door import Door
 from client.incidents import RealIncidents
+from client.privacy import Privacy
 from client.protocols import PARTICIPATE
 from common.chaos import Chaos, ChaosConfig, Seat
 from common.checkpoints import Checkpoints, Owner
@@ -25,7 +26,6 @@ from common.data.scale import Columns, Scaler
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved
 from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
 from common.schedule import Schedule
@@ -61,11 +61,18 @@ class Sessions:
     begun: float = field(default=0.0, init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
+    _privacy: Privacy = field(init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def prepare(self, features: Features) -> None:
-        """Fits the scaling; only once the server has agreed to the row count."""
+        """Fits the scaling and plans the budget; only once the server has agreed to the row count.
+
+        Raises:
+            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
+        """
         self._schedule = Schedule(self.federation, len(features.values), features.official_test)
+        ledger, plan = self.out / "ledger.jsonl", self._schedule.privacy
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
         scaler = Scaler.fit(self.config.data.scale, features.values, self._schedule.partition.train)
         self._columns = Columns(features.values, scaler).to(self.device)
 
@@ -92,6 +99,7 @@ class Sessions:
                 membership.greet_again(self.greeting(hello))
         finally:
             await self._saved()
+            self._privacy.close()
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
         contract, owner = CONTRACTS[self.federation.protocol.name], self._owner(begin.run)
@@ -101,7 +109,7 @@ class Sessions:
         try:
             chaos = self._chaos()
             carry = membership.post if chaos is None else chaos.outward(membership.post)
-            door = Door(carry, SERVER, release_clear, ledger)
+            door = Door(carry, SERVER, self._privacy.stage(state), ledger)
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door)
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             ctx = ClientContext(
@@ -144,14 +152,13 @@ class Sessions:
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep})
 
-    @staticmethod
-    async def _report(membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+    async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
         try:
             await writing
         except EnvironmentFault as failed:
-            membership.post(Saved(save.round, str(failed)))
+            membership.post(Saved(save.round, str(failed), self._privacy.releases))
         else:
-            membership.post(Saved(save.round))
+            membership.post(Saved(save.round, releases=self._privacy.releases))
 
     async def _saved(self) -> None:
         """Waits for the checkpoint that is being written, if there is one."""

@@ -38,6 +38,7 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
+from common.privacy.settings import PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
 from common.wording import TEMPLATE, in_words, shown
@@ -132,6 +133,9 @@ class FederationConfig(_Section):
     absence: Literal["rollback", "wait", "continue"] = Field(
         default="rollback", description="what a run does when a party is gone and may come back"
     )
+    privacy: PrivacyConfig | None = Field(default=None, description="left out, nothing is protected")
+    participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
+    benchmark: bool = Field(default=False, description="nobody's secrets are in it: allows evaluations in the clear")
 
     @field_validator("parties", mode="before")
     @classmethod
@@ -175,6 +179,11 @@ class FederationConfig(_Section):
         if bool(self.epochs) == bool(self.rounds):
             both = f"epochs = {self.epochs} and federation.rounds = {self.rounds}"
             raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
+        if self.privacy is not None and self.privacy.evaluate == "clean" and not self.benchmark:
+            raise ConfigError(
+                "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
+                hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+            )
         if self.outputs < 2:
             shown = f"federation.classes = {self.classes if isinstance(self.classes, int) else list(self.classes)}"
             raise ConfigError(f"{shown}: expected at least 2")
@@ -249,6 +258,7 @@ class PartyConfig(_Member):
         default=SgdConfig(lr=0.03, momentum=0), description="of the party's own head, in protocols where it has one"
     )
     chaos: ChaosConfig = ChaosConfig()
+    policy: PolicyConfig = PolicyConfig()
 
     @field_validator("head_optimiser", mode="before")
     @classmethod

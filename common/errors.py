@@ -12,6 +12,7 @@
     │   ├── PartyFailed           a party stopped and said why
     │   └── PartyLost             a party fell silent
     │       └── PartyAway             its connection broke: it may come back
+    ├── BudgetSpent           nobody's: the privacy budget pays for nothing more
     └── EnvironmentFault      neither: a port in use, a server that never comes
 
 An error is one line that says what is wrong and where, plus a hint that says what to do.
@@ -103,6 +104,12 @@ class PartyLost(PeerError):
 
 class PartyAway(PartyLost):
     """The connection broke. The party may come back, and the run may wait for it."""
+
+
+class BudgetSpent(ColonnadeError):
+    """A party's privacy budget pays for no further release."""
+
+    exit_code = 5
 
 
 class EnvironmentFault(ColonnadeError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common.conversation import Item
 
 # Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,14 @@ class Rewind:
 
 @dataclass(frozen=True)
 class Saved:
-    """Party to server: the checkpoint of a round is on the disk, or why it is not."""
+    """Party to server: the checkpoint of a round is on the disk, or why it is not.
+
+    `releases` is how many the party has paid for so far, for the report's epsilon.
+    """
 
     round: int
     error: str = ""
+    releases: int = 0
 
 
 @dataclass(frozen=True)

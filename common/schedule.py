@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from common.config import FederationConfig
 from common.data.rows import Batches, partition
+from common.privacy.plan import Plan, plan
+
+_EVALUATED = ("validation", "test")
 
 
 class Schedule:
@@ -18,8 +23,12 @@ class Schedule:
         official_test: how many of the last rows are the source's own test part.
 
     Attributes:
-        rounds: how many there are, counted from 1.
+        rounds: how many there are, counted from 1: as many as asked for, or as the privacy budget pays for.
         partition: row numbers of the training, validation and test parts.
+        privacy: what the agreed privacy comes to; None without any.
+
+    Raises:
+        ConfigError: the privacy budget pays for no round.
     """
 
     def __init__(self, federation: FederationConfig, rows: int, official_test: int) -> None:
@@ -28,6 +37,12 @@ class Schedule:
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._block = federation.batch
+        self.privacy: Plan | None = None
+        if federation.privacy is not None:
+            evaluated = federation.privacy.evaluate == "released"
+            count = self._releases if evaluated else lambda rounds: rounds
+            self.privacy = plan(federation.privacy, rows, self.rounds, count)
+            self.rounds = self.privacy.rounds
 
     def batch(self, round: int) -> Tensor:
         """Row numbers of B(t), int64 (rows,)."""
@@ -41,9 +56,15 @@ class Schedule:
         """The parts to evaluate after a round: validation now and then, and the test rows at the very end."""
         last = round == self.rounds
         due = last or round % self._every == 0
-        wanted = (("validation", due), ("test", last))
+        wanted = zip(_EVALUATED, (due, last), strict=True)
         return tuple(part for part, now in wanted if now and len(getattr(self.partition, part)))
 
     def blocks(self, part: str) -> tuple[Tensor, ...]:
         """Row numbers of a part, in blocks of at most a batch."""
         return torch.split(getattr(self.partition, part), self._block)
+
+    def _releases(self, rounds: int) -> int:
+        """How many matrices one party releases in a run of so many rounds, at most."""
+        validations = -(-rounds // self._every)
+        validation, test = (math.ceil(len(getattr(self.partition, part)) / self._block) for part in _EVALUATED)
+        return rounds + validations * validation + test

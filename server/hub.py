@@ -76,6 +76,7 @@ class Hub:
         self._over = False
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
+        self.releases: dict[str, int] = {}  # by party, as it last said
         self.session = 0
         self.round = 0
 
@@ -251,7 +252,8 @@ class Hub:
                 self._fail(party, PartyFailed(party, reason, hint=hint))
             case Farewell() if party in self._links:
                 member.parted.set()
-            case Saved(round=round, error=error):
+            case Saved(round=round, error=error, releases=releases):
+                self.releases[party] = max(self.releases.get(party, 0), releases)
                 if not error:
                     kept = (round, *(r for r in member.hello.held if r != round))
                     member.hello = _holding(member.hello, kept)

@@ -10,6 +10,8 @@ from typing import Any
 
 from common.checkpoints import write_durably
 from common.errors import EnvironmentFault
+from common.privacy.accountant import SENSITIVITY
+from common.privacy.settings import PrivacyConfig
 from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
@@ -39,11 +41,52 @@ def summarise(
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
         "bytes": hub.totals.summary(),
-        "epsilon": dict.fromkeys(federation.names),
-        "delta": None,
+        **protection(ctx, hub.releases),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
     }
+
+
+def protection(ctx: ServerContext, releases: Mapping[str, int]) -> dict[str, Any]:
+    """What the parties' privacy came to: `epsilon` by party, `delta`, and how they come about.
+
+    `epsilon` is null where there is no guarantee; `privacy.void` then says why, and
+    `privacy.epsilon` what the accounting alone comes to.
+
+    Args:
+        releases: what each party has paid for, as it said.
+    """
+    names, plan = ctx.federation.names, ctx.schedule.privacy
+    if plan is None:
+        return {"epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
+    counts = {name: releases.get(name, 0) for name in names}
+    by_adjacency: dict[str, dict[str, float]] = {
+        adjacency: {name: round(plan.epsilon(count, adjacency), 6) for name, count in counts.items()}
+        for adjacency in SENSITIVITY
+    }
+    void = _void(plan.config)
+    return {
+        "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
+        "delta": plan.config.delta,
+        "privacy": {
+            "mechanism": plan.config.mechanism,
+            "clip": plan.config.clip,
+            "noise_multiplier": plan.noise_multiplier,
+            "adjacency": plan.config.adjacency,
+            "releases": counts,
+            "epsilon": by_adjacency,
+            "void": void,
+        },
+    }
+
+
+def _void(config: PrivacyConfig) -> str | None:
+    """Why the accounting's epsilon is no guarantee, if it is none."""
+    if config.seeded:
+        return "noise was drawn from the federation's seed, which every member knows"
+    if config.evaluate == "clean":
+        return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
+    return None
 
 
 def describe_source(source: Mapping[str, Any]) -> str:

@@ -1,16 +1,22 @@
 """What turns private values into values that may leave a party.
 
-A release returns what leaves and the event that its accounting needs in one call, so that noise
-and accounting cannot drift apart. This module knows one: `none`, which protects nothing and
-says so.
+A release returns what leaves and pays for it in one call, so that noise and accounting cannot
+drift apart. `release_clear` protects nothing and says so; `GaussianRelease` is client-level
+differential privacy.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
+
+from common.privacy.budget import Budget
+from common.privacy.noise import Normals
+from common.privacy.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,46 @@ class Released:
 class Release(Protocol):
     """A privacy stage."""
 
-    def __call__(self, private: Tensor) -> Released:
-        """Releases a function of private rows."""
+    def __call__(self, private: Tensor, *, evaluation: bool) -> Released:
+        """Releases a function of private rows; `evaluation`: of rows that nobody trains on."""
 
 
-def release_clear(private: Tensor) -> Released:
+def release_clear(private: Tensor, *, evaluation: bool = False) -> Released:  # noqa: ARG001  # the port's
     """Releases values as they are: no clipping, no noise, no guarantee."""
     return Released(private.detach(), "none", None)
+
+
+class GaussianRelease:
+    """Clips the whole matrix to C and adds N(0, (sigma C)^2) to every entry: Xie et al. 2024, Section V.
+
+    Client-level DP for one party's whole data. The sum is rounded to a grid of about sigma C / 1024,
+    which adds a ten-millionth to the variance and takes away the low bits in which a floating-point
+    normal number betrays what it was added to.
+
+    Args:
+        plan: C, sigma and delta.
+        normals: where the noise comes from.
+        budget: pays.
+    """
+
+    def __init__(self, plan: Plan, normals: Normals, budget: Budget) -> None:
+        self._plan, self._normals, self._budget = plan, normals, budget
+        self._deviation = plan.noise_multiplier * plan.config.clip
+        self._grid = 2.0 ** math.floor(math.log2(self._deviation / 1024))
+        self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}"
+
+    def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
+        """Releases a matrix in its dtype. Raises BudgetSpent."""
+        if evaluation and self._plan.config.evaluate == "clean":
+            return Released(private.detach(), "none (benchmark)", None)
+        spent = self._budget.spend()
+        clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
+        noise = self._normals(private.shape).to(private.device)
+        value = torch.round((clipped + self._deviation * noise) / self._grid) * self._grid
+        return Released(value.to(private.dtype), self._name, self._plan.epsilon(spent))
+
+
+def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:
+    """A min(1, C / |A|_F): at most C in the Frobenius norm, in the matrix's shape and dtype."""
+    norm = float(matrix.norm())
+    return matrix * (threshold / max(norm, threshold))

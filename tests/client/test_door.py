@@ -154,7 +154,7 @@ def test_a_line_says_when_what_to_whom_and_how_protected(door: Door, path: Path)
 def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: Outside) -> None:
     spent = iter([0.5, 0.75])
 
-    def noisy(private: Tensor) -> Released:
+    def noisy(private: Tensor, *, evaluation: bool) -> Released:
         return Released(private + 1, "clip 1 + gaussian 2", next(spent))
 
     door = Door(outside, SERVER, noisy, Ledger(path))

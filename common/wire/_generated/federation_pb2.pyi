@@ -114,12 +114,14 @@ class Save(_message.Message):
     def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ...) -> None: ...
 
 class Saved(_message.Message):
-    __slots__ = ("round", "error")
+    __slots__ = ("round", "error", "releases")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
     round: int
     error: str
-    def __init__(self, round: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    releases: int
+    def __init__(self, round: _Optional[int] = ..., error: _Optional[str] = ..., releases: _Optional[int] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("reason",)

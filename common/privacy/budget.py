@@ -1,0 +1,94 @@
+"""How many releases a party has paid for: counted so that a crash can only make it more."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from common.errors import BudgetSpent, EnvironmentFault
+from common.lines import open_to_append, read_lines
+
+_BLOCKS = 32  # that a budget is reserved in: a crash forfeits at most one of them
+
+
+class Budget:
+    """Counts releases, and refuses the one that would pass the limit.
+
+    Releases are reserved in blocks, on the disk, before the first of a block leaves, so that no
+    round waits for the disk; who is killed forfeits what is left of its block. With no path the
+    count is kept in `counts` alone, which a rollback may set back: for seeded noise, where the
+    same bytes leave again.
+
+    Args:
+        path: the party's ledger, in which reservations are lines of their own; None keeps none.
+        limit: releases that the budget allows; None counts only.
+        expected: releases that the run makes, which sizes the blocks.
+        counts: where the count is kept.
+    """
+
+    def __init__(
+        self, path: Path | None, limit: int | None, expected: int, counts: dict[str, int] | None = None
+    ) -> None:
+        self._path, self._limit = path, limit
+        self._block = max(1, expected // _BLOCKS)
+        self._counts = {} if counts is None else counts
+        if path is not None:
+            self._counts["releases"] = _reserved(path)
+        self._counts.setdefault("releases", 0)
+        self._left = 0
+
+    @property
+    def releases(self) -> int:
+        """Paid for so far: left, or forfeited by a crash."""
+        return self._counts["releases"]
+
+    def spend(self) -> int:
+        """Pays for one release and returns how many that makes.
+
+        Raises:
+            BudgetSpent: one more would pass the limit.
+            EnvironmentFault: the reservation cannot be written.
+        """
+        if self._limit is not None and self.releases >= self._limit:
+            raise BudgetSpent(
+                f"the privacy budget is spent: it allowed {self._limit} releases",
+                hint="the newest checkpoint is the model that it paid for; another run needs another budget",
+            )
+        if self._path is not None and not self._left:
+            self._left = self._block if self._limit is None else min(self._block, self._limit - self.releases)
+            self._write({"reserved": self._left})
+        self._left -= 1
+        self._counts["releases"] += 1
+        return self.releases
+
+    def close(self) -> None:
+        """Gives back what was reserved and not used."""
+        if self._left > 0:
+            self._write({"returned": self._left})
+        self._left = 0
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        assert self._path is not None  # who has no file reserves nothing
+        try:
+            with open_to_append(self._path) as file:
+                file.write(json.dumps({"time": round(time.time(), 6), **entry}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
+                hint="make room on the disk, then resume",
+            ) from failed
+
+
+def _reserved(path: Path) -> int:
+    """What earlier starts have reserved and not given back."""
+    return sum(_count(entry, "reserved") - _count(entry, "returned") for entry in read_lines(path))
+
+
+def _count(entry: dict[str, Any], key: str) -> int:
+    value = entry.get(key, 0)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,36 @@
+"""Gaussian noise for privacy: from the system's randomness, or from a seed where a configuration says so."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from torch import Tensor
+
+Normals = Callable[[torch.Size], Tensor]
+
+
+def secure_normals(shape: torch.Size) -> Tensor:
+    """Standard normal numbers that nobody can foretell or draw again, float64.
+
+    A ChaCha20 keystream under a key of the system's that is used once, as uniform numbers of 53
+    bits, in pairs through the Box-Muller transform.
+    """
+    count = math.prod(shape)
+    half = (count + 1) // 2
+    stream = Cipher(ChaCha20(os.urandom(32), os.urandom(16)), mode=None).encryptor()
+    bits = np.frombuffer(stream.update(bytes(16 * half)), dtype=np.uint64) >> np.uint64(11)
+    radius, angle = ((bits + 0.5) * 2.0**-53).reshape(2, half)
+    length, turn = np.sqrt(-2.0 * np.log(radius)), 2.0 * np.pi * angle
+    normals = np.concatenate([length * np.cos(turn), length * np.sin(turn)])[:count]
+    return torch.from_numpy(normals).reshape(shape)
+
+
+def seeded_normals(generator: torch.Generator) -> Normals:
+    """Standard normal numbers from a generator, float64: the same again from the same state."""
+    return lambda shape: torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -1,0 +1,76 @@
+"""What the agreed privacy comes to in a run: sigma, how many rounds it pays for, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from common.errors import ConfigError
+from common.privacy.accountant import affordable, epsilon, find_noise_multiplier
+from common.privacy.settings import Adjacency, PrivacyConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Derived alike at the server and at every party.
+
+    Args:
+        config: what was agreed.
+        noise_multiplier: sigma.
+        rounds: that the run may have.
+        releases: that one party makes in them, at most.
+        affordable: releases that the budget allows; None without a budget.
+    """
+
+    config: PrivacyConfig
+    noise_multiplier: float
+    rounds: int
+    releases: int
+    affordable: int | None
+
+    def epsilon(self, releases: int, adjacency: Adjacency | None = None) -> float:
+        """What so many releases cost; under the agreed adjacency if none is named."""
+        return epsilon(releases, self.noise_multiplier, self.config.delta, adjacency or self.config.adjacency)
+
+
+def plan(config: PrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int]) -> Plan:
+    """Finds sigma where only a budget is given, and the rounds that a budget pays for.
+
+    Args:
+        config: `federation.privacy`.
+        rows: of the data.
+        rounds: that the federation asks for.
+        releases: rounds -> how many releases one party makes in a run of so many, evaluations among them.
+
+    Raises:
+        ConfigError: delta means nothing for so many rows, or the budget pays for no round.
+    """
+    if config.delta >= 1 / rows:
+        raise ConfigError(
+            f"federation.privacy.delta = {config.delta:g}: with {rows} rows it must be below "
+            f"1/{rows} = {1 / rows:.2g}, or publishing a row at random would count as private",
+            hint="give a smaller delta; a tenth of 1 / rows is usual",
+        )
+    wanted = min(rounds, config.rounds or rounds)
+    sigma, budget = config.noise_multiplier, config.epsilon
+    if sigma is None:
+        assert budget is not None  # one of the two is there
+        sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency)
+    allowed = None if budget is None else affordable(budget, sigma, config.delta, config.adjacency)
+    paid = wanted if allowed is None else _paid(wanted, allowed, releases)
+    if paid == 0:
+        raise ConfigError(
+            f"federation.privacy.epsilon = {budget:g}: at noise_multiplier = {sigma:g} it pays for {allowed} "
+            f"releases, and a run of one round makes {releases(1)}, its evaluations among them",
+            hint="give more noise, a larger epsilon, a larger batch or smaller test parts",
+        )
+    return Plan(config, sigma, paid, releases(paid), allowed)
+
+
+def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:
+    """The largest number of rounds with no more releases than allowed; a longer run never makes fewer."""
+    low, high = 0, rounds + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if releases(middle) <= allowed else (low, middle)
+    return low

@@ -1,0 +1,105 @@
+"""What a federation agrees on for its parties' privacy, and what a party insists on by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+Adjacency = Literal["participation", "replace"]
+
+
+class PrivacyConfig(BaseModel):
+    """`federation.privacy`: client-level differential privacy of what parties send (Xie et al. 2024, Section V).
+
+    Every released matrix is clipped to C in its Frobenius norm; every entry gets noise from
+    N(0, (sigma C)^2). Either sigma is given, or a budget from which it is found, or both: the run
+    then ends before the budget is passed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    mechanism: Literal["gaussian"] = "gaussian"
+    clip: float = Field(gt=0, description="C, the largest Frobenius norm of a message")
+    noise_multiplier: float | None = Field(default=None, description="sigma, the noise's deviation in units of C")
+    epsilon: float | None = Field(default=None, gt=0, description="the budget of every party")
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    rounds: int | None = Field(default=None, ge=1, description="to spend epsilon over; left out, all of the run's")
+    adjacency: Adjacency = Field(
+        default="participation",
+        description="what epsilon is about: a party that is absent (sensitivity C), or has other data (2C)",
+    )
+    seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
+    evaluate: Literal["released", "clean"] = Field(
+        default="released", description="clean: evaluations without noise, which voids the guarantee"
+    )
+
+    @field_validator("noise_multiplier")
+    @classmethod
+    def _some_noise(cls, value: float | None) -> float | None:
+        if value is not None and value <= 0:
+            raise ConfigError(
+                f"federation.privacy.noise_multiplier = {value:g}: without noise no epsilon is finite",
+                hint="give a value above 0, or leave it out and give epsilon; without `privacy` nothing is protected",
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _enough_said(self) -> PrivacyConfig:
+        if self.noise_multiplier is None and self.epsilon is None:
+            raise ConfigError(
+                "federation.privacy: neither noise_multiplier nor epsilon is there",
+                hint="give sigma, or a budget from which it is found, or both",
+            )
+        return self
+
+
+class PolicyConfig(BaseModel):
+    """`parties.NAME.policy`: what a party insists on, whatever the federation has agreed on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    max_epsilon: float | None = Field(
+        default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
+    )
+    max_delta: float = Field(default=1e-5, gt=0, lt=1)
+    min_noise_multiplier: float | None = Field(default=None, gt=0)
+    protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
+    min_parties: int = Field(default=1, ge=1, description="in the roster")
+
+    def refuse(self, party: str, federation: FederationConfig) -> None:
+        """Refuses a federation that is weaker than this, as far as its configuration tells.
+
+        Raises:
+            ConfigError: naming the rule, what it wants and what the federation has.
+        """
+        privacy = federation.privacy
+        for rule, wants, has, fits in (
+            ("protocols", ", ".join(self.protocols or ()), federation.protocol.name,
+             self.protocols is None or federation.protocol.name in self.protocols),
+            ("min_parties", self.min_parties, len(federation.parties), len(federation.parties) >= self.min_parties),
+            ("max_epsilon", self.max_epsilon, "no federation.privacy", self.max_epsilon is None or privacy is not None),
+            ("max_epsilon", self.max_epsilon, "federation.privacy.evaluate = clean",
+             self.max_epsilon is None or privacy is None or privacy.evaluate == "released"),
+            ("max_epsilon", self.max_epsilon, "federation.privacy.seeded = true",
+             self.max_epsilon is None or privacy is None or not privacy.seeded),
+            ("max_delta", self.max_delta, privacy and privacy.delta,
+             self.max_epsilon is None or privacy is None or privacy.delta <= self.max_delta),
+            ("min_noise_multiplier", self.min_noise_multiplier, "no federation.privacy",
+             self.min_noise_multiplier is None or privacy is not None),
+        ):  # fmt: skip
+            if not fits:
+                self.object(party, rule, wants, has)
+
+    @staticmethod
+    def object(party: str, rule: str, wants: object, has: object) -> None:
+        """Raises the ConfigError that every broken rule ends in."""
+        raise ConfigError(
+            f"parties.{party}.policy.{rule} = {wants}: the federation has {has}",
+            hint="agree on a stronger federation, or change your policy",
+        )

@@ -1,0 +1,140 @@
+"""A party's privacy in a run: what leaves, what it costs, what its policy refuses, what a restart remembers."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from client.privacy import Privacy
+from common.errors import BudgetSpent, ConfigError
+from common.privacy.accountant import epsilon
+from common.privacy.settings import PolicyConfig
+from common.schedule import Schedule
+from common.state import State
+from server.summary import protection
+from tests.federation import config, federate, parameters
+
+VIMADMM = {"name": "vimadmm", "embedding": 8, "tau": 2}
+PRIVATE = ("federation.privacy.clip=0.5", "federation.privacy.noise_multiplier=20")
+SHORT = ("federation.epochs=0", "federation.rounds=3", "federation.batch=200")
+
+
+def private(*sets: str) -> Any:
+    return config(VIMADMM, *SHORT, *PRIVATE, *sets)
+
+
+def privacy(policy: PolicyConfig, *sets: str, ledger: Path | None = None) -> Privacy:
+    cfg = private(*sets)
+    schedule = Schedule(cfg.federation, 1797, 0)
+    return Privacy("party1", cfg.federation, policy, schedule.privacy, ledger)
+
+
+def test_what_travels_has_the_noise_that_the_config_says() -> None:
+    """Captured messages of two runs with equal noise-free parts: a few hundred thousand entries of pure noise."""
+    outcome = federate(private("federation.rounds=8", "federation.protocol.embedding=64"))
+    sent = [m.h for sender, _, m in outcome.messages if sender != "server"]
+    noise = torch.cat([h.flatten() for h in sent]).double()
+    # A matrix clipped to C adds at most C^2 to the sum of squares, C^2 / (200 x 64) an entry.
+    assert noise.numel() > 500_000
+    assert noise.square().mean().item() == pytest.approx((20 * 0.5) ** 2, rel=0.01)
+
+
+def test_noise_is_fresh_in_every_run_and_every_party() -> None:
+    one, two = (federate(private("federation.rounds=1")) for _ in range(2))
+    first = {(o, s): m.h for o, run in enumerate((one, two)) for s, _, m in run.messages if hasattr(m, "h")}
+    values = list(first.values())
+    assert len(values) == 8
+    for place, h in enumerate(values):
+        assert not any(torch.equal(h, other) for other in values[:place])
+
+
+def test_seeded_noise_repeats_and_parties_draw_different_numbers() -> None:
+    one, two = (federate(private("federation.privacy.seeded=true")) for _ in range(2))
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+    first = [m.h for sender, _, m in one.messages[:8] if sender != "server"]
+    assert not torch.equal(first[0], first[1])
+    assert protection(one.server, dict.fromkeys(one.clients, 9))["epsilon"]["party1"] is None
+
+
+def test_the_report_reconciles_with_the_messages_that_left() -> None:
+    outcome = federate(private())
+    counts = {name: p.releases for name, p in outcome.privacy.items()}
+    sent = {name: sum(sender == name for sender, _, _ in outcome.messages) for name in counts}
+    assert counts == sent
+    report = protection(outcome.server, counts)
+    for name, count in sent.items():
+        assert report["epsilon"][name] == pytest.approx(epsilon(count, 20, 1e-5, "participation"), abs=1e-6)
+        assert report["privacy"]["epsilon"]["replace"][name] == pytest.approx(epsilon(count, 20, 1e-5, "replace"), 1e-6)
+    assert report["delta"] == 1e-5 and report["privacy"]["void"] is None
+
+
+def test_clean_evaluations_void_the_guarantee_and_say_so() -> None:
+    outcome = federate(private("federation.benchmark=true", "federation.privacy.evaluate=clean"))
+    counts = {name: p.releases for name, p in outcome.privacy.items()}
+    assert set(counts.values()) == {3}
+    report = protection(outcome.server, counts)
+    assert set(report["epsilon"].values()) == {None}
+    assert "in the clear" in report["privacy"]["void"]
+    with pytest.raises(ConfigError, match=r"evaluate = clean: validation and test rows would leave unprotected"):
+        private("federation.privacy.evaluate=clean")
+
+
+def test_local_steps_use_clean_embeddings() -> None:
+    """With noise that drowns everything, the party still learns from its own embeddings and what it is told."""
+    noisy = federate(private("federation.privacy.seeded=true", "federation.rounds=2"))
+    assert all(math.isfinite(values.detach().abs().sum().item()) for values in parameters(noisy).values())
+    ctx = noisy.clients["party1"]
+    h = ctx.state["model"](ctx.features[torch.arange(200)])
+    assert float(h.norm()) > 0.5  # what it keeps is not clipped
+
+
+@pytest.mark.parametrize(
+    ("policy", "sets", "said"),
+    [
+        ({"max_epsilon": 0.1}, (), r"party1.policy.max_epsilon = 0.1: the federation has \d+ releases at sigma"),
+        ({"min_noise_multiplier": 21}, (), r"min_noise_multiplier = 21(.0)?: .* has a noise multiplier of 20"),
+        ({"protocols": ["split"]}, (), r"policy.protocols = split: the federation has vimadmm"),
+        ({"min_parties": 5}, (), r"min_parties = 5: the federation has 4"),
+        ({"max_epsilon": 5}, ("federation.privacy.seeded=true",), r"max_epsilon = 5(.0)?: .*seeded = true"),
+        ({"max_epsilon": 5}, ("federation.privacy.delta=1e-4",), r"max_delta = 1e-05: the federation has 0.0001"),
+        ({"max_epsilon": 5}, ("federation.benchmark=true", "federation.privacy.evaluate=clean"),
+         r"max_epsilon = 5(.0)?: .*evaluate = clean"),
+    ],
+)  # fmt: skip
+def test_a_policy_refuses_what_is_weaker(policy: dict[str, Any], sets: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        privacy(PolicyConfig(**policy), *sets)
+
+
+@pytest.mark.parametrize("rule", ["max_epsilon", "min_noise_multiplier"])
+def test_a_policy_refuses_a_federation_without_privacy(rule: str) -> None:
+    cfg = config(VIMADMM, *SHORT)
+    with pytest.raises(ConfigError, match=rf"policy.{rule} = 3(.0)?: the federation has no federation.privacy"):
+        Privacy("party1", cfg.federation, PolicyConfig(**{rule: 3}), None, None)
+
+
+def test_a_policy_limits_the_budget_in_the_stronger_sense() -> None:
+    """Ten releases fit the federation's epsilon among neighbours that are absent, fewer the party's own."""
+    strict = privacy(PolicyConfig(max_epsilon=3.0), "federation.privacy.epsilon=8")
+    stage = strict.stage(State())
+    with pytest.raises(BudgetSpent):
+        for _ in range(10_000):
+            stage(torch.ones(2, 2), evaluation=False)
+    assert epsilon(strict.releases, 20, 1e-5, "replace") <= 3 < epsilon(strict.releases + 1, 20, 1e-5, "replace")
+
+
+def test_a_run_that_is_started_again_remembers_what_it_spent(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    first = privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger)
+    stage = first.stage(State())
+    for _ in range(5):
+        stage(torch.ones(2, 2), evaluation=False)
+    first.close()
+    assert privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger).releases == 5
+    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved"}

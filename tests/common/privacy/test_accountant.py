@@ -1,0 +1,87 @@
+"""Epsilon against Theorem 2's closed form, against another library, and against its own inverse."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import RDPAccountant
+from scipy.optimize import minimize_scalar
+
+from common.errors import ConfigError
+from common.privacy.accountant import affordable, epsilon, find_noise_multiplier
+
+SETTINGS = [(1, 20.0), (24, 20.0), (983, 20.0), (54, 30.0), (2213, 30.0), (97, 40.0), (10, 2.0), (1, 1.0), (3, 0.5)]
+
+
+def theorem_2(releases: int, sigma: float, delta: float, sensitivity: float = 1.0) -> float:
+    """The smallest value over alpha > 1, found by another way than a list of orders."""
+
+    def bound(log_excess: float) -> float:
+        alpha = 1 + math.exp(log_excess)
+        composed = releases * alpha * sensitivity**2 / (2 * sigma**2)
+        return composed + math.log((alpha - 1) / alpha) - (math.log(delta) + math.log(alpha)) / (alpha - 1)
+
+    return float(minimize_scalar(bound, bounds=(-8, 14), method="bounded", options={"xatol": 1e-10}).fun)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+@pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
+def test_it_is_theorem_2(releases: int, sigma: float, delta: float) -> None:
+    exact = theorem_2(releases, sigma, delta)
+    assert exact - 1e-9 <= epsilon(releases, sigma, delta, "participation") <= exact * 1.003
+
+
+@pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
+def test_another_data_set_costs_as_half_the_noise(releases: int, sigma: float) -> None:
+    assert epsilon(releases, sigma, 1e-5, "replace") == epsilon(releases, sigma / 2, 1e-5, "participation")
+    exact = theorem_2(releases, sigma, 1e-5, sensitivity=2)
+    assert exact - 1e-9 <= epsilon(releases, sigma, 1e-5, "replace") <= exact * 1.003
+
+
+@pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
+def test_two_other_libraries_agree(releases: int, sigma: float) -> None:
+    orders = [1 + x / 100 for x in range(1, 30_000)]
+    google = RdpAccountant(orders=orders)
+    google.compose(dp_accounting.GaussianDpEvent(sigma), releases)
+    ours = epsilon(releases, sigma, 1e-5, "participation")
+    assert ours == pytest.approx(google.get_epsilon(1e-5), rel=0.003)
+    opacus = RDPAccountant()
+    opacus.history = [(sigma, 1.0, releases)]
+    assert ours == pytest.approx(opacus.get_epsilon(1e-5, alphas=orders), rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "budget", "releases"),
+    [(20, 1, 24), (20, 8, 983), (30, 1, 54), (30, 8, 2213), (40, 1, 97), (40, 8, 3934)],
+)
+def test_a_budget_pays_for_so_many_releases(sigma: float, budget: float, releases: int) -> None:
+    """As measured with Opacus on the authors' code, whose orders alpha are others."""
+    assert affordable(budget, sigma, 1e-5, "participation") == pytest.approx(releases, rel=0.001)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.2, 20), st.floats(1, 60), st.sampled_from(["participation", "replace"]))
+def test_one_more_release_would_pass_the_budget(budget: float, sigma: float, adjacency: str) -> None:
+    count = affordable(budget, sigma, 1e-5, adjacency)
+    assert epsilon(count, sigma, 1e-5, adjacency) <= budget < epsilon(count + 1, sigma, 1e-5, adjacency)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.2, 20), st.integers(1, 5000), st.sampled_from(["participation", "replace"]))
+def test_the_sigma_found_is_the_smallest(budget: float, releases: int, adjacency: str) -> None:
+    sigma = find_noise_multiplier(budget, 1e-5, releases, adjacency)
+    assert epsilon(releases, sigma, 1e-5, adjacency) <= budget < epsilon(releases, sigma * 0.99, 1e-5, adjacency)
+
+
+def test_nothing_released_costs_nothing() -> None:
+    assert epsilon(0, 1.0, 1e-5, "replace") == 0.0
+
+
+def test_an_impossible_budget_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"federation.privacy.epsilon = 1e-09: impossible for 1000 releases"):
+        find_noise_multiplier(1e-9, 1e-12, 1000, "participation")

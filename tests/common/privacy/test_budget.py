@@ -1,0 +1,78 @@
+"""A crash can only make it more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from common.errors import BudgetSpent, EnvironmentFault
+from common.privacy.budget import Budget
+from common.privacy.ledger import Ledger
+
+
+def spend(budget: Budget, times: int) -> None:
+    for _ in range(times):
+        budget.spend()
+
+
+def test_whoever_closes_gives_the_rest_back(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    first = Budget(path, 1000, 640)  # in blocks of 20
+    spend(first, 33)
+    first.close()
+    assert first.releases == 33
+    assert Budget(path, 1000, 640).releases == 33
+
+
+def test_whoever_is_killed_forfeits_the_rest_of_its_block(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    spend(Budget(path, 1000, 640), 33)
+    assert Budget(path, 1000, 640).releases == 40
+
+
+def test_a_block_is_reserved_before_its_first_release(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    budget = Budget(path, None, 320)
+    assert not path.exists()
+    budget.spend()
+    assert json.loads(path.read_text())["reserved"] == 10
+    spend(budget, 9)
+    assert len(path.read_text().splitlines()) == 1
+    budget.spend()
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_the_limit_holds_over_all_starts(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for expected in (4, 8, 10):
+        budget = Budget(path, 10, 1)
+        while budget.releases < expected:
+            budget.spend()
+        budget.close()
+    with pytest.raises(BudgetSpent, match="it allowed 10 releases"):
+        Budget(path, 10, 1).spend()
+
+
+def test_it_shares_the_ledger_with_the_messages_that_left(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text('{"round": 1, "kind": "Embedding", "to": "server"}\n{"reserved": 3}\n{"round": 2, "kind": "Emb')
+    assert Budget(path, None, 1).releases == 3
+    Ledger(path, after=0)  # and the ledger reads past the reservations
+
+
+def test_without_a_file_the_count_lives_where_a_rollback_finds_it() -> None:
+    counts = {"releases": 5}
+    budget = Budget(None, 8, 1, counts)
+    spend(budget, 2)
+    assert counts == {"releases": 7}
+    counts["releases"] = 5  # rolled back
+    spend(budget, 3)
+    with pytest.raises(BudgetSpent):
+        budget.spend()
+
+
+def test_nothing_leaves_when_the_disk_refuses(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="cannot be written"):
+        Budget(tmp_path / "nowhere" / "ledger.jsonl", None, 1).spend()

@@ -1,0 +1,93 @@
+"""The Gaussian release: what its noise is, and how far two clipped matrices can be apart."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import BudgetSpent
+from common.privacy.budget import Budget
+from common.privacy.noise import secure_normals, seeded_normals
+from common.privacy.plan import Plan
+from common.privacy.release import GaussianRelease, clip_frobenius
+from common.privacy.settings import PrivacyConfig
+
+
+def release(clip: float, sigma: float, budget: Budget | None = None, **more) -> GaussianRelease:
+    settings = PrivacyConfig(clip=clip, noise_multiplier=sigma, **more)
+    return GaussianRelease(Plan(settings, sigma, 1, 1, None), secure_normals, budget or Budget(None, None, 1))
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.floats(1e-3, 1e3))
+def test_clipping_bounds_the_norm_and_keeps_the_direction(values: list[float], threshold: float) -> None:
+    matrix = torch.tensor(values, dtype=torch.float64)
+    clipped = clip_frobenius(matrix, threshold)
+    assert clipped.norm() <= threshold * (1 + 1e-12)
+    if matrix.norm() <= threshold:
+        assert torch.equal(clipped, matrix)
+    else:
+        assert torch.allclose(clipped * matrix.norm(), matrix * threshold, rtol=1e-9)
+
+
+def test_two_data_sets_whose_clipped_outputs_differ_by_more_than_the_threshold() -> None:
+    """The paper's sensitivity C holds only if an absent party sends zeros: a network with biases does not."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5))
+    rows = torch.randn(32, 4)
+    one, other = (clip_frobenius(network(x).detach().double(), 1.0) for x in (rows, -3 * rows))
+    zeroed = clip_frobenius(network(torch.zeros(32, 4)).detach().double(), 1.0)
+    absent = torch.zeros(32, 5, dtype=torch.float64)
+    assert zeroed.norm() > 0.99  # the paper's zeroed-out data set is not an absent party
+    assert (one - absent).norm() <= 1 + 1e-12
+    opposite = clip_frobenius(-one * 7, 1.0)
+    assert (one - opposite).norm() > 1.99  # 2C is reached
+    assert (one - other).norm() > 1.0  # and two data sets pass C in the network at hand
+
+
+def test_noise_is_added_to_the_clipped_matrix_with_the_configured_variance() -> None:
+    stage = release(clip=0.5, sigma=3.0)
+    matrix = torch.full((1000, 60), 2.0)
+    values = torch.cat([stage(matrix).value for _ in range(40)]).double()  # 2.4 million entries
+    centre = 0.5 / math.sqrt(60_000)
+    assert abs(values.mean() - centre) < 5 * 1.5 / math.sqrt(values.numel())
+    assert (values - centre).var().item() == pytest.approx((3.0 * 0.5) ** 2, rel=0.01)
+
+
+def test_low_bits_say_nothing() -> None:
+    """Every value lies on a coarse grid, whatever was in the matrix."""
+    value = release(clip=1.0, sigma=2.0)(torch.rand(50, 3)).value.double()
+    grid = 2.0**-9  # the power of two at or below 2 / 1024
+    assert torch.equal(value, torch.round(value / grid) * grid)
+
+
+def test_it_says_what_it_did_and_what_it_cost() -> None:
+    budget = Budget(None, 2, 2)
+    stage = release(1.0, 4.0, budget)
+    first, second = stage(torch.ones(2, 2)), stage(torch.ones(2, 2))
+    assert first.mechanism == "gaussian C=1 sigma=4 participation"
+    assert first.epsilon is not None and second.epsilon is not None and 0 < first.epsilon < second.epsilon
+    assert first.value.dtype == torch.float32 and not first.value.requires_grad
+    with pytest.raises(BudgetSpent, match="it allowed 2 releases"):
+        stage(torch.ones(2, 2))
+
+
+def test_clean_evaluations_are_named_and_cost_nothing() -> None:
+    budget = Budget(None, 1, 1)
+    released = release(1.0, 4.0, budget, evaluate="clean")(torch.ones(2, 2), evaluation=True)
+    assert torch.equal(released.value, torch.ones(2, 2))
+    assert released.epsilon is None and released.mechanism == "none (benchmark)" and budget.releases == 0
+
+
+def test_seeded_noise_repeats() -> None:
+    settings = PrivacyConfig(clip=1.0, noise_multiplier=1.0, seeded=True)
+    one, two = (
+        GaussianRelease(
+            Plan(settings, 1.0, 1, 1, None), seeded_normals(torch.Generator().manual_seed(3)), Budget(None, None, 1)
+        )(torch.ones(3, 3)).value
+        for _ in range(2)
+    )
+    assert torch.equal(one, two)
