@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from common.conversation import Carrier, Item
@@ -42,9 +44,12 @@ class Door:
             ContractError: a field that must be released did not come from `release`.
         """
         if isinstance(item, Message):
-            charges = [self._redeem(item, name) for name in _private_fields(type(item))]
+            redeemed = {name: self._redeem(item, name) for name in _private_fields(type(item))}
+            charges = list(redeemed.values())
             mechanism = " + ".join(sorted({charge.mechanism for charge in charges}))
             epsilon = charges[-1].epsilon if charges else None
+            packed = {name: charge.packed for name, charge in redeemed.items() if charge.packed is not None}
+            item = replace(item, packed=packed) if packed else item
             self._ledger.charge(item, self._to, mechanism, epsilon)
         self._carry(item)
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import torch
 
+from common.compress import rounding_draws
 from common.config import FederationConfig
+from common.numerics.quantise import WHOLE
 from common.privacy.accountant import affordable
 from common.privacy.budget import Budget
 from common.privacy.noise import secure_normals, seeded_normals
 from common.privacy.plan import Plan
-from common.privacy.release import GaussianRelease, Release, release_clear
+from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from common.privacy.settings import PolicyConfig
 from common.state import State
 
@@ -36,6 +38,7 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self._plan = party, federation.seed, plan
+        self._bits = federation.compress.up
         self._budget: Budget | None = None
         if plan is None:
             return
@@ -50,6 +53,12 @@ class Privacy:
 
     def stage(self, state: State) -> Release:
         """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
+        if self._bits == WHOLE:
+            return self._protected(state)
+        draws = state.keep("rounding", lambda: rounding_draws(self._seed, self._party))
+        return QuantisedRelease(self._protected(state), self._bits, draws)
+
+    def _protected(self, state: State) -> Release:
         if self._plan is None:
             return release_clear
         if not self._plan.config.seeded:

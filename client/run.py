@@ -68,7 +68,9 @@ class ClientRun:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(self.name, self.federation, self.config, self.base, self.out, device, store, telemetry)
-            membership = Membership(Codec(contract.name, contract.kinds), largest, telemetry)
+            membership = Membership(
+                Codec(contract.name, contract.kinds, self.federation.compress.down), largest, telemetry
+            )
             patience = self.federation.timeouts.away
             until = time.monotonic() + patience
             while True:

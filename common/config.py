@@ -38,6 +38,7 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
+from common.numerics.quantise import WHOLE, WIDTHS
 from common.privacy.settings import PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
@@ -50,6 +51,12 @@ def _check_address(value: str) -> str:
     host, _, port = value.rpartition(":")
     if value and not (host and port.isdecimal() and int(port) <= _LARGEST_PORT):
         raise ValueError(f"expected HOST:PORT, a port of 0 to {_LARGEST_PORT}")
+    return value
+
+
+def _check_bits(value: int) -> int:
+    if value not in WIDTHS:
+        raise ValueError(f"expected one of {', '.join(map(str, WIDTHS))}")
     return value
 
 
@@ -112,6 +119,16 @@ class CheckpointConfig(_Section):
     seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")
 
 
+Bits = Annotated[int, AfterValidator(_check_bits)]
+
+
+class CompressConfig(_Section):
+    """Bits of an entry in tensors of float32: 1 to 8 on a scale of their own, 16 as halves, 32 as they are."""
+
+    up: Bits = Field(default=WHOLE, description="from a party")
+    down: Bits = Field(default=WHOLE, description="to a party")
+
+
 class FederationConfig(_Section):
     """What all members agree on."""
 
@@ -133,6 +150,7 @@ class FederationConfig(_Section):
     absence: Literal["rollback", "wait", "continue"] = Field(
         default="rollback", description="what a run does when a party is gone and may come back"
     )
+    compress: CompressConfig = CompressConfig()
     privacy: PrivacyConfig | None = Field(default=None, description="left out, nothing is protected")
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
     benchmark: bool = Field(default=False, description="nobody's secrets are in it: allows evaluations in the clear")

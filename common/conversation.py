@@ -125,6 +125,7 @@ class Link:
         kinds: the messages that the protocol declares, by name; all others are refused.
         limits: the largest value of every dimension name.
         carry: the transport's way out.
+        compress: what becomes of a message before it leaves.
         mailbox: where messages from this peer are filed; links of one cohort share it.
 
     Attributes:
@@ -132,14 +133,20 @@ class Link:
     """
 
     def __init__(
-        self, peer: str, kinds: Kinds, limits: Mapping[str, int], carry: Carrier, mailbox: Mailbox | None = None
+        self,
+        peer: str,
+        kinds: Kinds,
+        limits: Mapping[str, int],
+        carry: Carrier,
+        mailbox: Mailbox | None = None,
+        compress: Callable[[Message], Message] = lambda message: message,
     ) -> None:
         self.peer = peer
         self.kinds, self.limits = kinds, limits
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
         self.on_save: Callable[[Save], None] = lambda _save: None
-        self._carry = carry
+        self._carry, self._compress = carry, compress
         self._newest = 0
         self._closed = False
         self._asked: Save | None = None
@@ -155,6 +162,7 @@ class Link:
         if self.kinds.get(type(message).__name__) is not type(message):
             raise ContractError("this half", type(message).__name__, "", f"one of {sorted(self.kinds)}", "undeclared")
         check("this half", message, self.limits)
+        message = self._compress(message)
         Traffic.count(self.traffic.sent, message)
         self._carry(message)
 

@@ -63,6 +63,7 @@ def connect(
     mailbox: Mailbox | None = None,
     on_round: Callable[[int], None] = lambda _round: None,
     between: Callable[[int], Awaitable[None]] | None = None,
+    compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
 ) -> tuple[Cohort, dict[str, Link]]:
     """Joins a server and parties: the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
@@ -71,7 +72,7 @@ def connect(
     for party in parties:
         up = _Wire(at_server, party, partial(delay, party, SERVER))
         down = _Wire(at_party, party, partial(delay, SERVER, party))
-        at_server[party] = Link(party, kinds, limits, down, mailbox)
+        at_server[party] = Link(party, kinds, limits, down, mailbox, compress(party))
         at_party[party] = Link(SERVER, kinds, limits, up)
     return Cohort(at_server, mailbox, on_round, between), at_party
 

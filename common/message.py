@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from common.errors import ContractError
+from common.numerics.quantise import Packed
 
 _T = TypeVar("_T")
 
@@ -64,7 +65,7 @@ class TensorSpec:
         return f"{dtype_name(self.dtype)} ({', '.join(self.dims)})"
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def message(cls: type[_T]) -> type[_T]:
     """Declares a message: a frozen dataclass that compares by identity (it holds tensors)."""
     return dataclass(frozen=True, eq=False)(cls)
@@ -72,9 +73,16 @@ def message(cls: type[_T]) -> type[_T]:
 
 @message
 class Message:
-    """One message of a protocol. `round` is the round that it belongs to, from 1."""
+    """One message of a protocol.
+
+    Args:
+        round: the round that it belongs to, from 1.
+        packed: tensor fields that travel in fewer bits, as they travel; the fields themselves hold what
+            the receiver gets. Set by whoever compresses, never by a half.
+    """
 
     round: int
+    packed: Mapping[str, Packed] = field(default_factory=dict, kw_only=True, repr=False)
 
 
 M = TypeVar("M", bound=Message)
@@ -89,7 +97,7 @@ def schema(kind: type[Message]) -> Mapping[str, TensorSpec | type]:
     """Every field of a kind in order: its `TensorSpec`, or the type of a scalar (int, float, str, bool)."""
     if kind not in _SCHEMAS:
         hints = typing.get_type_hints(kind, include_extras=True)
-        fields = dataclass_fields(kind)
+        fields = [field for field in dataclass_fields(kind) if field.name != "packed"]
         _SCHEMAS[kind] = {field.name: _spec_of(kind, field.name, hints[field.name]) for field in fields}
     return _SCHEMAS[kind]
 
@@ -122,8 +130,8 @@ def snapshot(message: M) -> M:
 
 
 def payload_bytes(message: Message) -> int:
-    """Bytes of the tensors alone, as the papers count communication."""
-    return sum(getattr(message, name).nbytes for name, _ in tensor_specs(type(message)))
+    """Bytes of the tensors alone as they travel, as the papers count communication."""
+    return sum(message.packed.get(name, getattr(message, name)).nbytes for name, _ in tensor_specs(type(message)))
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from common.compress import Compressor
 from common.config import FederationConfig
 from common.conversation import Cohort, Link, Save
 from common.errors import (
@@ -319,7 +320,8 @@ class Hub:
 
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
-        link = Link(party, self._contract.kinds, self._limits, connection.post, self._mailbox)
+        compress = Compressor(self._federation.compress.down, self._federation.seed, party)
+        link = Link(party, self._contract.kinds, self._limits, connection.post, self._mailbox, compress)
         self.totals.link(party, link)
         return link
 

@@ -83,7 +83,7 @@ class ServerRun:
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
             largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
-            port = Port(Codec(contract.name, contract.kinds), largest, session.hub.greet)
+            port = Port(Codec(contract.name, contract.kinds, self.federation.compress.up), largest, session.hub.greet)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]

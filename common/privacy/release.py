@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from common.numerics.quantise import Packed, pack, unpack
 from common.privacy.budget import Budget
 from common.privacy.noise import Normals
 from common.privacy.plan import Plan
@@ -27,11 +28,13 @@ class Released:
         value: the tensor that leaves.
         mechanism: what was done to it, as the ledger names it.
         epsilon: spent by all releases so far, or None where nothing is protected.
+        packed: the value as it travels, if in fewer bits.
     """
 
     value: Tensor
     mechanism: str
     epsilon: float | None
+    packed: Packed | None = None
 
 
 class Release(Protocol):
@@ -74,6 +77,28 @@ class GaussianRelease:
         noise = self._normals(private.shape).to(private.device)
         value = torch.round((clipped + self._deviation * noise) / self._grid) * self._grid
         return Released(value.to(private.dtype), self._name, self._plan.epsilon(spent))
+
+
+class QuantisedRelease:
+    """Releases in few bits what another stage releases: no more private, only smaller.
+
+    Args:
+        inner: the stage before.
+        bits: of an entry: 1 to 8, or 16.
+        draws: for the rounding.
+    """
+
+    def __init__(self, inner: Release, bits: int, draws: torch.Generator) -> None:
+        self._inner, self._bits, self._draws = inner, bits, draws
+
+    def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
+        """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
+        inner = self._inner(private, evaluation=evaluation)
+        if inner.value.dtype != torch.float32:
+            return inner
+        packed = pack(inner.value, self._bits, self._draws)
+        value = unpack(packed).to(private.device)
+        return Released(value, f"{inner.mechanism}, {self._bits} bits", inner.epsilon, packed)
 
 
 def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:

@@ -18,6 +18,7 @@ from google.protobuf.message import Message as ProtoMessage
 from torch import Tensor
 
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
+from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import split_pb2, tensor_pb2, vimadmm_j_pb2, vimadmm_pb2
 from common.wire.fields import (
     EIGHT_BYTES,
@@ -40,6 +41,7 @@ _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype i
 _DTYPE_OF = {code: dtype for dtype, code in _CODE_OF.items()}
 _NUMPY_OF = {dtype: np.dtype(name).newbyteorder("<") for name, dtype in DTYPES.items()}
 _MAX_DIMS, _MAX_ELEMENTS = 8, 1 << 32
+_LARGEST = torch.finfo(torch.float32).max
 
 
 class Codec:
@@ -48,10 +50,11 @@ class Codec:
     Args:
         protocol: its name, as in `PROTOS`.
         kinds: the messages of its contract by name.
+        incoming: bits that an entry of a float32 tensor has when it comes, as agreed.
     """
 
-    def __init__(self, protocol: str, kinds: Kinds) -> None:
-        self.kinds = kinds
+    def __init__(self, protocol: str, kinds: Kinds, incoming: int = WHOLE) -> None:
+        self.kinds, self._incoming = kinds, incoming
         self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
@@ -62,7 +65,11 @@ class Codec:
         kind = type(message)
         parts: list[Buffer] = []
         for name, spec in schema(kind).items():
-            parts += _field(self._numbers[kind.__name__][name], spec, getattr(message, name))
+            number = self._numbers[kind.__name__][name]
+            if name in message.packed:
+                parts += nested(number, _packed_parts(message.packed[name]))
+            else:
+                parts += _field(number, spec, getattr(message, name))
         return parts
 
     def decode(self, kind: str, body: memoryview) -> Message:
@@ -77,17 +84,21 @@ class Codec:
         specs = schema(self.kinds[kind])
         names = self._names[kind]
         values: dict[str, Any] = {}
+        packed: dict[str, Packed] = {}
         for number, wire_type, value in read_fields(body):
             name = names.get(number)
             if name is None or name in values:
                 raise WireError("every declared field once", f"field {number} {'twice' if name else 'too'}", kind)
-            values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value)
+            values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value, self._incoming)
+            if isinstance(values[name], Packed):
+                packed[name] = values[name]
+                values[name] = unpack(values[name])
         for name, spec in specs.items():
             if name not in values:  # protobuf leaves out zeros and empty strings, never tensors
                 if isinstance(spec, TensorSpec):
                     raise WireError(str(spec), "nothing", f"{kind}.{name}")
                 values[name] = spec()
-        return self.kinds[kind](**values)
+        return self.kinds[kind](**values, packed=packed)
 
 
 def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
@@ -104,6 +115,17 @@ def _tensor_parts(tensor: Tensor) -> list[Buffer]:
     return [head, *nested(3, [data])]
 
 
+def _packed_parts(packed: Packed) -> list[Buffer]:
+    half = packed.bits == HALF
+    dtype = _CODE_OF[torch.float16 if half else torch.float32]
+    shape = b"".join(varint(size) for size in packed.shape)
+    head = tag(1, VARINT) + varint(dtype) + tag(2, LENGTH) + varint(len(shape)) + shape
+    scale = b"" if half else tag(4, VARINT) + varint(packed.bits)
+    for number, end in ((5, packed.low), (6, packed.high)):
+        scale += tag(number, EIGHT_BYTES) + struct.pack("<d", end) if end else b""
+    return [head, *nested(3, [packed.data.data if packed.data.size else b""]), scale]
+
+
 def _field(number: int, spec: TensorSpec | type, value: Any) -> list[Buffer]:
     if isinstance(spec, TensorSpec):
         return nested(number, _tensor_parts(value))
@@ -117,7 +139,7 @@ def _field(number: int, spec: TensorSpec | type, value: Any) -> list[Buffer]:
     return [tag(number, VARINT) + varint(int(value))] if value else []
 
 
-def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | memoryview) -> Any:
+def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | memoryview, incoming: int) -> Any:
     expected = LENGTH if isinstance(spec, TensorSpec) else _WIRE_TYPES[spec]
     if wire_type != expected:
         raise WireError(f"wire type {expected}", f"{wire_type}", field)
@@ -126,7 +148,7 @@ def _value(field: str, spec: TensorSpec | type, wire_type: int, value: int | mem
             raise WireError("less than 2^32", f"{value}", field)
         return bool(value) if spec is bool else value
     if isinstance(spec, TensorSpec):
-        return _tensor(field, value)
+        return _tensor(field, value, incoming if spec.dtype == torch.float32 else WHOLE)
     if spec is str:
         return _text(field, value)
     return struct.unpack("<d", value)[0]
@@ -139,10 +161,12 @@ def _text(field: str, value: memoryview) -> str:
         raise WireError("UTF-8", "other bytes", field) from bad
 
 
-def _tensor(field: str, body: memoryview) -> Tensor:
+def _tensor(field: str, body: memoryview, incoming: int) -> Tensor | Packed:
     dtype: torch.dtype | None = None
     shape: tuple[int, ...] = ()
     data = memoryview(b"")
+    bits = 0
+    ends = {5: 0.0, 6: 0.0}
     seen: set[int] = set()
     for number, wire_type, value in read_fields(body):
         if number in seen:
@@ -154,14 +178,40 @@ def _tensor(field: str, body: memoryview) -> Tensor:
             shape = _shape(field, value)
         elif number == 3 and wire_type == LENGTH and not isinstance(value, int):
             data = value
+        elif number == 4 and isinstance(value, int):
+            bits = value
+        elif number in ends and wire_type == EIGHT_BYTES and not isinstance(value, int):
+            (ends[number],) = struct.unpack("<d", value)
         else:
             raise WireError("a tensor", f"a message with field {number} of wire type {wire_type}", field)
     if dtype is None:
         raise WireError(f"a dtype of {', '.join(DTYPES)}", "another or none", field)
+    if incoming != WHOLE or bits:
+        return _packed(field, dtype, bits, ends[5], ends[6], shape, data, incoming)
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise WireError(f"{expected} bytes of {dtype_name(dtype)} {shape}", f"{len(data)}", field)
     return torch.from_numpy(np.frombuffer(data, _NUMPY_OF[dtype]).astype(dtype_name(dtype)).reshape(shape))
+
+
+def _packed(
+    field: str,
+    dtype: torch.dtype,
+    bits: int,
+    low: float,
+    high: float,
+    shape: tuple[int, ...],
+    data: memoryview,
+    incoming: int,
+) -> Packed:
+    came = HALF if dtype == torch.float16 and not bits else bits or dtype.itemsize * 8
+    if came != incoming or (came < HALF and dtype != torch.float32):
+        raise WireError(f"{incoming} bits an entry", f"{came} bits of {dtype_name(dtype)}", field)
+    if len(data) != packed_size(shape, bits=came):
+        raise WireError(f"{packed_size(shape, came)} bytes of {came} bits {shape}", f"{len(data)}", field)
+    if not (-_LARGEST <= low <= high <= _LARGEST):
+        raise WireError("a scale from a finite low to a high no smaller", f"{low:g} to {high:g}", field)
+    return Packed(came, low, high, shape, np.frombuffer(data, np.uint8).copy())
 
 
 def _shape(field: str, packed: memoryview) -> tuple[int, ...]:

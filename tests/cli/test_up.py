@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "bytes", "epsilon", "delta", "missing", "late", "timeline",
+    "metrics", "bytes", "epsilon", "delta", "privacy", "missing", "late", "timeline",
 }  # fmt: skip
 
 
@@ -93,6 +93,43 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
         assert sum(json.loads(line)["bytes"] for line in ledger) == sent
     assert not list(out.rglob("key.pem")) and "run folder:" in output and "test accuracy" in output
     assert "BEGIN" not in (out / "config.yaml").read_text()
+
+
+def test_noised_and_compressed_they_learn_the_same_too(tmp_path: Path) -> None:
+    protocol = {"name": "vimadmm", "embedding": 16}
+    more = {"privacy": {"clip": 1.0, "noise_multiplier": 5.0, "seeded": True}, "compress": {"up": 4, "down": 16}}
+    file, out = write(tmp_path, protocol, **more), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    output = finish(process)
+    assert process.returncode == 0, output
+    sets = ("federation.privacy={clip: 1, noise_multiplier: 5, seeded: true}", "federation.compress={up: 4, down: 16}")
+    together = federate(config(protocol, *sets))
+    assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["metrics"] == together.server.metrics
+    assert summary["bytes"]["up"]["payload"] == sum(_payload(m) for s, _, m in together.messages if s != "server")
+    assert summary["privacy"]["releases"] == {name: p.releases for name, p in together.privacy.items()}
+    assert "no guarantee: noise was drawn from the federation's seed" in " ".join(output.replace("│", "").split())
+    assert all(
+        "5 participation, 4 bits" in line
+        for line in (out / "parties" / "party1" / "ledger.jsonl").read_text().splitlines()
+    )
+
+
+def test_secure_noise_is_paid_for_before_it_leaves(tmp_path: Path) -> None:
+    more = {"privacy": {"clip": 1.0, "noise_multiplier": 50.0, "epsilon": 1.0}}
+    file, out = write(tmp_path, {"name": "vimadmm", "embedding": 16}, epochs=100, **more), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    output = finish(process)
+    assert process.returncode == 0, output
+    summary = json.loads((out / "summary.json").read_text())
+    assert 0.95 < max(summary["epsilon"].values()) <= 1.0 and summary["delta"] == 1e-5
+    assert summary["status"] == "completed" and summary["rounds"] < 200  # of 600
+    for name, releases in summary["privacy"]["releases"].items():
+        lines = [json.loads(line) for line in (out / "parties" / name / "ledger.jsonl").read_text().splitlines()]
+        assert "reserved" in lines[0]
+        assert sum(line.get("mechanism", "").startswith("gaussian") for line in lines) == releases
+        assert sum(line.get("reserved", 0) - line.get("returned", 0) for line in lines) == releases
 
 
 def _payload(message: object) -> int:

@@ -55,6 +55,20 @@ def test_what_a_member_keeps_matters(name: str, member: str) -> None:
     assert not same(resumed.saved[7][member], alone.saved[7][member])
 
 
+def test_noise_from_a_seed_and_roundings_go_on_too() -> None:
+    """Bit by bit, and no release is counted twice."""
+    private = (
+        "federation.privacy={clip: 1, noise_multiplier: 10, seeded: true}",
+        "federation.compress={up: 4, down: 8}",
+    )
+    cfg = config(PROTOCOLS["vimadmm"], *SHORT, *private)
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[7][member], alone.saved[7][member])
+    assert resumed.privacy["party1"].releases == alone.privacy["party1"].releases > 7
+
+
 def test_with_stragglers_the_same_happens_again_on_the_virtual_clock() -> None:
     protocol = PROTOCOLS["vimadmm"]
     slow = ("parties.party3.chaos.delay=exp(2s)", "federation.quorum.deadline=1")
