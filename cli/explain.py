@@ -66,14 +66,16 @@ def _draw_maps(trained: Trained, found: Findings) -> Maps:
     points = {}
     for title, embeddings in wanted.items():
         _say(f"map of {title}")
-        points[title] = flatten_map(embeddings[rows], seed)
+        different = len(torch.unique(embeddings[rows], dim=0))
+        said = title if different == len(rows) else f"{title} ({different} different embeddings)"
+        points[said] = flatten_map(embeddings[rows], seed)
     return Maps(points, found.labels[rows])
 
 
 def _show(trained: Trained, found: Findings) -> None:
     table = Table("rank", "party", "head's norm", "over its first", "noised", "without it")
     for rank, party in enumerate(found.ranked, 1):
-        norm, growth = ("-" if value is None else f"{value:.3f}" for value in (party.norm, party.growth))
+        norm, growth = ("-" if value is None else f"{value:.4f}" for value in (party.norm, party.growth))
         table.add_row(str(rank), party.name, norm, growth, f"{party.noised:.2%}", f"{party.missing:.2%}")
     console.print(table)
     for sentence in sentences(trained, found):

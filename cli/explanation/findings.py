@@ -145,8 +145,12 @@ def _norm(heads: list[Tensor] | None, seat: int) -> float | None:
 
 
 def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    from scipy.stats import rankdata  # noqa: PLC0415  # slow to import
-
-    ranks = torch.tensor([rankdata(ours), rankdata(theirs)])
+    ranks = torch.stack([_ranks(torch.tensor(values, dtype=torch.float64)) for values in (ours, theirs)])
     value = torch.corrcoef(ranks)[0, 1].item() if len(ours) > 1 else math.nan
     return None if math.isnan(value) else value
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """From 0 for the smallest; equal values share the mean of theirs."""
+    below, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
+    return below + (equal - 1) / 2

@@ -24,9 +24,11 @@ def flatten_map(embeddings: Tensor, seed: int) -> Tensor:
         seed: equal arguments give equal maps.
     """
     from sklearn.manifold import TSNE  # noqa: PLC0415  # slow to import
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # comes with scikit-learn
 
     # Principal components need two directions in which anything varies.
     varied = int((embeddings.std(0) > 0).sum()) >= 2
     perplexity = max(min(_PERPLEXITY, (len(embeddings) - 1) / 3), 1.0)
     tsne = TSNE(perplexity=perplexity, init="pca" if varied else "random", random_state=seed)
-    return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))
+    with threadpool_limits(1):  # its threads wait for each other in every step: three times slower on a busy machine
+        return torch.from_numpy(tsne.fit_transform(embeddings.numpy()))

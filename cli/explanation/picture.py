@@ -73,6 +73,8 @@ def colour(number: int) -> str:
 def _axis(y: Callable[[float], float], marks: Sequence[float], say: Callable[[float], str]) -> str:
     lines = []
     for mark in dict.fromkeys(marks):
+        if any(0 < abs(y(mark) - y(other)) < 11 for other in marks if abs(other) < abs(mark)):
+            continue  # too close to one that stays
         lines.append(
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}" stroke="#d8dde3"/>'
         )
