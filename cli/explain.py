@@ -36,6 +36,7 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
     keeps = [Keep.read(words) for words in keep]
+    torch.set_num_threads(1)  # small products: threads cost more than they save
     trained = open_run(run, _say)
     folder = (out or run).resolve()
     _prepare(folder)

@@ -22,6 +22,7 @@ from cli.explanation.page import numbers, sentences
 from cli.explanation.picture import bars
 from cli.explanation.trained import open_run
 from cli.simulation import Outcome
+from client.protocols import LOCAL
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load, parse
 from common.conversation import SERVER
@@ -29,12 +30,14 @@ from common.data.rows import generator
 from common.data.sources import load_features
 from common.data.split import Seat
 from common.errors import InputError
+from common.protocols import CONTRACTS
+from server.protocols import JOINT
 from tests.cli.test_up import finish, start
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run
 from tests.federation import config, federate
 
-PROTOCOLS = ("split", "vimadmm", "vimadmm_j")
+PROTOCOLS = {"split": {}, "vimadmm": {"tau": 5}, "vimadmm_j": {"tau": 5}}
 RUN = "0123456789abcdef"
 
 
@@ -64,8 +67,8 @@ Case = tuple[Path, Outcome]
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Case]]:
     """A run of every protocol, in one event loop, as a folder and as what is left in memory."""
     cases = {}
-    for name in PROTOCOLS:
-        cfg = config({"name": name, "embedding": 8}, "federation.rounds=12", "federation.epochs=0")
+    for name, more in PROTOCOLS.items():
+        cfg = config({"name": name, "embedding": 8, **more}, "federation.rounds=12", "federation.epochs=0")
         outcome = federate(cfg, save=True)
         cases[name] = leave_behind(tmp_path_factory.mktemp(name) / "run", cfg, outcome, 11, 12), outcome
     yield cases
@@ -137,7 +140,7 @@ def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], pro
 
 def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
     """Heads that never learn, with no weight decay, keep their norm: every ratio is 1."""
-    cfg = config({"name": "vimadmm", "embedding": 8}, "federation.rounds=2", "federation.epochs=0",
+    cfg = config({"name": "vimadmm", "embedding": 8, "tau": 1}, "federation.rounds=2", "federation.epochs=0",
                  "server.optimiser={lr: 1.0e-30, weight_decay: 0}")  # fmt: skip
     found = measure(open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))), 1.0)
     assert [party.growth for party in found.parties] == pytest.approx([1.0] * 4, abs=1e-12)
@@ -167,7 +170,7 @@ def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> 
 def test_a_party_whose_data_are_noise_falls_in_rank(tmp_path: Path) -> None:
     ranks = []
     for extra in ((), ("parties.party2.data.noise={std: 10}",)):
-        cfg = config({"name": "vimadmm", "embedding": 16}, "federation.epochs=4", *extra)
+        cfg = config({"name": "vimadmm", "embedding": 16, "tau": 5}, "federation.epochs=4", *extra)
         opened = open_run(leave_behind(tmp_path / f"run{len(extra)}", cfg, federate(cfg, save=True)))
         ranks.append(numbers(opened, measure(opened, 1.0))["parties"]["party2"]["rank"])
     assert ranks[0] <= 2 and ranks[1] == 4
@@ -240,6 +243,10 @@ def test_an_older_checkpoint_is_used_and_said(copied: Path) -> None:
     opened = open_run(copied)
     assert opened.round == 11
     assert any("is of round 11" in sentence for sentence in sentences(opened, measure(opened, 1.0)))
+
+
+def test_both_halves_of_a_protocol_can_be_opened() -> None:
+    assert set(JOINT) == set(LOCAL) <= set(CONTRACTS)
 
 
 def test_maps_of_equal_embeddings() -> None:
