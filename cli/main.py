@@ -103,6 +103,21 @@ def check(file: Given, sets: Sets = None) -> None:
 
 
 @app.command()
+def explain(
+    run: Annotated[Path, typer.Argument(help="the folder of a finished run", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="where to; the run's folder", show_default=False)] = None,
+    sigma: Annotated[float, typer.Option(help="of the noise, in units of the scaled features")] = 1.0,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", metavar="top:50%", help="a run with fewer parties; repeatable")
+    ] = None,
+) -> None:
+    """Says how much each party of a finished run matters: a page with pictures."""
+    from cli.explain import explain as run_it  # noqa: PLC0415
+
+    run_it(run, out, sigma, tuple(keep or ()))
+
+
+@app.command()
 def protocols() -> None:
     """Lists the protocols."""
     from cli.protocols import list_all  # noqa: PLC0415

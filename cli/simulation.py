@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from cli.contexts import client_context, server_context
 from client.context import ClientContext
 from client.door import Door
 from client.privacy import Privacy
@@ -23,16 +24,12 @@ from common.chaos import Seat as Place
 from common.compress import Compressor
 from common.config import Config
 from common.conversation import SERVER, Carrier, Cohort, Item, Link, Save
-from common.data.scale import Columns, Scaler
-from common.data.sources import load_features, load_labels
-from common.data.split import Seat
 from common.errors import ConfigError
 from common.inprocess import Delay
 from common.mailbox import Mailbox
 from common.message import Message, snapshot
 from common.privacy.ledger import Ledger
 from common.protocols import CONTRACTS
-from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Event, Telemetry
 from server.context import ServerContext
@@ -136,15 +133,10 @@ class Simulation:
         await asyncio.gather(*halves)
 
     def _outcome(self) -> Outcome:
-        federation = self.config.federation
-        if self.config.server is None:
-            raise ConfigError("no `server` section", hint="a simulation needs the server's labels")
-        labels = load_labels(self.config.server.labels, self.base)
-        schedule = Schedule(federation, len(labels.values), labels.official_test)
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = ServerContext(federation, self.config.server, labels.values, schedule, telemetry, self.base)
+        server = server_context(self.config, self.base, telemetry)
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))
@@ -166,15 +158,9 @@ class Simulation:
         return door
 
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
-        federation, party = self.config.federation, self.config.parties[name]
-        seat = Seat(federation.names.index(name), len(federation.names))
-        features = load_features(party.data, seat, self.base)
-        schedule = Schedule(federation, len(features.values), features.official_test)
-        scaler = Scaler.fit(party.data.scale, features.values, schedule.partition.train)
-        columns = Columns(features.values, scaler)
-        return ClientContext(
-            name, federation, party, columns, schedule, door.release, self.base, state=state, round=round
-        )
+        ctx = client_context(self.config, name, self.base, door.release)
+        ctx.state, ctx.round = state, round
+        return ctx
 
     async def _between(self, outcome: Outcome, round: int) -> None:
         if self.save:

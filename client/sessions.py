@@ -22,7 +22,8 @@ from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, PartyConfig
 from common.conversation import SERVER, Link, Save
 from common.data.features import Features
-from common.data.scale import Columns, Scaler
+from common.data.scale import Columns
+from common.data.sources import prepare
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved
 from common.privacy.ledger import Ledger
@@ -73,8 +74,8 @@ class Sessions:
         self._schedule = Schedule(self.federation, len(features.values), features.official_test)
         ledger, plan = self.out / "ledger.jsonl", self._schedule.privacy
         self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
-        scaler = Scaler.fit(self.config.data.scale, features.values, self._schedule.partition.train)
-        self._columns = Columns(features.values, scaler).to(self.device)
+        train, seed = self._schedule.partition.train, self.federation.seed
+        self._columns = prepare(self.config.data, features.values, train, seed, self.name).to(self.device)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with what we hold of the run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from client.context import ClientContext
+from client.local import Local
 from client.protocols import split, vimadmm, vimadmm_j
 from common.conversation import Link
 
@@ -14,4 +15,11 @@ PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
+}
+
+# A party's part of the joint model, from its state.
+LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
+    "split": split.local,
+    "vimadmm": vimadmm.local,
+    "vimadmm_j": vimadmm_j.local,
 }

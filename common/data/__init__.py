@@ -2,11 +2,12 @@
 
 Read sources.py first: what a configuration says under `data` or `labels`, and what comes of it.
 
-    sources.py    DataConfig, LabelConfig, load_features, load_labels
+    sources.py    DataConfig, LabelConfig, load_features, load_labels, prepare
     features.py   Features: a party's columns        labels.py   Labels: the server's classes
     idx.py  table.py  bundled.py                     the three formats
     split.py      which part of every row a party holds
     scale.py      what is subtracted and divided before a model sees the values
+    noise.py      bad data on purpose, for experiments
     rows.py       training, validation and test rows; the batch of a round
     catalogue.py  the sets that Colonnade knows      places.py  where it looks for files
     fetch.py      downloads

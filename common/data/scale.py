@@ -67,7 +67,12 @@ class Scaler:
             case "unit":
                 return cls(torch.tensor(0.0), torch.tensor(unit))
             case "none":
-                return cls(torch.tensor(0.0), torch.tensor(1.0))
+                return cls.none()
+
+    @classmethod
+    def none(cls) -> Scaler:
+        """Leaves values as they are."""
+        return cls(torch.tensor(0.0), torch.tensor(1.0))
 
     def apply(self, values: Tensor) -> Tensor:
         """The scaled values, float32, in the shape of `values` (n, ...)."""

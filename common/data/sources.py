@@ -3,6 +3,7 @@
     data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
     data:   {source: csv, path: clients.csv, id: client, drop: [name]}
+    data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
     labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
 
 Keys of a source that has both roles are the same for both, so that a benchmark names it once.
@@ -13,15 +14,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 
 from common.data.bundled import Bundled, BundledName
 from common.data.catalogue import KNOWN
 from common.data.features import Features, Source
 from common.data.idx import IdxImages, holds, read_labels
 from common.data.labels import Labels, classify
+from common.data.noise import NoiseConfig
 from common.data.places import find
-from common.data.scale import ScaleConfig
+from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.table import CsvColumns, CsvFile, read_ids
 
@@ -40,6 +44,7 @@ class SklearnData(_Sklearn):
 
     split: SplitConfig = ColumnsSplit()
     scale: ScaleConfig = "standard"
+    noise: NoiseConfig | None = None
 
     def open(self, base: Path) -> Source:  # noqa: ARG002
         """The set, which lies in scikit-learn whatever `base` is."""
@@ -67,6 +72,7 @@ class IdxData(_Idx):
 
     split: SplitConfig = ImageRowsSplit()
     scale: ScaleConfig = "unit"
+    noise: NoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """Reads the headers. Raises DataError if the set is not found or no idx set."""
@@ -105,6 +111,7 @@ class CsvData(_Csv):
     drop: tuple[str, ...] = ()
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = "standard"
+    noise: NoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """Reads the header. Raises DataError if there is no such file or column."""
@@ -150,6 +157,21 @@ def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
     source = config.open(base)
     part = config.split.part(source.shape, source.names, seat)
     return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())
+
+
+def prepare(config: DataConfig, values: Tensor, train_rows: Tensor, seed: int, party: str) -> Columns:
+    """A party's values as its model sees them: scaled, and with noise where the configuration asks for it.
+
+    Args:
+        config: the party's `data`.
+        values: (n, ...) as `load_features` returned them.
+        train_rows: (m,) int64; the scaling is fitted on these alone.
+        seed, party: what the noise is drawn from.
+    """
+    columns = Columns(values, Scaler.fit(config.scale, values, train_rows))
+    if config.noise is None:
+        return columns
+    return Columns(config.noise.on(columns[torch.arange(len(values))], seed, party), Scaler.none())
 
 
 def load_labels(config: LabelConfig, base: Path) -> Labels:

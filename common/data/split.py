@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
@@ -89,6 +89,10 @@ class AllSplit(_Split):
         """Every position, in the row's own shape."""
         return Part(torch.arange(math.prod(shape)), shape)
 
+    def pinned(self, seat: Seat) -> AllSplit:  # noqa: ARG002
+        """The same: it goes by no seat."""
+        return self
+
 
 class _SeatedSplit(_Split):
     """A split by seat. `index` and `count` stand in for the party's place in the roster."""
@@ -100,6 +104,11 @@ class _SeatedSplit(_Split):
         """The seat that counts for this split."""
         index = given.index if self.index is None else self.index
         return Seat(index, self.count or given.count)
+
+    def pinned(self, seat: Seat) -> Self:
+        """The split that gives the party of this seat the same part in any roster."""
+        own = self.seat(seat)
+        return self.model_copy(update={"index": own.index, "count": own.count})
 
 
 class ColumnsSplit(_SeatedSplit):
@@ -177,6 +186,10 @@ class PatchesSplit(_Split):
         rows = band(height, Seat(row, down), "pixel rows")
         return _window(shape, rows, band(width, Seat(column, across), "pixel columns"))
 
+    def pinned(self, seat: Seat) -> PatchesSplit:
+        """The split that gives the party of this seat the same patch in any roster."""
+        return self if self.index is not None else self.model_copy(update={"index": seat.index})
+
 
 Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
 _PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bottom": ("top", "bottom")}
@@ -203,6 +216,10 @@ class HalvesSplit(_Split):
         if side in ("left", "right"):
             return _window(shape, slice(None), band(width, half, "pixel columns"))
         return _window(shape, band(height, half, "pixel rows"), slice(None))
+
+    def pinned(self, seat: Seat) -> HalvesSplit:
+        """The split that gives the party of this seat the same half in any roster."""
+        return self.model_copy(update={"side": self._side(seat)})
 
     def _side(self, seat: Seat) -> str:
         if self.side not in _PAIRS:

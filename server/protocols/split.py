@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from common.conversation import Cohort, Harvest
@@ -12,25 +12,30 @@ from common.protocols.split import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import joint_head
+from server.joint import JointHead
 from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> JointHead:
+    """The head theta_0, as it is in the state or begins."""
+    cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
+    assert isinstance(cfg, Config)  # the registry pairs them
+    head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, cfg.embedding * parties))
+    return JointHead(head, parties, cfg.embedding, ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
     """Trains the head on concatenated embeddings and returns each party its gradient."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    width, inputs = cfg.embedding, cfg.embedding * len(clients)
-    head = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
+    width, whole = cfg.embedding, joint(ctx)
+    head: nn.Module = ctx.state["head"]
     optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters()))
     step = stepper(optimiser)
     present = StandIn(ctx, tuple(clients), width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        head.eval()
-        said = {party: answer.h for party, answer in answers.items()}
-        logits: Tensor = head(torch.cat(present.zeros(said, rows), dim=1).to(ctx.device))
-        head.train()
-        return logits
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)

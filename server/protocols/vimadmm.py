@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from common.conversation import Cohort, Harvest
 from common.models.optimiser import build_optimiser
@@ -13,7 +13,15 @@ from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import linear_heads
+from server.joint import HeadSum
 from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> HeadSum:
+    """The heads W_k, as they are in the state or begin."""
+    cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return HeadSum(ctx.state.keep("heads", lambda: linear_heads(ctx, parties, cfg.embedding)))
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
@@ -22,15 +30,15 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss = CrossEntropy()
-    heads = ctx.state.keep("heads", lambda: linear_heads(ctx, len(parties), width))
+    whole = joint(ctx)
+    heads: nn.Parameter = ctx.state["heads"]
     optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
     present = StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        said = {party: answer.h for party, answer in answers.items()}
-        return torch.bmm(torch.stack(present.zeros(said, rows)).to(ctx.device), heads).sum(0)
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)

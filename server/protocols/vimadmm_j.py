@@ -11,7 +11,13 @@ from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm_j import Config, Evaluation, Logits, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
+from server.joint import LogitSum
 from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> LogitSum:
+    """A sum: the heads are the parties'."""
+    return LogitSum(ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
@@ -23,9 +29,10 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
 
+    whole = joint(ctx)
+
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        said = {party: answer.o for party, answer in answers.items()}
-        return torch.stack(present.zeros(said, rows)).sum(0).to(ctx.device)
+        return whole.logits(present.zeros({party: answer.o for party, answer in answers.items()}, rows))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)

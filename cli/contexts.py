@@ -1,0 +1,53 @@
+"""Both ends' contexts in one process, from the configuration of a whole federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from client.context import ClientContext
+from common.config import Config
+from common.data.sources import load_features, load_labels, prepare
+from common.data.split import Seat
+from common.errors import ConfigError
+from common.schedule import Schedule
+from common.telemetry import Telemetry
+from server.context import ServerContext
+
+
+def server_context(config: Config, base: Path, telemetry: Telemetry) -> ServerContext:
+    """The server's, with its labels read.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+
+    Raises:
+        ConfigError: there is no `server` section.
+        DataError: the labels are not there or not usable.
+    """
+    if config.server is None:
+        raise ConfigError("no `server` section", hint="the server's labels are needed")
+    labels = load_labels(config.server.labels, base)
+    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
+    return ServerContext(config.federation, config.server, labels.values, schedule, telemetry, base)
+
+
+def client_context(config: Config, name: str, base: Path, release: Callable[..., Tensor]) -> ClientContext:
+    """A party's, with its columns read, scaled and, where its configuration says so, noised.
+
+    Args:
+        name: the party's.
+        base: the folder that paths in the config are relative to.
+        release: its privacy stage.
+
+    Raises:
+        DataError: its data are not there or not usable.
+    """
+    federation, party = config.federation, config.parties[name]
+    seat = Seat(federation.names.index(name), len(federation.names))
+    features = load_features(party.data, seat, base)
+    schedule = Schedule(federation, len(features.values), features.official_test)
+    columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
+    return ClientContext(name, federation, party, columns, schedule, release, base)

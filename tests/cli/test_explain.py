@@ -1,0 +1,340 @@
+"""`colonnade explain` against the same numbers taken from checkpoints and models by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+
+from cli.explanation import trained as opening
+from cli.explanation.findings import Findings, PartyFindings, measure
+from cli.explanation.keep import Keep, reduced
+from cli.explanation.maps import flatten_map
+from cli.explanation.page import numbers, sentences
+from cli.explanation.picture import bars
+from cli.explanation.trained import open_run
+from cli.simulation import Outcome
+from client.protocols import LOCAL
+from common.checkpoints import Checkpoints, Owner
+from common.config import Config, load, parse
+from common.conversation import SERVER
+from common.data.rows import generator
+from common.data.sources import load_features
+from common.data.split import Seat
+from common.errors import InputError
+from common.protocols import CONTRACTS
+from server.protocols import JOINT
+from tests.cli.test_up import finish, start
+from tests.cli.test_up import write as write_file
+from tests.cli.test_wrong_input import run
+from tests.federation import config, federate
+
+PROTOCOLS = {"split": {}, "vimadmm": {"tau": 5}, "vimadmm_j": {"tau": 5}}
+RUN = "0123456789abcdef"
+
+
+def home(folder: Path, member: str) -> Path:
+    return folder if member == SERVER else folder / "parties" / member
+
+
+def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> Path:
+    """What `up` leaves: the newest checkpoints of every member, and what says that the run is over."""
+    folder.mkdir(parents=True)
+    (folder / "launch.json").write_text(json.dumps({"base": str(folder)}))
+    (folder / "run.json").write_text(json.dumps({"run": RUN}))
+    (folder / "summary.json").write_text(json.dumps({"status": "completed", "metrics": outcome.server.metrics}))
+    tree = cfg.model_dump(mode="json", exclude_none=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    for round in rounds or (outcome.server.round,):
+        for member, snapshot in outcome.saved[round].items():
+            owner = Owner(member, RUN, cfg.federation.lasting_hashes())
+            Checkpoints(home(folder, member) / "checkpoints").save(round, snapshot, owner)
+    return folder
+
+
+Case = tuple[Path, Outcome]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Case]]:
+    """A run of every protocol, in one event loop, as a folder and as what is left in memory."""
+    cases = {}
+    for name, more in PROTOCOLS.items():
+        cfg = config({"name": name, "embedding": 8, **more}, "federation.rounds=12", "federation.epochs=0")
+        outcome = federate(cfg, save=True)
+        cases[name] = leave_behind(tmp_path_factory.mktemp(name) / "run", cfg, outcome, 11, 12), outcome
+    yield cases
+
+
+@pytest.fixture
+def copied(finished: dict[str, Case], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished["vimadmm"][0], tmp_path / "copy"))
+
+
+def saved(folder: Path, member: str) -> dict[str, Tensor]:
+    return load_file(home(folder, member) / "checkpoints" / "round-00000012.safetensors")
+
+
+def by_hand(folder: Path, outcome: Outcome, features: dict[str, Tensor], without: str = "") -> float:
+    """Accuracy on the test rows from the checkpoints' tensors alone: no model's code and no protocol's."""
+    total: Tensor | float = 0.0
+    joint = saved(folder, SERVER)
+    for seat, (name, x) in enumerate(features.items()):
+        own = saved(folder, name)
+        h = x.flatten(1)
+        for layer in ("1", "3"):
+            h = (h @ own[f"model.{layer}.weight"].T + own[f"model.{layer}.bias"]).relu()
+        if "heads" in joint:
+            head = joint["heads"][seat]
+        elif "head" in own:
+            head = own["head"]
+        else:
+            head = joint["head.weight"][:, 8 * seat : 8 * seat + 8].T
+        total = total + (0.0 if name == without else 1.0) * (h @ head)
+    assert isinstance(total, Tensor)
+    return (total.argmax(1) == outcome.server.labels[outcome.server.schedule.partition.test]).double().mean().item()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_accuracies_are_those_of_the_checkpoints(finished: dict[str, Case], protocol: str) -> None:
+    folder, outcome = finished[protocol]
+    found = measure(open_run(folder), 2.0)
+    clean = {name: ctx.features[outcome.server.schedule.partition.test] for name, ctx in outcome.clients.items()}
+    assert found.clean == pytest.approx(outcome.server.metrics["test_accuracy"])
+    assert found.clean == pytest.approx(by_hand(folder, outcome, clean))
+    for party in found.parties:
+        x = clean[party.name]
+        noise = torch.cat([  # drawn block by block, as rows are read
+            torch.randn(len(block), *x.shape[1:], generator=draws) for draws in [generator("explain", 0, party.name)]
+            for block in x.split(256)
+        ])  # fmt: skip
+        assert party.missing == pytest.approx(by_hand(folder, outcome, clean, without=party.name))
+        assert party.noised == pytest.approx(by_hand(folder, outcome, {**clean, party.name: x + 2.0 * noise}))
+    assert any(party.missing < found.clean - 0.02 for party in found.parties)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], protocol: str) -> None:
+    folder, outcome = finished[protocol]
+    said = numbers(opened := open_run(folder), measure(opened, 1.0))
+    joint, expected = saved(folder, SERVER), {}
+    for seat, name in enumerate(outcome.clients):
+        if protocol == "vimadmm_j":
+            head = saved(folder, name)["head"]
+        else:
+            head = joint["heads"][seat] if protocol == "vimadmm" else joint["head.weight"][:, 8 * seat : 8 * seat + 8]
+        expected[name] = head.square().sum().sqrt().item()
+    assert {name: party["norm"] for name, party in said["parties"].items()} == pytest.approx(expected)
+    growth = {name: party["norm"] / party["first_norm"] for name, party in said["parties"].items()}
+    assert said["ranked_by"] == "growth" and said["ranked"] == sorted(growth, key=lambda name: -growth[name])
+    assert [said["parties"][name]["rank"] for name in said["ranked"]] == [1, 2, 3, 4]
+
+
+def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
+    """Heads that never learn, with no weight decay, keep their norm: every ratio is 1."""
+    cfg = config({"name": "vimadmm", "embedding": 8, "tau": 1}, "federation.rounds=2", "federation.epochs=0",
+                 "server.optimiser={lr: 1.0e-30, weight_decay: 0}")  # fmt: skip
+    found = measure(open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))), 1.0)
+    assert [party.growth for party in found.parties] == pytest.approx([1.0] * 4, abs=1e-12)
+
+
+def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> None:
+    """Parties are then ranked by what is lost without them, and that is said."""
+    (tmp_path / "head.py").write_text(
+        "import torch\n"
+        "class Head(torch.nn.Module):\n"
+        "    def __init__(self, inputs, classes):\n"
+        "        super().__init__()\n"
+        "        self.scale, self.out = torch.nn.Parameter(torch.ones(inputs)), torch.nn.Linear(inputs // 2, classes)\n"
+        "    def forward(self, h):\n"
+        "        return self.out((h * self.scale).unflatten(1, (-1, 2)).sum(2))\n"
+    )
+    own = tmp_path / "head.py:Head"
+    cfg = config({"name": "split", "embedding": 8}, "federation.rounds=8", "federation.epochs=0",
+                 f"server.head={{file: '{own}'}}")  # fmt: skip
+    opened = open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True)))
+    said = numbers(opened, measure(opened, 1.0))
+    assert said["ranked_by"] == "missing" and said["parties"]["party1"]["norm"] is None
+    losses = [said["parties"][name]["drop_missing"] for name in said["ranked"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_party_whose_data_are_noise_falls_in_rank(tmp_path: Path) -> None:
+    ranks = []
+    for extra in ((), ("parties.party2.data.noise={std: 10}",)):
+        cfg = config({"name": "vimadmm", "embedding": 16, "tau": 5}, "federation.epochs=4", *extra)
+        opened = open_run(leave_behind(tmp_path / f"run{len(extra)}", cfg, federate(cfg, save=True)))
+        ranks.append(numbers(opened, measure(opened, 1.0))["parties"]["party2"]["rank"])
+    assert ranks[0] <= 2 and ranks[1] == 4
+
+
+def test_the_command_writes_a_page_that_needs_nothing_else(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "page"
+    code, said = run(monkeypatch, capfd, "explain", copied, "--out", out, "--keep", "top:50%")
+    assert code == 0, said
+    page, told = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
+    tags: list[tuple[str, dict[str, str | None]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    Reader().feed(page)
+    assert sum(tag == "svg" for tag, _ in tags) == 6 and sum(tag == "tr" for tag, _ in tags) == 5
+    assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in tags)
+    assert sum(tag == "circle" for tag, _ in tags) == 3 * told["rows"]
+    assert told["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
+    assert told["round"] == told["rounds"] == 12 and told["accuracy"] == pytest.approx(told["reported"])
+    kept = load(out / "keep-top-2.yaml")
+    assert set(kept.federation.names) == set(told["ranked"][:2])
+
+
+def test_kept_parties_keep_their_columns(finished: dict[str, Case], tmp_path: Path) -> None:
+    folder, _ = finished["vimadmm"]
+    cfg = load(folder / "config.yaml")
+    names = ("party2", "party4")
+    kept = parse(reduced(cfg, folder, names))
+    for seat, name in enumerate(names):
+        before = load_features(cfg.parties[name].data, Seat(cfg.federation.names.index(name), 4), folder)
+        after = load_features(kept.parties[name].data, Seat(seat, 2), folder)
+        assert after.names == before.names and torch.equal(after.values, before.values)
+
+
+def test_a_kept_configuration_finds_its_files_from_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "bank.csv").write_text("a,b\n1,2\n")
+    data = {"source": "csv", "path": "bank.csv", "noise": {"std": 1.0}}
+    extra = (f"every_party.data={json.dumps(data)}", "parties.party1.model={file: './tower.py:Tower'}")
+    cfg = config({"name": "split"}, *extra, "federation.quorum={need: 3}")
+    (tmp_path / "tower.py").write_text("")
+    tree = reduced(cfg, tmp_path, ["party1", "party3"])
+    assert tree["parties"]["party1"]["data"]["path"] == str(tmp_path / "bank.csv")
+    assert tree["parties"]["party1"]["data"]["noise"] == {"std": 1.0}
+    assert tree["parties"]["party1"]["model"]["file"] == f"{tmp_path / 'tower.py'}:Tower"
+    assert tree["federation"]["quorum"]["need"] == 2 and set(tree["parties"]) == {"party1", "party3"}
+
+
+def test_shares_of_parties() -> None:
+    ranked = [f"party{number}" for number in range(14)]
+    assert Keep.read("top:50%").choose(ranked) == tuple(ranked[:7])
+    assert Keep.read("bottom:20%").choose(ranked) == tuple(ranked[-3:])
+    assert Keep.read("top:1%").choose(ranked) == ("party0",)
+    assert Keep.read("bottom:4").choose(ranked) == tuple(ranked[-4:])
+    for wrong in ("top", "top:0", "top:0%", "top:101%", "middle:3", "top:-1", "top:1.5", "50%", ""):
+        with pytest.raises(InputError, match="expected a share"):
+            Keep.read(wrong)
+    with pytest.raises(InputError, match="there are 14 parties"):
+        Keep.read("top:15").choose(ranked)
+
+
+def test_an_older_checkpoint_is_used_and_said(copied: Path) -> None:
+    """One member has not saved the last round: the round before is the newest that all hold."""
+    for file in home(copied, "party3").glob("checkpoints/round-00000012.*"):
+        file.unlink()
+    opened = open_run(copied)
+    assert opened.round == 11
+    assert any("is of round 11" in sentence for sentence in sentences(opened, measure(opened, 1.0)))
+
+
+def test_both_halves_of_a_protocol_can_be_opened() -> None:
+    assert set(JOINT) == set(LOCAL) <= set(CONTRACTS)
+
+
+def test_maps_of_equal_embeddings() -> None:
+    """A party that sees black pixels only has one embedding for all rows, and a map all the same."""
+    assert torch.isfinite(flatten_map(torch.ones(20, 5), 0)).all()
+    classes = torch.arange(60) % 2
+    apart = flatten_map(torch.randn(60, 5, generator=torch.Generator().manual_seed(0)) + 50 * classes[:, None], 0)
+    middles = [apart[classes == number].mean(0) for number in (0, 1)]
+    assert all((apart[classes == n] - middles[n]).norm(dim=1).max() < (middles[0] - middles[1]).norm() for n in (0, 1))
+
+
+def test_bars_stand_on_their_floor_and_names_are_escaped() -> None:
+    picture = bars(["<a>", "b"], [2.0, -1.0], str, ends=("<a>", "b"))
+    assert "<a>" not in picture and "&lt;a&gt;" in picture
+    heights = [float(piece.split('"')[0]) for piece in picture.split('height="')[2:]]
+    assert heights[0] == pytest.approx(2 * heights[1], rel=0.01)
+
+
+def findings(*noised: float) -> Findings:
+    parties = tuple(PartyFindings(str(n), 2.0 - n / 10, 1.0, value, value) for n, value in enumerate(noised))
+    return Findings("test", torch.zeros(1), {}, 1.0, 1.0, parties)
+
+
+def test_rank_correlation() -> None:
+    assert findings(0.1, 0.2, 0.3).agreement([3, 2, 1]) == pytest.approx(1.0)
+    assert findings(0.1, 0.2, 0.3).agreement([1, 2, 3]) == pytest.approx(-1.0)
+    assert findings(0.1, 0.2, 0.3).agreement([1, 1, 1]) is None and findings(0.1).agreement([1]) is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "argv", "message"),
+    [
+        (shutil.rmtree, (), "holds no run that `up` has begun"),
+        (lambda run: (run / "launch.json").unlink(), (), "holds no run that `up` has begun"),
+        (lambda run: (run / "summary.json").unlink(), (), "is not at its end end it first: colonnade up --resume"),
+        (lambda run: (run / "summary.json").write_text('{"status": "interrupted"}'), (), "is interrupted end it first"),
+        (lambda run: (run / "run.json").unlink(), (), "run.json is missing or was altered"),
+        (lambda run: shutil.rmtree(run / "parties" / "party2"), (), "holds no whole checkpoint of party2"),
+        (lambda run: [f.write_bytes(b"") for f in (run / "checkpoints").glob("*.safetensors")], (), "of server"),
+        (lambda run: None, ("--sigma", "0"), "--sigma 0: expected a number above 0"),
+        (lambda run: None, ("--sigma", "nan"), "--sigma nan: expected a number above 0"),
+        (lambda run: None, ("--keep", "best:3"), "--keep best:3: expected a share of the parties"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_inputs(spoil, argv, message: str, copied: Path, monkeypatch, capfd) -> None:
+    spoil(copied)
+    code, said = run(monkeypatch, capfd, "explain", copied, *argv)
+    assert code == 2 and message in said, said
+    assert not (copied / "explain.html").exists() and not (copied / "explain.json").exists()
+
+
+def test_a_folder_that_cannot_be_written(copied: Path, monkeypatch, capfd, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    code, said = run(monkeypatch, capfd, "explain", copied, "--out", tmp_path / "taken")
+    assert code == 4 and "taken cannot be made" in said
+
+
+def test_a_protocol_that_cannot_be_opened(copied: Path, monkeypatch, capfd) -> None:
+    monkeypatch.setattr(opening, "JOINT", {"split": opening.JOINT["split"]})
+    code, said = run(monkeypatch, capfd, "explain", copied)
+    assert code == 2 and "a run of vimadmm cannot be explained" in said and "there are split" in said
+
+
+def test_a_run_without_test_rows_uses_validation_or_refuses(tmp_path: Path) -> None:
+    for validation in (0.1, 0):
+        rows = f"federation.rows={{validation: {validation}, test: 0}}"
+        cfg = config({"name": "split", "embedding": 8}, "federation.rounds=2", "federation.epochs=0", rows)
+        folder = leave_behind(tmp_path / str(validation), cfg, federate(cfg, save=True))
+        if validation:
+            assert measure(open_run(folder), 1.0).part == "validation"
+        else:
+            with pytest.raises(InputError, match="no test and no validation rows"):
+                measure(open_run(folder), 1.0)
+
+
+@pytest.mark.processes
+def test_a_run_of_real_processes(tmp_path: Path) -> None:
+    """What `up` leaves is what the command opens, and what --keep writes is what `up` runs."""
+    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    assert finish(process) and process.returncode == 0
+    process = start("explain", out, "--keep", "top:3")
+    output = finish(process)
+    assert process.returncode == 0, output
+    told = json.loads((out / "explain.json").read_text())
+    assert told["accuracy"] == pytest.approx(told["reported"])
+    process = start("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
+    assert finish(process) and process.returncode == 0
+    kept = json.loads((tmp_path / "kept" / "summary.json").read_text())
+    assert sorted(kept["parties"]) == sorted(told["ranked"][:3])
