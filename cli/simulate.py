@@ -13,10 +13,10 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS
+from cli.summary import METRICS, label_words
 from common.config import load
 from common.telemetry import Telemetry
-from server.summary import write_whole
+from server.summary import label_privacy, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -47,6 +47,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "rounds": ctx.round,
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
+        "label_privacy": label_privacy(ctx),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.mailbox.late[name] for name in names},
@@ -63,6 +64,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
+    if (labels := label_privacy(ctx)) is not None:
+        table.add_row("training labels", label_words(labels))
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

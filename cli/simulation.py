@@ -28,6 +28,7 @@ from common.errors import ConfigError
 from common.inprocess import Delay
 from common.mailbox import Mailbox
 from common.message import Message, snapshot
+from common.privacy.labels import NoisyLabels
 from common.privacy.ledger import Ledger
 from common.privacy.release import release_clear
 from common.protocols import CONTRACTS
@@ -139,6 +140,9 @@ class Simulation:
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
         server = ServerContext(federation, self.config.server, labels.values, schedule, telemetry, self.base)
+        if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
+            rows = labels.values[schedule.partition.train]
+            server.protect(NoisyLabels.draw(rows, federation.outputs, private, federation.seed))
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -35,12 +36,21 @@ def show_summary(console: Console, folder: Path) -> None:
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
     table.add_row("privacy", _privacy(summary))
+    if (labels := summary["label_privacy"]) is not None:
+        table.add_row("training labels", label_words(labels))
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
     )
     console.print(table)
     console.print(f"run folder: {folder}", markup=False)
+
+
+def label_words(labels: dict[str, Any]) -> str:
+    """What `label_privacy` of a summary comes to."""
+    if labels["epsilon"] is None:
+        return "noised from the seed, which everyone knows: no guarantee"
+    return f"noised once, epsilon {labels['epsilon']:.2f}"
 
 
 def _privacy(summary: dict[str, dict[str, float | None]]) -> str:

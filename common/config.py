@@ -38,6 +38,7 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
+from common.privacy.labels import LabelPrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
 from common.wording import TEMPLATE, in_words, shown
@@ -223,12 +224,19 @@ class _Member(_Section):
     threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
 
 
+class ServerPrivacyConfig(_Section):
+    """What the server protects of its own."""
+
+    labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
+
+
 class ServerConfig(_Member):
     """The server's own section."""
 
     listen: Address = Field(default="127.0.0.1:0", min_length=1, description="HOST:PORT; port 0 takes a free one")
     revoked: Path | None = Field(default=None, description="list of revoked certificates, read again when it changes")
     labels: LabelConfig
+    privacy: ServerPrivacyConfig = ServerPrivacyConfig()
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
 

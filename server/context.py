@@ -17,6 +17,7 @@ from common.conversation import Harvest, Quorum
 from common.data.labels import Labels
 from common.errors import DataError
 from common.message import Message
+from common.privacy.labels import NoisyLabels, posterior
 from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
@@ -27,7 +28,8 @@ class ServerContext:
     """Labels, timetable, state and the run's record.
 
     Attributes:
-        labels: classes of all rows, int64 (rows,), on the device.
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place.
+        noisy: what may be used of the training labels, if they are protected.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
         round: the last one that is done.
@@ -45,7 +47,31 @@ class ServerContext:
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     round: int = 0
     clock: Callable[[], float] = time.monotonic
+    noisy: NoisyLabels | None = None
+    _evidence: Tensor | None = None
     _begun: float = 0.0
+
+    def protect(self, noisy: NoisyLabels | None) -> None:
+        """Puts noisy labels in the place of those of the training rows, which are gone then; None changes nothing."""
+        if noisy is None:
+            return
+        train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
+        self.noisy, self.labels = noisy, self.labels.clone()
+        self.labels[train] = -1  # whatever uses these by mistake fails
+        self._evidence = torch.zeros(shape, device=self.device)
+        self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
+
+    def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
+        """What the loss is to take for the labels of training rows.
+
+        Args:
+            batch: row numbers, int64 (rows,).
+            logits: what the model says of them now, (rows, classes): the prior where labels are noisy.
+
+        Returns:
+            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes).
+        """
+        return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -41,9 +41,21 @@ def summarise(
         "bytes": hub.totals.summary(),
         "epsilon": dict.fromkeys(federation.names),
         "delta": None,
+        "label_privacy": label_privacy(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
     }
+
+
+def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What was done to the training labels, or None: epsilon holds for each of them, with delta 0.
+
+    Seeded noise can be drawn again by whoever knows the seed: then there is no epsilon.
+    """
+    if (noisy := ctx.noisy) is None:
+        return None
+    epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
+    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon}
 
 
 def describe_source(source: Mapping[str, Any]) -> str:

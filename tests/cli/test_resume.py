@@ -113,6 +113,24 @@ def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -
     assert summary["rounds"] == 18 and summary["bytes"]["up"]["payload"] > before["bytes"]["up"]["payload"]
 
 
+def test_noise_on_labels_is_drawn_once_however_often_a_run_goes_on(tmp_path: Path) -> None:
+    file, run = write(tmp_path, VIMADMM, epochs=2, checkpoint={"rounds": 4}), tmp_path / "run"
+    process = start("up", file, "--out", run, "--set", "server.privacy.labels.deviation=1")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "noised once, epsilon 2.83" in output
+    drawn = (run / "noisy-labels.safetensors").read_bytes()
+    process, output = resume(run, "--set", "federation.epochs=3")
+    assert process.returncode == 0, output
+    assert (run / "noisy-labels.safetensors").read_bytes() == drawn
+    spent = json.loads((run / "summary.json").read_text())["label_privacy"]
+    assert spent["mechanism"] == "laplace" and spent["epsilon"] == pytest.approx(2.828, abs=1e-3)
+    process, output = resume(run, "--set", "server.privacy.labels.deviation=2")
+    assert process.returncode == 2 and "was drawn for other settings" in output and "Traceback" not in output
+    process, output = resume(run, "--set", "server.privacy.labels=null")
+    assert process.returncode == 2 and "cannot go on without it" in output
+
+
 def test_another_configuration_is_refused(finished: Path, tmp_path: Path) -> None:
     run = shutil.copytree(finished, tmp_path / "run")
     process, output = resume(run, "--set", "federation.protocol.rho=2")
