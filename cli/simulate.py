@@ -13,7 +13,7 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, label_words
+from cli.summary import METRICS, best_words, label_words
 from common.config import load
 from common.telemetry import Telemetry
 from server.summary import label_privacy, write_whole
@@ -47,6 +47,8 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "rounds": ctx.round,
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(0),
+        "stopped": ctx.stopped or None,
         "label_privacy": label_privacy(ctx),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
         "missing": {name: ctx.missing.get(name, 0) for name in names},
@@ -61,6 +63,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     for key, name in METRICS.items():
         if (value := ctx.metrics.get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    if (best := ctx.best.summary(0)) is not None:
+        table.add_row("best", best_words(best))
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")

@@ -103,7 +103,7 @@ class Simulation:
         cohort, links = inprocess.connect(
             list(federation.names), contract.kinds, contract.limits(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
-            between=partial(self._between, outcome),
+            between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
         )  # fmt: skip
         self._cohort = cohort
         halves: list[asyncio.Future[None]] = []

@@ -32,6 +32,8 @@ def show_summary(console: Console, folder: Path) -> None:
     for key, name in METRICS.items():
         if (value := summary["metrics"].get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    if (best := summary["best"]) is not None:
+        table.add_row("best", best_words(best))
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
@@ -44,6 +46,13 @@ def show_summary(console: Console, folder: Path) -> None:
     )
     console.print(table)
     console.print(f"run folder: {folder}", markup=False)
+
+
+def best_words(best: dict[str, Any]) -> str:
+    """What `best` of a summary comes to."""
+    test = best["test_accuracy"]
+    tested = "" if test is None else f", test {test:.2%}"
+    return f"round {best['round']}: validation {best['val_accuracy']:.2%}{tested}"
 
 
 def label_words(labels: dict[str, Any]) -> str:

@@ -63,6 +63,7 @@ def connect(
     mailbox: Mailbox | None = None,
     on_round: Callable[[int], None] = lambda _round: None,
     between: Callable[[int], Awaitable[None]] | None = None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> tuple[Cohort, dict[str, Link]]:
     """Joins a server and parties: the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
@@ -73,7 +74,7 @@ def connect(
         down = _Wire(at_party, party, partial(delay, SERVER, party))
         at_server[party] = Link(party, kinds, limits, down, mailbox)
         at_party[party] = Link(SERVER, kinds, limits, up)
-    return Cohort(at_server, mailbox, on_round, between), at_party
+    return Cohort(at_server, mailbox, on_round, between, enough), at_party
 
 
 class _Wire(Carrier):

@@ -27,6 +27,7 @@ class Schedule:
         self._batches = Batches(len(self.partition.train), federation.batch, federation.seed, federation.shuffle)
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
+        self._tests = federation.stop is not None
         self._block = federation.batch
 
     def batch(self, round: int) -> Tensor:
@@ -38,10 +39,13 @@ class Schedule:
         return round / self._batches.per_epoch
 
     def evaluations(self, round: int) -> tuple[str, ...]:
-        """The parts to evaluate after a round: validation now and then, and the test rows at the very end."""
+        """The parts to evaluate after a round: validation now and then, and the test rows at the very end.
+
+        A run that may stop early does not know its end, and evaluates the test rows every time.
+        """
         last = round == self.rounds
         due = last or round % self._every == 0
-        wanted = (("validation", due), ("test", last))
+        wanted = (("validation", due), ("test", due if self._tests else last))
         return tuple(part for part, now in wanted if now and len(getattr(self.partition, part)))
 
     def blocks(self, part: str) -> tuple[Tensor, ...]:

@@ -21,6 +21,7 @@ from common.privacy.labels import NoisyLabels, posterior
 from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
+from server.best import Best
 
 
 @dataclass
@@ -84,6 +85,16 @@ class ServerContext:
         return self.state.keep("missing", dict)
 
     @property
+    def best(self) -> Best:
+        """The best evaluation so far, kept where the run may stop by it."""
+        return Best(self.federation.stop, self.state.keep("best", dict))
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ended before its last round, or ""."""
+        return self.best.stop if self.round < self.schedule.rounds else ""
+
+    @property
     def quorum(self) -> Quorum:
         """How long a round waits, and for whom."""
         return self.federation.answers
@@ -120,6 +131,9 @@ class ServerContext:
         named = {f"{'val' if part == 'validation' else part}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)
+        self.best.enter(round, part, metrics["accuracy"])
+        if part == "validation" and self.stopped:
+            self.telemetry.event("stopped", round=round, reason=self.stopped)
 
 
 def round_off(seconds: float) -> float:

@@ -147,7 +147,7 @@ class ServerRun:
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
             events = self.out / "events.jsonl"
-            summary = summarise(ctx, hub, status, reason, self.launched, self._first)
+            summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
             write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
     def _tls(self) -> ServerTls | None:

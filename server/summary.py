@@ -16,7 +16,7 @@ from server.hub import Hub
 
 
 def summarise(
-    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None, saved: int
 ) -> dict[str, Any]:
     """The summary of a run.
 
@@ -25,6 +25,7 @@ def summarise(
         error: why it failed.
         begun: when the run was launched, seconds since 1970.
         first: when the first round was done, or None if none was.
+        saved: the best round whose checkpoint all members hold, 0 if none.
     """
     federation = ctx.federation
     return {
@@ -38,6 +39,8 @@ def summarise(
         "seconds": round(time.time() - begun, 3),
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(saved),
+        "stopped": ctx.stopped or None,
         "bytes": hub.totals.summary(),
         "epsilon": dict.fromkeys(federation.names),
         "delta": None,

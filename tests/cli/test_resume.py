@@ -113,6 +113,29 @@ def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -
     assert summary["rounds"] == 18 and summary["bytes"]["up"]["payload"] > before["bytes"]["up"]["payload"]
 
 
+def test_a_run_stops_early_and_all_members_keep_the_best_rounds_checkpoint(tmp_path: Path) -> None:
+    """The accuracy falls after a while at this rate; the processes stop where one event loop does."""
+    rough = {"checkpoint": {"rounds": 2}, "evaluate": {"every": 1}, "stop": {"drop": 0.1}}
+    protocol, lr = {"name": "split", "embedding": 8}, "every_party.optimiser.lr=5"
+    file, run = write(tmp_path, protocol, epochs=20, batch=500, **rough), tmp_path / "run"
+    process = start("up", file, "--out", run, "--set", lr)
+    output = finish(process)
+    assert process.returncode == 0, output
+    sets = [f"federation.{key}={json.dumps(value)}" for key, value in {"epochs": 20, "batch": 500, **rough}.items()]
+    virtual = federate(config(protocol, lr, *sets)).server
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["rounds"], summary["stopped"]) == ("completed", virtual.round, virtual.stopped)
+    best = virtual.best.round
+    assert summary["best"] == virtual.best.summary(best) and best < virtual.round < 40
+    assert [event["round"] for event in events(run, "stopped")] == [virtual.round]
+    for member in (run, *(run / "parties" / f"party{number}" for number in range(1, 5))):
+        held = {int(path.stem[6:]) for path in (member / "checkpoints").glob("round-*.json")}
+        assert {best, virtual.round} <= held and len(held) <= 3
+    process, output = resume(run)
+    assert process.returncode == 0, output
+    assert json.loads((run / "summary.json").read_text())["rounds"] == virtual.round
+
+
 def test_noise_on_labels_is_drawn_once_however_often_a_run_goes_on(tmp_path: Path) -> None:
     file, run = write(tmp_path, VIMADMM, epochs=2, checkpoint={"rounds": 4}), tmp_path / "run"
     process = start("up", file, "--out", run, "--set", "server.privacy.labels.deviation=1")

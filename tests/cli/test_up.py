@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "bytes", "epsilon", "delta", "missing", "late", "timeline",
+    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "label_privacy", "missing", "late", "timeline",
 }  # fmt: skip
 
 
