@@ -50,7 +50,8 @@ def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence:
     quorum = {"fastest": 3} if absence == "continue" else "wait"
     # A process takes seconds to start again, in which the others go on if they may: 30 ms a round at least.
     rounds = 900 if absence == "continue" else 150
-    more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}}
+    # An evaluation waits for those who were in its round: who is killed in one is waited for, whatever the policy.
+    more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}, "evaluate": {"every": rounds}}
     # Not VIMADMM: it may diverge when a party comes back with what it knew long ago (docs/protocols/vimadmm.md).
     file, out = write(tmp_path, {"name": "split"}, rounds=rounds, epochs=0, **more), tmp_path / "run"
     process = start("up", file, "--out", out, "--chaos", "party1: delay=30ms")
