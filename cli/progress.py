@@ -41,6 +41,8 @@ class Progress:
                 self._say(f"{event['party']}: {event['reason']}", style="yellow")
             case "rejoin":
                 self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
+            case "stopped":
+                self._say(f"stopped after round {event['round']}: {event['reason']}")
             case "resume" if event["round"]:
                 self._say(f"everyone goes on after round {event['round']}")
             case "resume":

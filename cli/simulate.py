@@ -13,10 +13,10 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, describe_privacy
+from cli.summary import METRICS, best_words, describe_privacy, label_words
 from common.config import load
 from common.telemetry import Telemetry
-from server.summary import protection, write_whole
+from server.summary import label_privacy, protection, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -47,6 +47,9 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "rounds": ctx.round,
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(0),
+        "stopped": ctx.stopped or None,
+        "label_privacy": label_privacy(ctx),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
@@ -61,10 +64,14 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     for key, name in METRICS.items():
         if (value := ctx.metrics.get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    if (best := ctx.best.summary(0)) is not None:
+        table.add_row("best", best_words(best))
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
     table.add_row("privacy", describe_privacy(summary(outcome)))
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
+    if (labels := label_privacy(ctx)) is not None:
+        table.add_row("training labels", label_words(labels))
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

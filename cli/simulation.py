@@ -28,6 +28,7 @@ from common.errors import ConfigError
 from common.inprocess import Delay
 from common.mailbox import Mailbox
 from common.message import Message, snapshot
+from common.privacy.labels import NoisyLabels
 from common.privacy.ledger import Ledger
 from common.protocols import CONTRACTS
 from common.state import Snapshot, State
@@ -102,7 +103,7 @@ class Simulation:
         cohort, links = inprocess.connect(
             list(federation.names), contract.kinds, contract.limits(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
-            between=partial(self._between, outcome),
+            between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
             compress=partial(Compressor, federation.compress.down, federation.seed),
         )  # fmt: skip
         self._cohort = cohort
@@ -137,6 +138,10 @@ class Simulation:
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
         server = server_context(self.config, self.base, telemetry)
+        assert self.config.server is not None  # else there is no context
+        if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
+            rows = server.labels[server.schedule.partition.train]
+            server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))

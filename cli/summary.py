@@ -33,10 +33,14 @@ def show_summary(console: Console, folder: Path) -> None:
     for key, name in METRICS.items():
         if (value := summary["metrics"].get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    if (best := summary["best"]) is not None:
+        table.add_row("best", best_words(best))
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
     table.add_row("privacy", describe_privacy(summary))
+    if (labels := summary["label_privacy"]) is not None:
+        table.add_row("training labels", label_words(labels))
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
@@ -53,3 +57,17 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     absent, other = (max(privacy["epsilon"][adjacency].values()) for adjacency in ("participation", "replace"))
     spent = f"epsilon {absent:.2f} (a party absent), {other:.2f} (other data), at delta {summary['delta']:g}"
     return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent
+
+
+def best_words(best: dict[str, Any]) -> str:
+    """What `best` of a summary comes to."""
+    test = best["test_accuracy"]
+    tested = "" if test is None else f", test {test:.2%}"
+    return f"round {best['round']}: validation {best['val_accuracy']:.2%}{tested}"
+
+
+def label_words(labels: dict[str, Any]) -> str:
+    """What `label_privacy` of a summary comes to."""
+    if labels["epsilon"] is None:
+        return "noised from the seed, which everyone knows: no guarantee"
+    return f"noised once, epsilon {labels['epsilon']:.2f}"

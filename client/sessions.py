@@ -151,7 +151,7 @@ class Sessions:
 
     def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
         self.store.save(save.round, snapshot, owner)
-        self.store.prune({save.round, save.keep})
+        self.store.prune({save.round, save.keep, save.best})
 
     async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
         try:

@@ -39,6 +39,7 @@ from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
 from common.numerics.quantise import WHOLE, WIDTHS
+from common.privacy.labels import LabelPrivacyConfig
 from common.privacy.settings import PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
@@ -68,7 +69,7 @@ _ROSTER_HINT = "a number, a list of names, or names with their certificates' fin
 
 
 # Of the federation section: what a resumed run may have otherwise.
-_MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence")
+_MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
 class _Section(BaseModel):
@@ -76,9 +77,29 @@ class _Section(BaseModel):
 
 
 class EvaluateConfig(_Section):
-    """When the joint model is evaluated. The test rows are used once, after the last round."""
+    """When the joint model is evaluated. Without a `stop`, the test rows are used once, after the last round."""
 
     every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
+
+
+class StopConfig(_Section):
+    """When a run ends before its last round, by the accuracy on the validation rows.
+
+    The test rows are then evaluated with them, so that the best round's test accuracy is known at
+    the end; nothing is chosen by it.
+    """
+
+    patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
+    drop: float | None = Field(default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points")
+
+    @model_validator(mode="after")
+    def _says_when(self) -> StopConfig:
+        if self.patience is None and self.drop is None:
+            raise ConfigError(
+                "federation.stop: neither patience nor drop is given",
+                hint="for example {patience: 5, drop: 0.02}, or leave it out",
+            )
+        return self
 
 
 class QuorumConfig(_Section):
@@ -144,6 +165,7 @@ class FederationConfig(_Section):
     seed: int = Field(default=0, ge=0)
     rows: RowsConfig = RowsConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    stop: StopConfig | None = Field(default=None, description="when a run ends early; left out, it does not")
     quorum: QuorumConfig = QuorumConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -205,6 +227,11 @@ class FederationConfig(_Section):
         if self.outputs < 2:
             shown = f"federation.classes = {self.classes if isinstance(self.classes, int) else list(self.classes)}"
             raise ConfigError(f"{shown}: expected at least 2")
+        if self.stop is not None and not self.rows.validation:
+            raise ConfigError(
+                "federation.stop: there are no validation rows to go by",
+                hint="set federation.rows.validation, say to 0.1",
+            )
         if isinstance(self.quorum.need, int) and not 0 <= self.quorum.need <= len(self.parties):
             allowed = f"0 to {len(self.parties)}, as many as there are parties, or all"
             raise ConfigError(f"federation.quorum.need = {self.quorum.need}: expected {allowed}")
@@ -250,12 +277,19 @@ class _Member(_Section):
     threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
 
 
+class ServerPrivacyConfig(_Section):
+    """What the server protects of its own."""
+
+    labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
+
+
 class ServerConfig(_Member):
     """The server's own section."""
 
     listen: Address = Field(default="127.0.0.1:0", min_length=1, description="HOST:PORT; port 0 takes a free one")
     revoked: Path | None = Field(default=None, description="list of revoked certificates, read again when it changes")
     labels: LabelConfig
+    privacy: ServerPrivacyConfig = ServerPrivacyConfig()
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
 

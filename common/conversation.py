@@ -42,10 +42,14 @@ class Close:
 
 @dataclass(frozen=True)
 class Save:
-    """The server asks for a checkpoint of a round. `keep` is the one before, which lives until this is committed."""
+    """The server asks for a checkpoint of a round.
+
+    `keep` is the one before, which lives until this is committed; `best` that of the best round so far.
+    """
 
     round: int
     keep: int = 0
+    best: int = 0
 
 
 Control = Open | Close | Save
@@ -269,6 +273,7 @@ class Cohort(Mapping[str, Link]):
         mailbox: the one that all these links file into.
         on_round: told of the beginning of every round.
         between: awaited after every round, when nothing is under way at the server, with its number.
+        enough: whether there are to be no more rounds, although the half asks for them.
     """
 
     def __init__(
@@ -277,10 +282,11 @@ class Cohort(Mapping[str, Link]):
         mailbox: Mailbox,
         on_round: Callable[[int], None] = lambda _round: None,
         between: Callable[[int], Awaitable[None]] | None = None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> None:
         self._links = dict(links)
         self._mailbox = mailbox
-        self._on_round, self._between = on_round, between
+        self._on_round, self._between, self._enough = on_round, between, enough
 
     def __getitem__(self, party: str) -> Link:
         return self._links[party]
@@ -301,8 +307,10 @@ class Cohort(Mapping[str, Link]):
                 await self._links[party].send(what if isinstance(what, Message) else what[party])
 
     async def rounds(self, last: int, after: int = 0) -> AsyncIterator[int]:
-        """Opens the rounds `after + 1` to `last` one after the other, then closes."""
+        """Opens the rounds `after + 1` to `last` one after the other, or as long as it is not enough, then closes."""
         for round in range(after + 1, last + 1):
+            if self._enough():
+                break
             self._on_round(round)
             for link in self._links.values():
                 link.open(round)

@@ -64,6 +64,7 @@ def connect(
     on_round: Callable[[int], None] = lambda _round: None,
     between: Callable[[int], Awaitable[None]] | None = None,
     compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
+    enough: Callable[[], bool] = lambda: False,
 ) -> tuple[Cohort, dict[str, Link]]:
     """Joins a server and parties: the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
@@ -74,7 +75,7 @@ def connect(
         down = _Wire(at_party, party, partial(delay, SERVER, party))
         at_server[party] = Link(party, kinds, limits, down, mailbox, compress(party))
         at_party[party] = Link(SERVER, kinds, limits, up)
-    return Cohort(at_server, mailbox, on_round, between), at_party
+    return Cohort(at_server, mailbox, on_round, between, enough), at_party
 
 
 class _Wire(Carrier):

@@ -36,6 +36,7 @@ class Schedule:
         self._batches = Batches(len(self.partition.train), federation.batch, federation.seed, federation.shuffle)
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
+        self._tests = federation.stop is not None
         self._block = federation.batch
         self.privacy: Plan | None = None
         if federation.privacy is not None:
@@ -53,10 +54,13 @@ class Schedule:
         return round / self._batches.per_epoch
 
     def evaluations(self, round: int) -> tuple[str, ...]:
-        """The parts to evaluate after a round: validation now and then, and the test rows at the very end."""
+        """The parts to evaluate after a round: validation now and then, and the test rows at the very end.
+
+        A run that may stop early does not know its end, and evaluates the test rows every time.
+        """
         last = round == self.rounds
         due = last or round % self._every == 0
-        wanted = zip(_EVALUATED, (due, last), strict=True)
+        wanted = zip(_EVALUATED, (due, due if self._tests else last), strict=True)
         return tuple(part for part, now in wanted if now and len(getattr(self.partition, part)))
 
     def blocks(self, part: str) -> tuple[Tensor, ...]:
@@ -67,4 +71,4 @@ class Schedule:
         """How many matrices one party releases in a run of so many rounds, at most."""
         validations = -(-rounds // self._every)
         validation, test = (math.ceil(len(getattr(self.partition, part)) / self._block) for part in _EVALUATED)
-        return rounds + validations * validation + test
+        return rounds + validations * validation + (validations if self._tests else 1) * test

@@ -17,9 +17,11 @@ from common.conversation import Harvest, Quorum
 from common.data.labels import Labels
 from common.errors import DataError
 from common.message import Message
+from common.privacy.labels import NoisyLabels, posterior
 from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
+from server.best import Best
 
 
 @dataclass
@@ -27,7 +29,8 @@ class ServerContext:
     """Labels, timetable, state and the run's record.
 
     Attributes:
-        labels: classes of all rows, int64 (rows,), on the device.
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place.
+        noisy: what may be used of the training labels, if they are protected.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
         round: the last one that is done.
@@ -45,7 +48,31 @@ class ServerContext:
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     round: int = 0
     clock: Callable[[], float] = time.monotonic
+    noisy: NoisyLabels | None = None
+    _evidence: Tensor | None = None
     _begun: float = 0.0
+
+    def protect(self, noisy: NoisyLabels | None) -> None:
+        """Puts noisy labels in the place of those of the training rows, which are gone then; None changes nothing."""
+        if noisy is None:
+            return
+        train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
+        self.noisy, self.labels = noisy, self.labels.clone()
+        self.labels[train] = -1  # whatever uses these by mistake fails
+        self._evidence = torch.zeros(shape, device=self.device)
+        self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
+
+    def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
+        """What the loss is to take for the labels of training rows.
+
+        Args:
+            batch: row numbers, int64 (rows,).
+            logits: what the model says of them now, (rows, classes): the prior where labels are noisy.
+
+        Returns:
+            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes).
+        """
+        return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -56,6 +83,16 @@ class ServerContext:
     def missing(self) -> dict[str, int]:
         """Rounds that each party missed."""
         return self.state.keep("missing", dict)
+
+    @property
+    def best(self) -> Best:
+        """The best evaluation so far, kept where the run may stop by it."""
+        return Best(self.federation.stop, self.state.keep("best", dict))
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ended before its last round, or ""."""
+        return self.best.stop if self.round < self.schedule.rounds else ""
 
     @property
     def quorum(self) -> Quorum:
@@ -94,6 +131,9 @@ class ServerContext:
         named = {f"{'val' if part == 'validation' else part}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)
+        self.best.enter(round, part, metrics["accuracy"])
+        if part == "validation" and self.stopped:
+            self.telemetry.event("stopped", round=round, reason=self.stopped)
 
 
 def round_off(seconds: float) -> float:

@@ -117,13 +117,20 @@ class Hub:
                 hint="start the missing parties, or raise federation.timeouts.away",
             ) from None
 
-    def begin(self, held: list[int], committed: int, between: Callable[[int], Awaitable[None]]) -> tuple[Cohort, int]:
+    def begin(
+        self,
+        held: list[int],
+        committed: int,
+        between: Callable[[int], Awaitable[None]],
+        enough: Callable[[], bool] = lambda: False,
+    ) -> tuple[Cohort, int]:
         """Begins a session: tells everyone from which round to go on.
 
         Args:
             held: the rounds of the server's own checkpoints.
             committed: the newest of them that everyone has had, 0 if none.
             between: awaited after every round.
+            enough: whether there are to be no more.
 
         Returns:
             The parties' links, and the round that is restored.
@@ -141,7 +148,7 @@ class Hub:
         if before or round:
             self._telemetry.event("resume", round=round, session=self.session)
         self.round = round
-        return Cohort(self._links, self._mailbox, self._round_opens, between), round
+        return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
 
     def rewind(self, reason: str) -> None:
         """Tells everyone who takes part to stop and say Hello again. Who has come since then waits already."""

@@ -30,6 +30,7 @@ from common.wire.listen import ServerTls
 from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
+from server.labels import NoisyLabelFile
 from server.sessions import Sessions
 from server.summary import summarise, write_whole
 from server.timeline import timeline
@@ -74,9 +75,17 @@ class ServerRun:
         labels = load_labels(self.config.labels, self.base)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
+        noisy = NoisyLabelFile(self.out, begun=(self.out / "run.json").exists()).get(
+            self.config.privacy.labels,
+            labels.values,
+            schedule.partition.train,
+            self.federation.outputs,
+            self.federation.seed,
+        )
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
+        ctx.protect(noisy)
         facts = Facts(len(labels.values), labels.official_test)
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked)
@@ -138,7 +147,7 @@ class ServerRun:
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
             events = self.out / "events.jsonl"
-            summary = summarise(ctx, hub, status, reason, self.launched, self._first)
+            summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
             write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
     def _tls(self) -> ServerTls | None:

@@ -22,6 +22,7 @@ class _Pending:
     """A checkpoint that not everyone has saved yet."""
 
     round: int
+    best: int
     waiting: set[str]
     begun: float
     done: asyncio.Future[None]
@@ -41,6 +42,10 @@ class Saving:
         config: when to save.
         telemetry: told of every checkpoint.
         clock: seconds, of which only differences matter.
+
+    Attributes:
+        committed: the newest round that everyone has saved, 0 if none.
+        best: the best round, if everyone has saved it; it is kept beside the newest two.
     """
 
     def __init__(
@@ -56,11 +61,11 @@ class Saving:
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
         self._last_time = clock()
-        self.committed = _read_committed(self._record)
+        self.committed, self.best = _read_committed(self._record)
 
-    def due(self, round: int, last: int) -> bool:
-        """Whether a checkpoint is to be taken after this round: now and then, and always after the last."""
-        if round == last:
+    def due(self, round: int, last: int, best: int = 0) -> bool:
+        """Whether a checkpoint is to be taken after this round: now and then, after the last, and after the best."""
+        if round in (last, best):
             return True
         if self._pending is not None:
             return False
@@ -68,15 +73,17 @@ class Saving:
         by_time = bool(self._config.seconds) and self._clock() - self._last_time >= self._config.seconds
         return by_rounds or by_time
 
-    async def begin(self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None]) -> None:
-        """Saves our own part in the background and asks the parties for theirs."""
-        if self._pending is not None:  # the last one: it waits for the one before
+    async def begin(
+        self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None], best: int = 0
+    ) -> None:
+        """Saves our own part in the background and asks the parties for theirs. `best` is the best round so far."""
+        if self._pending is not None:  # the last or the best: it waits for the one before
             await asyncio.wait({self._pending.done})
         loop = asyncio.get_running_loop()
-        pending = _Pending(round, {SERVER, *parties}, self._clock(), loop.create_future())
+        pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future())
         self._pending, self._last_time = pending, self._clock()
         pending.writing = loop.create_task(self._save_own(pending, snapshot))
-        ask(Save(round, self.committed))
+        ask(Save(round, self.committed, self.best))
 
     def saved(self, member: str, round: int, error: str = "") -> None:
         """A member has saved a round, or could not."""
@@ -124,21 +131,23 @@ class Saving:
 
     def _commit(self, pending: _Pending) -> None:
         before, self._pending = self.committed, None
+        best = pending.round if pending.best == pending.round else self.best
         try:
             self._record.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(self._record, json.dumps({"round": pending.round}).encode())
-            self._store.prune({pending.round, before})
+            write_durably(self._record, json.dumps({"round": pending.round, "best": best}).encode())
+            self._store.prune({pending.round, before, best})
         except OSError as failed:
             self._telemetry.event("checkpoint_failed", round=pending.round, party=SERVER, reason=str(failed))
         else:
-            self.committed = pending.round
+            self.committed, self.best = pending.round, best
             seconds = round(self._clock() - pending.begun, 6)
             self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
         pending.done.set_result(None)
 
 
-def _read_committed(record: Path) -> int:
+def _read_committed(record: Path) -> tuple[int, int]:
     try:
-        return int(json.loads(record.read_text())["round"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0  # there is none, or it was altered: what the members hold decides
+        content = json.loads(record.read_text())
+        return int(content["round"]), int(content.get("best", 0))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0, 0  # there is none, or it was altered: what the members hold decides

@@ -56,7 +56,8 @@ class Sessions:
             await hub.assemble(ctx.federation.timeouts.away)
             resumed = hub.session != 0
             self._record_run()
-            cohort, round = hub.begin(self.store.usable(self.owner), self.saving.committed, self._between)
+            held, committed = self.store.usable(self.owner), self.saving.committed
+            cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
             self._restore(round, first=not resumed)
             ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
             try:
@@ -84,16 +85,19 @@ class Sessions:
         ctx.restore(round, self.store.load(round, self.owner) if round else None)
         ctx.state.keep("random", lambda: seeded_generator(ctx.federation.seed, "server"))
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
+        if self.saving.best != ctx.best.round:
+            self.saving.best = 0  # we are back before it
         if first:  # later sessions go on counting; only a new process has to be told
             self.hub.totals.restore(counts)
 
     async def _between(self, round: int) -> None:
         """After every round: a checkpoint if one is due, and a look at who is here."""
-        last = self.ctx.schedule.rounds
-        if self.saving.due(round, last) and not self.hub.away:
+        best = self.ctx.best
+        last = round if best.stop else self.ctx.schedule.rounds
+        if self.saving.due(round, last, best.round) and not self.hub.away:
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
-            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save)
+            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save, best.round)
             if round == last:
                 await self.saving.finish(self.ctx.federation.timeouts.answer)
         await self.hub.gate()

@@ -18,7 +18,7 @@ from server.hub import Hub
 
 
 def summarise(
-    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None, saved: int
 ) -> dict[str, Any]:
     """The summary of a run.
 
@@ -27,6 +27,7 @@ def summarise(
         error: why it failed.
         begun: when the run was launched, seconds since 1970.
         first: when the first round was done, or None if none was.
+        saved: the best round whose checkpoint all members hold, 0 if none.
     """
     federation = ctx.federation
     return {
@@ -40,8 +41,11 @@ def summarise(
         "seconds": round(time.time() - begun, 3),
         "seconds_to_first_round": None if first is None else round(first - begun, 3),
         "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(saved),
+        "stopped": ctx.stopped or None,
         "bytes": hub.totals.summary(),
         **protection(ctx, hub.releases),
+        "label_privacy": label_privacy(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
     }
@@ -87,6 +91,17 @@ def _void(config: PrivacyConfig) -> str | None:
     if config.evaluate == "clean":
         return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
     return None
+
+
+def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What was done to the training labels, or None: epsilon holds for each of them, with delta 0.
+
+    Seeded noise can be drawn again by whoever knows the seed: then there is no epsilon.
+    """
+    if (noisy := ctx.noisy) is None:
+        return None
+    epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
+    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon}
 
 
 def describe_source(source: Mapping[str, Any]) -> str:

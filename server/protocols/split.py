@@ -45,7 +45,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             ctx.skip(t, answers)
             continue
         h = torch.cat(parts, dim=1).to(ctx.device).requires_grad_()  # (rows, M * width)
-        loss = functional.cross_entropy(head(h), ctx.labels[batch])  # 2
+        logits = head(h)
+        loss = functional.cross_entropy(logits, ctx.targets(batch, logits))  # 2
         optimiser.zero_grad()
         loss.backward()
         assert h.grad is not None  # h requires it

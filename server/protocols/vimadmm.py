@@ -42,7 +42,6 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        y = ctx.labels[batch]
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
         parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
@@ -52,6 +51,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         with torch.no_grad():
             own = torch.bmm(h, heads)  # h_k W_k, (M, rows, classes)
             total = own.sum(0)
+            y = ctx.targets(batch, total)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
             signal = admm.local_gradient(total, dual, z, cfg.rho)

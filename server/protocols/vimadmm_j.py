@@ -36,7 +36,6 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        y = ctx.labels[batch]
         answers = await clients.collect(Logits, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
         parts = present.fill({party: answer.o for party, answer in answers.items()}, batch, t)
         if parts is None:
@@ -44,6 +43,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             continue
         own = torch.stack(parts).to(ctx.device)  # o_k, (M, rows, classes)
         total = own.sum(0)
+        y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
         residual = admm.residual(z, total, own)

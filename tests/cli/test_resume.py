@@ -50,7 +50,8 @@ def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence:
     quorum = {"fastest": 3} if absence == "continue" else "wait"
     # A process takes seconds to start again, in which the others go on if they may: 30 ms a round at least.
     rounds = 900 if absence == "continue" else 150
-    more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}}
+    # An evaluation waits for those who were in its round: who is killed in one is waited for, whatever the policy.
+    more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}, "evaluate": {"every": rounds}}
     # Not VIMADMM: it may diverge when a party comes back with what it knew long ago (docs/protocols/vimadmm.md).
     file, out = write(tmp_path, {"name": "split"}, rounds=rounds, epochs=0, **more), tmp_path / "run"
     process = start("up", file, "--out", out, "--chaos", "party1: delay=30ms")
@@ -111,6 +112,47 @@ def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -
     summary = json.loads((run / "summary.json").read_text())
     before = json.loads((finished / "summary.json").read_text())
     assert summary["rounds"] == 18 and summary["bytes"]["up"]["payload"] > before["bytes"]["up"]["payload"]
+
+
+def test_a_run_stops_early_and_all_members_keep_the_best_rounds_checkpoint(tmp_path: Path) -> None:
+    """The accuracy falls after a while at this rate; the processes stop where one event loop does."""
+    rough = {"checkpoint": {"rounds": 2}, "evaluate": {"every": 1}, "stop": {"drop": 0.1}}
+    protocol, lr = {"name": "split", "embedding": 8}, "every_party.optimiser.lr=5"
+    file, run = write(tmp_path, protocol, epochs=20, batch=500, **rough), tmp_path / "run"
+    process = start("up", file, "--out", run, "--set", lr)
+    output = finish(process)
+    assert process.returncode == 0, output
+    sets = [f"federation.{key}={json.dumps(value)}" for key, value in {"epochs": 20, "batch": 500, **rough}.items()]
+    virtual = federate(config(protocol, lr, *sets)).server
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["rounds"], summary["stopped"]) == ("completed", virtual.round, virtual.stopped)
+    best = virtual.best.round
+    assert summary["best"] == virtual.best.summary(best) and best < virtual.round < 40
+    assert [event["round"] for event in events(run, "stopped")] == [virtual.round]
+    for member in (run, *(run / "parties" / f"party{number}" for number in range(1, 5))):
+        held = {int(path.stem[6:]) for path in (member / "checkpoints").glob("round-*.json")}
+        assert {best, virtual.round} <= held and len(held) <= 3
+    process, output = resume(run)
+    assert process.returncode == 0, output
+    assert json.loads((run / "summary.json").read_text())["rounds"] == virtual.round
+
+
+def test_noise_on_labels_is_drawn_once_however_often_a_run_goes_on(tmp_path: Path) -> None:
+    file, run = write(tmp_path, VIMADMM, epochs=2, checkpoint={"rounds": 4}), tmp_path / "run"
+    process = start("up", file, "--out", run, "--set", "server.privacy.labels.deviation=1")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "noised once, epsilon 2.83" in output
+    drawn = (run / "noisy-labels.safetensors").read_bytes()
+    process, output = resume(run, "--set", "federation.epochs=3")
+    assert process.returncode == 0, output
+    assert (run / "noisy-labels.safetensors").read_bytes() == drawn
+    spent = json.loads((run / "summary.json").read_text())["label_privacy"]
+    assert spent["mechanism"] == "laplace" and spent["epsilon"] == pytest.approx(2.828, abs=1e-3)
+    process, output = resume(run, "--set", "server.privacy.labels.deviation=2")
+    assert process.returncode == 2 and "was drawn for other settings" in output and "Traceback" not in output
+    process, output = resume(run, "--set", "server.privacy.labels=null")
+    assert process.returncode == 2 and "cannot go on without it" in output
 
 
 def test_another_configuration_is_refused(finished: Path, tmp_path: Path) -> None:

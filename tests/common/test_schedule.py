@@ -58,8 +58,16 @@ def test_without_shuffling_every_epoch_is_alike_and_with_it_none() -> None:
         ({"rows": {"validation": 0, "test": 15}}, [], [18]),
         ({"rows": {"validation": 10, "test": 0}}, [9, 18], []),
         ({"epochs": 0, "rounds": 3}, [3], [3]),
+        ({"stop": {"patience": 1}}, [8, 16], [8, 16]),
     ],
-    ids=["at the end of an epoch", "every 5 rounds", "no validation rows", "no test rows", "before an epoch is over"],
+    ids=[
+        "at the end of an epoch",
+        "every 5 rounds",
+        "no validation rows",
+        "no test rows",
+        "before an epoch is over",
+        "may stop",
+    ],
 )
 def test_parts_are_evaluated_in_time_and_the_test_rows_once(
     values: dict[str, Any], validation: list[int], test: list[int]

@@ -38,8 +38,8 @@ class Place:
         telemetry = Telemetry(None, self.events.append)
         return Saving(store, self.folder, OWNER, CheckpointConfig(**config), telemetry, lambda: self.now)
 
-    async def begin(self, saving: Saving, round: int) -> None:
-        await saving.begin(round, STATE, ("ada", "bob"), self.asked.append)
+    async def begin(self, saving: Saving, round: int, best: int = 0) -> None:
+        await saving.begin(round, STATE, ("ada", "bob"), self.asked.append, best)
         pending = saving._pending
         assert pending is not None and pending.writing is not None
         await pending.writing
@@ -77,7 +77,7 @@ def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> N
         assert saving.committed == 0 and not (tmp_path / "committed.json").exists()
         saving.saved("bob", 10)
         assert saving.committed == 10 and place.told("checkpoint") == [10]
-        assert json.loads((tmp_path / "committed.json").read_text()) == {"round": 10}
+        assert json.loads((tmp_path / "committed.json").read_text()) == {"round": 10, "best": 0}
         assert place.saving().committed == 10
         await saving.finish(1)
 
@@ -93,6 +93,37 @@ def test_the_new_one_and_the_one_before_are_kept(tmp_path: Path) -> None:
                 saving.saved(party, round)
         assert Checkpoints(tmp_path).usable(OWNER) == [30, 20]
         assert place.asked == [Save(10, 0), Save(20, 10), Save(30, 20)]
+
+    play(tmp_path, scene)
+
+
+def test_the_best_one_is_taken_at_once_and_kept_beside_the_newest_two(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving(rounds=10)
+        assert saving.due(13, 99, best=13) and not saving.due(14, 99, best=13)
+        for round, best in ((10, 7), (13, 13), (20, 13), (30, 13), (40, 13), (41, 41), (50, 41)):
+            await place.begin(saving, round, best)
+            for party in ("ada", "bob"):
+                saving.saved(party, round)
+            if round == 40:
+                assert Checkpoints(tmp_path).usable(OWNER) == [40, 30, 13] and saving.best == 13
+        assert Checkpoints(tmp_path).usable(OWNER) == [50, 41]
+        assert place.asked[3:] == [Save(30, 20, 13), Save(40, 30, 13), Save(41, 40, 13), Save(50, 41, 41)]
+        again = place.saving()
+        assert (again.committed, again.best) == (50, 41)
+
+    play(tmp_path, scene)
+
+
+def test_a_best_one_that_somebody_cannot_save_does_not_count(tmp_path: Path) -> None:
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        await place.begin(saving, 10, 10)
+        saving.saved("ada", 10, "no space left on device")
+        await place.begin(saving, 20, 10)
+        for party in ("ada", "bob"):
+            saving.saved(party, 20)
+        assert (saving.committed, saving.best) == (20, 0)
 
     play(tmp_path, scene)
 

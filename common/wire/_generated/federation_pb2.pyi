@@ -106,12 +106,14 @@ class Close(_message.Message):
     def __init__(self) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("round", "keep")
+    __slots__ = ("round", "keep", "best")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
     round: int
     keep: int
-    def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ...) -> None: ...
+    best: int
+    def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ..., best: _Optional[int] = ...) -> None: ...
 
 class Saved(_message.Message):
     __slots__ = ("round", "error", "releases")

@@ -123,6 +123,22 @@ def test_class_numbers_and_their_one_hot_rows_are_the_same_targets() -> None:
     torch.testing.assert_close(loss.proximal(logits, targets, 0.5), loss.proximal(logits, rows, 0.5))
 
 
+@pytest.mark.parametrize("rho", [1e-2, 1.0, 50.0])
+def test_soft_targets_agree_with_scipy_and_meet_their_condition_of_optimality(rho: float) -> None:
+    """∇ = softmax(z) − q + ρ (z − c) vanishes, and L-BFGS-B ends at the same z."""
+    source, loss = torch.Generator().manual_seed(3), CrossEntropy()
+    centre = torch.randn(8, 10, dtype=torch.float64, generator=source) * 5
+    q = (torch.randn(8, 10, dtype=torch.float64, generator=source) * 2).softmax(dim=1)
+    z = loss.proximal(centre, q, rho)
+    assert (z.softmax(dim=1) - q + rho * (z - centre)).abs().max() < 1e-12 * max(1.0, rho, 1 / rho)
+    for j in range(len(centre)):
+        objective = proximal_objective(loss, centre[j : j + 1], q[j : j + 1], rho)
+        options = {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 500}
+        found = minimize(objective, np.zeros(10), jac=True, method="L-BFGS-B", options=options)
+        np.testing.assert_allclose(z[j].numpy(), found.x, atol=2e-4, rtol=1e-5)
+        assert objective(z[j].numpy())[0] <= found.fun + 1e-9
+
+
 def test_two_classes_are_one_logit() -> None:
     """Softmax over (z, 0) is the sigmoid of z, and ρ = 2 ρ' splits the penalty over two logits."""
     centre, targets = batch("logistic")

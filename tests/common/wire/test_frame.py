@@ -24,7 +24,7 @@ CODEC = Codec("split", CONTRACT.kinds)
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
 every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
 
-any_plain = st.one_of(any_notice, st.builds(Open, UINT32), st.just(Close()), st.builds(Save, UINT32, UINT32))
+any_plain = st.one_of(any_notice, st.builds(Open, UINT32), st.just(Close()), st.builds(Save, UINT32, UINT32, UINT32))
 any_parcel = st.one_of(any_plain, *(any_message(kind) for kind in CONTRACT.messages))
 few = settings(max_examples=25)
 

@@ -1,0 +1,116 @@
+"""Label differential privacy: the classes of the training rows, noised once before training.
+
+Source: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
+and ALIBI", 2021 (ALIBI). Laplace noise of scale b is added to every entry of the one-hot vector
+of a label. Two one-hot vectors differ by 2 in the L1 norm, so this is epsilon-differentially private
+with epsilon = 2/b for every label, whatever is done with the result. What is done with it is Bayes'
+rule: the model's own prediction p is the prior, and the posterior
+
+    q_c  proportional to  p_c exp((|v_c| - |v_c - 1|) / b)
+
+of a noisy vector v stands for the label in the loss.
+
+The noise is drawn on a grid of 2^-20 by whole numbers (common/privacy/laplace.py): every value of v is
+exact, and epsilon is that of the discrete distribution, 2/b as well.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+
+from common.errors import ConfigError
+from common.privacy.laplace import Bits, discrete_laplace
+
+_GRID = 2**20  # steps of the noise in 1
+_SENSITIVITY = 2  # of a one-hot vector, in the L1 norm
+
+Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
+
+
+class LabelPrivacyConfig(BaseModel):
+    """`server.privacy.labels`: how much noise the training labels get, by one of two numbers.
+
+    Args:
+        epsilon: of every training label.
+        deviation: the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
+        seeded: draws the noise from the federation's seed, which everyone knows: for tests and
+            benchmarks. It then protects nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    mechanism: Literal["laplace"] = "laplace"
+    epsilon: Amount | None = None
+    deviation: Amount | None = None
+    seeded: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> LabelPrivacyConfig:
+        if (self.epsilon is None) == (self.deviation is None):
+            given = "neither epsilon nor deviation is" if self.epsilon is None else "both epsilon and deviation are"
+            raise ConfigError(
+                f"server.privacy.labels: {given} given", hint="give one of the two: epsilon = 2 sqrt(2) / deviation"
+            )
+        return self
+
+    @property
+    def steps(self) -> int:
+        """b in steps of the grid, rounded up: never less noise than was asked for."""
+        wanted = self.deviation / math.sqrt(2) if self.deviation else _SENSITIVITY / (self.epsilon or math.inf)
+        return max(1, math.ceil(wanted * _GRID))
+
+    def bits(self, seed: int) -> Bits:
+        """Where the noise comes from: the operating system, unless the configuration asks for a seed."""
+        return random.Random(f"{seed}/labels").randbytes if self.seeded else os.urandom  # noqa: S311  # asked for
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """What may be used of the training labels.
+
+    Args:
+        values: v, float64 (rows, classes), multiples of 2^-20.
+        scale: b of the noise.
+        seeded: whether anyone can draw the noise again.
+    """
+
+    values: Tensor
+    scale: float
+    seeded: bool = False
+
+    @classmethod
+    def draw(cls, labels: Tensor, classes: int, config: LabelPrivacyConfig, seed: int) -> NoisyLabels:
+        """Spends epsilon on every label once. Whoever draws again for the same labels spends it again.
+
+        Args:
+            labels: class numbers of the training rows, int64 (rows,).
+            classes: how many there are.
+            config: how much noise.
+            seed: of the federation; used only where the configuration says `seeded`.
+        """
+        noise = discrete_laplace(labels.numel() * classes, config.steps, config.bits(seed))
+        values = torch.from_numpy(noise).to(torch.float64).reshape(-1, classes) / _GRID
+        values[torch.arange(len(labels)), labels.cpu()] += 1.0
+        return cls(values, config.steps / _GRID, config.seeded)
+
+    @property
+    def epsilon(self) -> float:
+        """Of every label of a training row."""
+        return _SENSITIVITY / self.scale
+
+    def evidence(self) -> Tensor:
+        """The log-likelihood ratio of every class, up to a constant of the row: float64 (rows, classes)."""
+        return (self.values.abs() - (self.values - 1.0).abs()) / self.scale
+
+
+def posterior(logits: Tensor, evidence: Tensor) -> Tensor:
+    """Bayes' rule with softmax(logits) as the prior, shape (rows, classes); no gradient flows through it."""
+    return (logits.detach() + evidence).softmax(dim=-1)

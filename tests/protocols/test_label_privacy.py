@@ -1,0 +1,52 @@
+"""Every protocol trains on noisy labels alone where the server's configuration says so."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.protocols import CONTRACTS
+from tests.federation import config, federate, parameters
+from tests.protocols.test_resume import PROTOCOLS, SHORT, same
+
+NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_true_training_labels_are_gone(name: str) -> None:
+    server = federate(config(PROTOCOLS[name], NOISY, *SHORT)).server
+    train = server.schedule.partition.train
+    assert (server.labels[train] == -1).all() and (server.labels >= 0).sum() == len(server.labels) - len(train)
+    assert math.isfinite(server.metrics["train_loss"]) and server.metrics["test_accuracy"] > 0
+    assert server.noisy is not None and server.noisy.epsilon == pytest.approx(2 * math.sqrt(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_resumed_run_with_noisy_labels_ends_as_one_that_was_left_alone(name: str) -> None:
+    cfg = config(PROTOCOLS[name], NOISY, *SHORT)
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[7][member], alone.saved[7][member])
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_without_much_noise_it_learns_as_from_the_labels(name: str) -> None:
+    """At epsilon 2e5 the evidence is overwhelming: the posterior is the label itself."""
+    still = federate(config(PROTOCOLS[name], "server.privacy.labels={epsilon: 200000}", *SHORT))
+    clear = federate(config(PROTOCOLS[name], *SHORT))
+    for member, values in parameters(clear).items():
+        torch.testing.assert_close(parameters(still)[member], values, atol=1e-3, rtol=1e-3)
+
+
+def test_it_learns_from_noisy_labels() -> None:
+    protocol = {"name": "vimadmm", "embedding": 16, "tau": 20}
+    outcome = federate(config(protocol, NOISY, "federation.epochs=6"))
+    assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+def test_every_protocol_is_here() -> None:
+    assert set(PROTOCOLS) == set(CONTRACTS)

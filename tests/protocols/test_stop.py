@@ -1,0 +1,70 @@
+"""Runs end early in good order, and know their best round. No half has a part in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.config import Config
+from common.conversation import SERVER
+from tests.federation import Outcome, config, federate
+from tests.protocols.test_resume import PROTOCOLS, same
+
+SHORT = ("federation.rounds=12", "federation.epochs=0", "federation.batch=500", "federation.evaluate.every=1")
+# Rates at which the validation accuracy goes up and down.
+WILD = {"split": 5.0, "vimadmm": 1.0, "vimadmm_j": 1.0}
+STOP = "federation.stop={patience: 2}"
+
+
+def settings(name: str, *sets: str) -> Config:
+    return config(PROTOCOLS[name], *SHORT, f"every_party.optimiser.lr={WILD[name]}", *sets)
+
+
+def accuracies(outcome: Outcome, part: str) -> list[float]:
+    key = "val_accuracy" if part == "validation" else "test_accuracy"
+    return [event[key] for event in outcome.of_kind("evaluation") if event["part"] == part]
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_a_run_stops_by_its_patience_and_names_its_best_round(name: str) -> None:
+    full = federate(settings(name))
+    outcome = federate(settings(name, STOP), save=True)
+    found = accuracies(full, "validation")
+    assert full.server.round == 12 and not full.of_kind("stopped")
+    bests = [max(found[:t]) for t in range(1, 13)]
+    end = next((t for t in range(3, 13) if bests[t - 1] == bests[t - 3]), 12)
+    assert end < 12, "the rates are too tame for this test"
+    assert outcome.server.round == end and [e["round"] for e in outcome.of_kind("stopped")] == [end]
+    assert accuracies(outcome, "validation") == found[:end] and len(accuracies(outcome, "test")) == end
+    best = outcome.server.best.summary(end - 2)
+    tests = accuracies(outcome, "test")
+    assert best == {
+        "round": end - 2, "val_accuracy": max(found[:end]), "test_accuracy": tests[end - 3], "checkpoint": True
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_a_resumed_run_stops_where_one_that_was_left_alone_does(name: str) -> None:
+    cfg = settings(name, STOP)
+    alone = federate(cfg, save=True)
+    end = alone.server.round
+    resumed = federate(cfg, save=True, start=(end - 1, alone.saved[end - 1]))
+    assert [event["reason"] for event in resumed.of_kind("stopped")] == [alone.server.stopped]
+    assert resumed.server.best == alone.server.best
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[end][member], alone.saved[end][member])
+
+
+def test_a_run_that_has_stopped_stays_stopped_unless_it_is_given_more_patience() -> None:
+    alone = federate(settings("split", STOP), save=True)
+    end = alone.server.round
+    again = federate(settings("split", STOP), start=(end, alone.saved[end]))
+    assert not again.of_kind("round") and again.server.stopped == alone.server.stopped
+    more = settings("split", "federation.stop={patience: 99}")
+    on = federate(more, start=(end, alone.saved[end]))
+    assert on.server.round == 12 and not on.server.stopped
+
+
+def test_a_run_whose_patience_ends_with_its_rounds_is_not_called_stopped() -> None:
+    end = federate(settings("split", STOP)).server.round
+    last = federate(settings("split", STOP, f"federation.rounds={end}"))
+    assert last.server.round == end and not last.server.stopped and not last.of_kind("stopped")
