@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from client.context import ClientContext
-from client.protocols import split, vimadmm, vimadmm_j
+from client.protocols import (
+    fdml,
+    fedbcd,
+    split,
+    vimadmm,
+    vimadmm_j,
+)
 from common.conversation import Link
 
 Participate = Callable[[ClientContext, Link], Awaitable[None]]
 
 PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
+    "fedbcd": fedbcd.participate,
+    "fdml": fdml.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
 }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-from torch.nn import functional
 
 from common.conversation import Cohort, Harvest
-from common.models.optimiser import build_optimiser, stepper
 from common.protocols.split import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
-from server.heads import joint_head
+from server.joint import JointHead
 from server.standin import StandIn
 
 
@@ -19,18 +16,11 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     """Trains the head on concatenated embeddings and returns each party its gradient."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    width, inputs = cfg.embedding, cfg.embedding * len(clients)
-    head = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
-    optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters()))
-    step = stepper(optimiser)
-    present = StandIn(ctx, tuple(clients), width, cfg.missing)
+    width, parties = cfg.embedding, tuple(clients)
+    joint, present = JointHead(ctx, parties, width), StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        head.eval()
-        said = {party: answer.h for party, answer in answers.items()}
-        logits: Tensor = head(torch.cat(present.zeros(said, rows), dim=1).to(ctx.device))
-        head.train()
-        return logits
+        return joint.predict(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
@@ -39,13 +29,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         if parts is None:
             ctx.skip(t, answers)
             continue
-        h = torch.cat(parts, dim=1).to(ctx.device).requires_grad_()  # (rows, M * width)
-        loss = functional.cross_entropy(head(h), ctx.labels[batch])  # 2
-        optimiser.zero_grad()
-        loss.backward()
-        assert h.grad is not None  # h requires it
-        dh = dict(zip(clients, h.grad.split(width, dim=1), strict=True))
+        loss, dh = joint.backward(parts, ctx.labels[batch])  # 2
         await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
-        step()
-        ctx.record(t, loss.item(), answers)
+        joint.step()
+        ctx.record(t, loss, answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

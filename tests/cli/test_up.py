@@ -71,7 +71,18 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    "protocol", [{"name": name, "embedding": 16} for name in ("split", "vimadmm", "vimadmm_j")], ids=lambda p: p["name"]
+    "protocol",
+    [
+        {"name": name, "embedding": 16}
+        for name in (
+            "split",
+            "fedbcd",
+            "fdml",
+            "vimadmm",
+            "vimadmm_j",
+        )
+    ],
+    ids=lambda p: p["name"],
 )
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""

@@ -1,0 +1,44 @@
+"""FDML, a party's half. The box: common/protocols/fdml.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import nn
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from client.head import OwnHead
+from common.conversation import Link
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+from common.numerics.losses import CrossEntropy
+from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends logits and makes one step, head and bottom model at once, down the loss of everyone's mean."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
+    head, loss = OwnHead(ctx, cfg.embedding), CrossEntropy()
+    bottom, step, whole = backprop(model), stepper(optimiser), nn.Sequential(model, head)
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        h = bottom.forward(ctx.features[batch])  # (rows, width)
+        with torch.no_grad():
+            o = head(h)
+        await server.send(Logits(t, ctx.release(o)))  # 1
+        labels = await server.recv(Labels, t, rows=len(batch))
+        mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
+        if labels is None or mean is None:  # the server went on without us: follow it
+            continue
+        slope = loss.gradient(mean.o.to(ctx.device), labels.y.to(ctx.device))  # 4
+        do = slope / (len(batch) * len(ctx.federation.names))
+        with torch.no_grad():
+            head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
+        bottom.backward(dh)
+        head.step()
+        step()
+        await evaluate(ctx, server, t, whole, partial(Evaluation, t))

@@ -1,0 +1,36 @@
+"""FedBCD, the server's half. The box: common/protocols/fedbcd.py."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.joint import JointHead
+from server.standin import StandIn
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains the head on concatenated embeddings; each party follows its gradient for tau steps."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, parties = cfg.embedding, tuple(clients)
+    joint, present = JointHead(ctx, parties, width), StandIn(ctx, parties, width, cfg.missing)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        return joint.predict(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        loss, dh = joint.backward(parts, ctx.labels[batch])  # 2
+        await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
+        joint.step()
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
