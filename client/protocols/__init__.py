@@ -9,6 +9,7 @@ from client.protocols import (
     fdml,
     fedbcd,
     split,
+    vafl,
     vimadmm,
     vimadmm_j,
 )
@@ -20,6 +21,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
+    "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
 }

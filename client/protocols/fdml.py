@@ -34,8 +34,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue
-        slope = loss.gradient(mean.o.to(ctx.device), labels.y.to(ctx.device))  # 4
-        do = slope / (len(batch) * len(ctx.federation.names))
+        do = loss.gradient(mean.o.to(ctx.device), labels.y.to(ctx.device)) / len(batch)  # 4
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
         bottom.backward(dh)

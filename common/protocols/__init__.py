@@ -8,6 +8,7 @@ from common.protocols import (
     fdml,
     fedbcd,
     split,
+    vafl,
     vimadmm,
     vimadmm_j,
 )
@@ -19,6 +20,7 @@ CONTRACTS: Mapping[str, Contract] = {
         split.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
+        vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
     )

@@ -23,6 +23,7 @@ from common.wire._generated import (
     fedbcd_pb2,
     split_pb2,
     tensor_pb2,
+    vafl_pb2,
     vimadmm_j_pb2,
     vimadmm_pb2,
 )
@@ -44,6 +45,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
     "fedbcd": fedbcd_pb2,
     "fdml": fdml_pb2,
+    "vafl": vafl_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
 }

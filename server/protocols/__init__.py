@@ -10,6 +10,7 @@ from server.protocols import (
     fdml,
     fedbcd,
     split,
+    vafl,
     vimadmm,
     vimadmm_j,
 )
@@ -20,6 +21,7 @@ SERVE: Mapping[str, Serve] = {
     "split": split.serve,
     "fedbcd": fedbcd.serve,
     "fdml": fdml.serve,
+    "vafl": vafl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
 }

@@ -78,6 +78,7 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
             "split",
             "fedbcd",
             "fdml",
+            "vafl",
             "vimadmm",
             "vimadmm_j",
         )

@@ -236,6 +236,7 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "split",
         "fedbcd",
         "fdml",
+        "vafl",
         "vimadmm",
         "vimadmm_j",
     ],

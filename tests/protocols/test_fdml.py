@@ -26,7 +26,7 @@ def kept(outcome: Outcome) -> dict[str, torch.Tensor]:
 
 
 def test_it_takes_the_steps_of_one_joint_model() -> None:
-    """Autograd through the mean of all logits, models and heads alike, is the oracle."""
+    """Autograd through the mean of all logits, models and heads alike, is the oracle: M times the loss is descended."""
     outcome = run()
     contexts = list(outcome.clients.values())
     models = [copy.copy(ctx)._build(16) for ctx in contexts]
@@ -39,7 +39,7 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
         loss = functional.cross_entropy(torch.stack(own).mean(0), outcome.server.labels[rows])
         for step in steps:
             step.zero_grad()
-        loss.backward()
+        (4 * loss).backward()
         for step in steps:
             step.step()
         assert abs(loss.item() - event["loss"]) < 1e-5
@@ -67,9 +67,7 @@ def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
 
 
 def test_it_learns() -> None:
-    outcome = federate(
-        config(FDML, "federation.epochs=20", "every_party.optimiser.lr=0.5", "every_party.head_optimiser.lr=0.5")
-    )
+    outcome = federate(config(FDML, "federation.epochs=12", "every_party.head_optimiser.lr=0.1"))
     assert outcome.server.metrics["test_accuracy"] > 0.93
 
 

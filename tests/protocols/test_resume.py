@@ -17,6 +17,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},
     "fedbcd": {"name": "fedbcd", "embedding": 8, "tau": 3},
     "fdml": {"name": "fdml", "embedding": 8},
+    "vafl": {"name": "vafl", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
 }
