@@ -17,6 +17,7 @@ dropped and counted. Whatever a peer does wrong raises here, at its receiver.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
@@ -194,14 +195,15 @@ class Link:
             if (found := self.mailbox.take(self.peer, kind, round)) is not None:
                 check_exact(self.peer, found, dims)
                 return found
-            if (
-                self._closed
-                or self._newest > max(round, until)
-                or (self._asked is not None and self._asked.round >= round)
-            ):
+            if self.done_with(round, until):
                 return None
             self._refuse_if_lost()
             await self.mailbox.change()
+
+    def done_with(self, round: int, until: int = 0) -> bool:
+        """Whether the server has opened a later round (and one after `until`), wants a checkpoint, or has closed."""
+        asked = self._asked is not None and self._asked.round >= round
+        return self._closed or asked or self._newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
         """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
@@ -341,11 +343,17 @@ class Cohort(Mapping[str, Link]):
         others = tuple(party for party in self._links if party not in asked)
         return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
 
-    async def arrivals(self, kind: type[M], *, after: int = 0, **dims: int) -> AsyncIterator[tuple[str, M]]:
+    async def arrivals(
+        self, kind: type[M], *, after: int = 0, limit: float = math.inf, **dims: int
+    ) -> AsyncIterator[tuple[str, M]]:
         """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits.
 
         Those of rounds up to `after`, and those that their senders gave up for a checkpoint, are dropped and
         counted as late.
+
+        Raises:
+            ContractError: a message has other dimensions, or a party broke the contract.
+            PartyLost: nothing came from anybody for `limit` seconds, or nobody is left.
         """
         waiting = list(self._links)
         while True:
@@ -353,13 +361,18 @@ class Cohort(Mapping[str, Link]):
             found = next(((p, m) for p, m in news if m is not None), None)
             if found is None:
                 self._refuse_faults(waiting)
-                await self._mailbox.change()
+                await self._change_within(limit, kind, waiting)
                 continue
             party, message = found
             check_exact(party, message, dims)
             waiting.remove(party)
             waiting.append(party)
             yield party, message
+
+    async def _change_within(self, limit: float, kind: type[Message], parties: list[str]) -> None:
+        if not await self._mailbox.change(limit if math.isfinite(limit) else None):
+            hint = "raise federation.timeouts.answer, or look at its log"
+            raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)
 
     def _refuse_faults(self, parties: list[str]) -> None:
         """Raises what a party has done wrong; who is merely away is missed only when nobody is left."""

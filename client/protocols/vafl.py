@@ -39,5 +39,5 @@ async def participate(ctx: ClientContext, server: Link) -> None:
             if await exchange(t, until=t):
                 await evaluate(ctx, server, t, model, partial(Evaluation, t))
         else:
-            while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1):
+            while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
                 pass

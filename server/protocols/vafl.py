@@ -70,7 +70,8 @@ async def _turns(ctx: ServerContext, clients: Cohort, t: int, width: int) -> Asy
         for party, answer in answers.items():
             yield party, answer
         return
-    arrivals = clients.arrivals(Embedding, after=ctx.schedule.evaluated_before(t), width=width)
+    given_up = ctx.schedule.evaluated_before(t)  # when that round called everyone
+    arrivals = clients.arrivals(Embedding, after=given_up, limit=ctx.quorum.limit, width=width)
     for _ in clients:
         yield await anext(arrivals)
 

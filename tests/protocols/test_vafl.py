@@ -110,8 +110,7 @@ def test_as_they_come_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
     come = run(COME, "federation.rounds=24", "federation.evaluate.every=12", delay=slow)
     assert together.seconds >= 240
     assert 20 <= come.seconds < 25  # party2 delays the two evaluations, and nothing else
-    begun = {event["round"]: event["time"] if "time" in event else None for event in come.of_kind("round")}
-    assert list(begun) == list(range(1, 25))
+    assert [event["round"] for event in come.of_kind("round")] == list(range(1, 25))
     missed = {event["round"] for event in come.of_kind("missing") if event["party"] == "party2"}
     assert missed == set(range(1, 25)) - {12, 24}
     assert come.clients["party2"].state["turns"]["done"] == 2
@@ -207,5 +206,4 @@ def test_as_they_come_a_missing_party_is_not_waited_for_beyond_the_quorum() -> N
 
     outcome = run(COME, "federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=4", delay=lost)
     assert [e["round"] for e in outcome.of_kind("evaluation")] == [4, 8, 8]
-    assert SERVER not in {to for _, to, m in outcome.messages if isinstance(m, Gradient)}
     assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Gradient)}
