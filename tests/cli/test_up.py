@@ -107,6 +107,18 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
     assert "BEGIN" not in (out / "config.yaml").read_text()
 
 
+def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> None:
+    """Asynchronous VAFL in processes: the order is real, checkpoints are consistent, everyone goes on from one."""
+    protocol = {"name": "vafl", "embedding": 16, "arrivals": True}
+    file = write(tmp_path, protocol, epochs=10, checkpoint={"rounds": 10}, evaluate={"every": 30})
+    out = tmp_path / "run"
+    output = finish(process := start("up", file, "--out", out, "--chaos", "party2: crash=25"))
+    assert process.returncode == 0, output
+    assert [event["round"] for event in events(out, "resume")] == [20]
+    assert [event["round"] for event in events(out, "round")][-1] == 60
+    assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.5
+
+
 def _payload(message: object) -> int:
     from common.message import Message, payload_bytes
 
