@@ -17,6 +17,7 @@ dropped and counted. Whatever a peer does wrong raises here, at its receiver.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
@@ -134,6 +135,8 @@ class Link:
 
     Attributes:
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
+        given_up: the round of the last checkpoint that was asked for here: of its round and those before,
+            the other end gives up what is under way.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class Link:
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
         self.on_save: Callable[[Save], None] = lambda _save: None
+        self.given_up = 0
         self._carry, self._compress = carry, compress
         self._newest = 0
         self._closed = False
@@ -180,6 +184,7 @@ class Link:
 
     def ask_to_save(self, save: Save) -> None:
         """Server only: asks the other end for a checkpoint."""
+        self.given_up = save.round
         self._carry(save)
 
     def renew(self, carry: Carrier) -> None:
@@ -187,11 +192,12 @@ class Link:
         self._carry = carry
         self.mailbox.welcome_back(self.peer)
 
-    async def recv(self, kind: type[M], round: int, **dims: int) -> M | None:
+    async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:
         """Waits for a message of a kind and round, whose dimensions must be these.
 
         Returns None when the server has done with the round without having sent it: this half is late
-        and goes on with the newest round.
+        and goes on with the newest round. A half that waits for nobody's round names the last one `until`
+        which it waits, although the server opens others; a checkpoint that is asked for ends it all the same.
 
         Raises:
             ContractError: the message has other dimensions, or an earlier one broke the contract.
@@ -201,10 +207,15 @@ class Link:
             if (found := self.mailbox.take(self.peer, kind, round)) is not None:
                 check_exact(self.peer, found, dims)
                 return found
-            if self._closed or self._newest > round or (self._asked is not None and self._asked.round >= round):
+            if self.done_with(round, until):
                 return None
             self._refuse_if_lost()
             await self.mailbox.change()
+
+    def done_with(self, round: int, until: int = 0) -> bool:
+        """Whether the server has opened a later round (and one after `until`), wants a checkpoint, or has closed."""
+        asked = self._asked is not None and self._asked.round >= round
+        return self._closed or asked or self._newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
         """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
@@ -348,20 +359,36 @@ class Cohort(Mapping[str, Link]):
         others = tuple(party for party in self._links if party not in asked)
         return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
 
-    async def arrivals(self, kind: type[M], **dims: int) -> AsyncIterator[tuple[str, M]]:
-        """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits."""
+    async def arrivals(
+        self, kind: type[M], *, after: int = 0, limit: float = math.inf, **dims: int
+    ) -> AsyncIterator[tuple[str, M]]:
+        """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits.
+
+        Those of rounds up to `after`, and those that their senders gave up for a checkpoint, are dropped and
+        counted as late.
+
+        Raises:
+            ContractError: a message has other dimensions, or a party broke the contract.
+            PartyLost: nothing came from anybody for `limit` seconds, or nobody is left.
+        """
         waiting = list(self._links)
         while True:
-            found = next(((p, m) for p in waiting if (m := self._mailbox.take(p, kind)) is not None), None)
+            news = ((p, self._mailbox.take_next(p, kind, max(after, self._links[p].given_up))) for p in waiting)
+            found = next(((p, m) for p, m in news if m is not None), None)
             if found is None:
                 self._refuse_faults(waiting)
-                await self._mailbox.change()
+                await self._change_within(limit, kind, waiting)
                 continue
             party, message = found
             check_exact(party, message, dims)
             waiting.remove(party)
             waiting.append(party)
             yield party, message
+
+    async def _change_within(self, limit: float, kind: type[Message], parties: list[str]) -> None:
+        if not await self._mailbox.change(limit if math.isfinite(limit) else None):
+            hint = "raise federation.timeouts.answer, or look at its log"
+            raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)
 
     def _refuse_faults(self, parties: list[str]) -> None:
         """Raises what a party has done wrong; who is merely away is missed only when nobody is left."""

@@ -67,11 +67,21 @@ class Mailbox:
         """
         queue = self._queues[peer][kind]
         while queue and round is not None and self._passed(queue[0], round, stale):
-            self.late[peer] += 1
-            self._on_late(peer, queue.popleft())
+            self._drop(peer, queue)
         if not queue or (round is not None and queue[0].round > round):
             return None
         return queue.popleft()  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+
+    def take_next(self, peer: str, kind: type[M], after: int) -> M | None:
+        """The oldest message of a kind of any round beyond `after` from a peer, or None; earlier ones drop as late."""
+        queue = self._queues[peer][kind]
+        while queue and queue[0].round <= after:
+            self._drop(peer, queue)
+        return queue.popleft() if queue else None  # type: ignore[return-value]  # as above
+
+    def _drop(self, peer: str, queue: deque[Message]) -> None:
+        self.late[peer] += 1
+        self._on_late(peer, queue.popleft())
 
     @staticmethod
     def _passed(message: Message, round: int, stale: Callable[[Any], bool] | None) -> bool:

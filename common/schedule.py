@@ -63,6 +63,14 @@ class Schedule:
         wanted = zip(_EVALUATED, (due, due if self._tests else last), strict=True)
         return tuple(part for part, now in wanted if now and len(getattr(self.partition, part)))
 
+    def evaluated_before(self, round: int) -> int:
+        """The last round before this one after which something was evaluated; 0 if there was none."""
+        return next((earlier for earlier in range(round - 1, 0, -1) if self.evaluations(earlier)), 0)
+
+    def evaluated_next(self, round: int) -> int:
+        """The first round from this one on after which something is evaluated; beyond the last if there is none."""
+        return next((later for later in range(round, self.rounds + 1) if self.evaluations(later)), self.rounds + 1)
+
     def blocks(self, part: str) -> tuple[Tensor, ...]:
         """Row numbers of a part, in blocks of at most a batch."""
         return torch.split(getattr(self.partition, part), self._block)

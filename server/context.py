@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from common.config import FederationConfig, ServerConfig
-from common.conversation import Harvest, Quorum
+from common.conversation import SERVER, Harvest, Quorum
 from common.data.labels import Labels
 from common.errors import DataError
 from common.message import Message
@@ -117,6 +117,10 @@ class ServerContext:
         """Enters a round in which nothing was learned, since too few answered."""
         self.telemetry.event("skipped", round=round, answers=len(harvest))
         self.record(round, self.metrics.get("train_loss", math.nan), harvest)
+
+    def warn(self, reason: str) -> None:
+        """Tells whoever watches the run, and its record, what they must not overlook."""
+        self.telemetry.event("warning", party=SERVER, reason=reason)
 
     def _progress(self, round: int, harvest: Harvest[Message]) -> dict[str, Any]:
         now = self.clock()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from common.models.optimiser import build_optimiser, stepper
+from server.context import ServerContext
+from server.heads import joint_head
+
+Targets = Callable[[Tensor], Tensor]  # logits -> what the loss takes for the labels: ServerContext.targets
 
 
 class Joint(Protocol):
@@ -39,35 +46,54 @@ class HeadSum:
 
 
 class LogitSum:
-    """sum_k o_k, of parties that have their heads themselves.
+    """scale * sum_k o_k, of parties that have their heads themselves.
 
     Args:
         device: that the sum is wanted on.
+        scale: 1, or 1 / M for the mean.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, scale: float = 1.0) -> None:
+        self._device, self._scale = device, scale
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """o_1 .. o_M -> their sum."""
-        return torch.stack(list(parts)).sum(0).to(self._device)
+        """o_1 .. o_M -> their sum or mean."""
+        total = torch.stack(list(parts)).sum(0).to(self._device)
+        return total if self._scale == 1.0 else total * self._scale
 
     def heads(self) -> None:
         """There are none here."""
 
 
 class JointHead:
-    """One head over all embeddings laid side by side.
+    """g(.; theta_0), one head over all embeddings side by side, with its optimiser: both live in the half's state.
 
     Args:
-        head: theta_0, (rows, M * width) -> (rows, classes).
-        parties: M.
+        ctx: of the server's half.
         width: of an embedding.
-        device: that the head lives on.
     """
 
-    def __init__(self, head: nn.Module, parties: int, width: int, device: torch.device) -> None:
-        self._head, self._parties, self._width, self._device = head, parties, width, device
+    def __init__(self, ctx: ServerContext, width: int) -> None:
+        self._device, self._parties, self._width = ctx.device, ctx.federation.names, width
+        self._head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width * len(self._parties)))
+        parameters = self._head.parameters()
+        self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
+        self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
+
+    def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Mapping[str, Tensor]]:
+        """The batch's mean cross-entropy, and its gradient dh_k at every party's embeddings.
+
+        Args:
+            parts: h_1 .. h_M, each float32 (rows, width).
+            targets: what to take for the labels.
+        """
+        h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
+        logits = self._head(h)
+        loss = functional.cross_entropy(logits, targets(logits))
+        self._optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        assert h.grad is not None  # h requires it
+        return loss.item(), dict(zip(self._parties, torch.split(h.grad, self._width, dim=1), strict=True))
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
         """h_1 .. h_M -> the head's logits, without dropout and the like."""
@@ -79,6 +105,6 @@ class JointHead:
     def heads(self) -> list[Tensor] | None:
         """Each party's block of the first layer, if that is linear over all embeddings."""
         first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
-        if first is None or first.in_features != self._parties * self._width:
+        if first is None or first.in_features != len(self._parties) * self._width:
             return None
         return list(torch.split(first.weight.detach().T, self._width))

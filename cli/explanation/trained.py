@@ -90,7 +90,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     own = [_open_party(trained, name, states[name]) for name in trained.names]
     trained.heads, trained.first_heads = trained.joint.heads(), begun
     if trained.heads is None:
-        trained.heads = _all([trained.locals[name].head for name in trained.names])
+        trained.heads = _all([trained.locals[name].weight for name in trained.names])
         trained.first_heads = _all(own)
     return trained
 
@@ -99,12 +99,12 @@ def _open_party(trained: Trained, name: str, snapshot: Snapshot) -> Tensor | Non
     """Adds a party, and returns its own head as it was before the first round, if it has one."""
     ctx = client_context(trained.config, name, trained.base, lambda values: values)
     make = LOCAL[trained.config.federation.protocol.name]
-    first = make(ctx).head
+    first = make(ctx).weight
     ctx.state, ctx.round = State(snapshot), trained.round
     local = make(ctx)
     local.eval()
     trained.clients[name], trained.locals[name] = ctx, local
-    return first
+    return None if first is None else first.clone()
 
 
 def _all(heads: list[Any]) -> list[Tensor] | None:

@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from client.context import ClientContext
-from client.local import Local
-from client.protocols import split, vimadmm, vimadmm_j
+from client.local import Local, bottom, headed
+from client.protocols import (
+    fdml,
+    fedbcd,
+    split,
+    vafl,
+    vimadmm,
+    vimadmm_j,
+)
 from common.conversation import Link
 
 Participate = Callable[[ClientContext, Link], Awaitable[None]]
 
 PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
+    "fedbcd": fedbcd.participate,
+    "fdml": fdml.participate,
+    "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
 }
 
 # A party's part of the joint model, from its state.
 LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
-    "split": split.local,
-    "vimadmm": vimadmm.local,
-    "vimadmm_j": vimadmm_j.local,
+    "split": bottom,
+    "fedbcd": bottom,
+    "fdml": lambda ctx: headed(ctx)[0],
+    "vafl": bottom,
+    "vimadmm": bottom,
+    "vimadmm_j": lambda ctx: headed(ctx)[0],
 }

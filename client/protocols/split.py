@@ -6,18 +6,10 @@ from functools import partial
 
 from client.context import ClientContext
 from client.evaluation import evaluate
-from client.local import Local
 from common.conversation import Link
 from common.models.optimiser import stepper
 from common.numerics.backprop import backprop
 from common.protocols.split import Config, Embedding, Evaluation, Gradient
-
-
-def local(ctx: ClientContext) -> Local:
-    """theta_k, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    return Local(ctx.model(cfg.embedding))
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

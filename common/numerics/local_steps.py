@@ -1,4 +1,4 @@
-"""The τ local steps of a VIMADMM party: Eq. 9, or Eqs. 22 and 23, by gradient descent on one batch."""
+"""The τ local steps between two exchanges: Eq. 9 or Eqs. 22 and 23 of VIMADMM, or those of FedBCD, on one batch."""
 
 from __future__ import annotations
 
@@ -82,4 +82,25 @@ def joint_local_steps(
         head.grad = head_gradients(h, weight, local_gradient(h @ weight, dual, residual, rho))
         head_step()
         bottom.backward(local_gradient(h @ weight, dual, residual, rho) @ weight.t())
+        step()
+
+
+def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, gradient: Tensor, *, steps: int) -> None:
+    """Steps the bottom model τ times, in place, along one gradient at its embeddings that is never renewed: FedBCD.
+
+    The embeddings change from step to step and so does the way back through the model; the gradient at
+    the cut stays that of the exchange. The regulariser is the optimiser's weight decay.
+
+    Args:
+        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward. Its last `forward` was
+            of these inputs and at the parameters that it has.
+        step: of the optimiser over the model's parameters.
+        inputs: x, the party's columns of the batch.
+        gradient: d loss / d h, shape (b, d).
+        steps: τ.
+    """
+    for number in range(steps):
+        if number:  # the first step goes back through the forward that made the embeddings
+            bottom.forward(inputs)
+        bottom.backward(gradient.clone())  # which uses it up
         step()

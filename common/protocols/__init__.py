@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.protocols import split, vimadmm, vimadmm_j
+from common.protocols import (
+    fdml,
+    fedbcd,
+    split,
+    vafl,
+    vimadmm,
+    vimadmm_j,
+)
 from common.protocols.contract import Contract
 
 CONTRACTS: Mapping[str, Contract] = {
-    contract.name: contract for contract in (split.CONTRACT, vimadmm.CONTRACT, vimadmm_j.CONTRACT)
+    contract.name: contract
+    for contract in (
+        split.CONTRACT,
+        fedbcd.CONTRACT,
+        fdml.CONTRACT,
+        vafl.CONTRACT,
+        vimadmm.CONTRACT,
+        vimadmm_j.CONTRACT,
+    )
 }

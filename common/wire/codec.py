@@ -19,7 +19,15 @@ from torch import Tensor
 
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
-from common.wire._generated import split_pb2, tensor_pb2, vimadmm_j_pb2, vimadmm_pb2
+from common.wire._generated import (
+    fdml_pb2,
+    fedbcd_pb2,
+    split_pb2,
+    tensor_pb2,
+    vafl_pb2,
+    vimadmm_j_pb2,
+    vimadmm_pb2,
+)
 from common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
@@ -34,7 +42,14 @@ from common.wire.fields import (
 )
 
 # One .proto file a protocol, by the protocol's name.
-PROTOS: Mapping[str, ModuleType] = {"split": split_pb2, "vimadmm": vimadmm_pb2, "vimadmm_j": vimadmm_j_pb2}
+PROTOS: Mapping[str, ModuleType] = {
+    "split": split_pb2,
+    "fedbcd": fedbcd_pb2,
+    "fdml": fdml_pb2,
+    "vafl": vafl_pb2,
+    "vimadmm": vimadmm_pb2,
+    "vimadmm_j": vimadmm_j_pb2,
+}
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}

@@ -7,15 +7,32 @@ from collections.abc import Awaitable, Callable, Mapping
 from common.conversation import Cohort
 from server.context import ServerContext
 from server.joint import Joint
-from server.protocols import split, vimadmm, vimadmm_j
+from server.protocols import (
+    fdml,
+    fedbcd,
+    split,
+    vafl,
+    vimadmm,
+    vimadmm_j,
+)
 
 Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
 
-SERVE: Mapping[str, Serve] = {"split": split.serve, "vimadmm": vimadmm.serve, "vimadmm_j": vimadmm_j.serve}
+SERVE: Mapping[str, Serve] = {
+    "split": split.serve,
+    "fedbcd": fedbcd.serve,
+    "fdml": fdml.serve,
+    "vafl": vafl.serve,
+    "vimadmm": vimadmm.serve,
+    "vimadmm_j": vimadmm_j.serve,
+}
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.
 JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "split": split.joint,
+    "fedbcd": fedbcd.joint,
+    "fdml": fdml.joint,
+    "vafl": vafl.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
 }

@@ -72,7 +72,19 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    "protocol", [{"name": name, "embedding": 16} for name in ("split", "vimadmm", "vimadmm_j")], ids=lambda p: p["name"]
+    "protocol",
+    [
+        {"name": name, "embedding": 16}
+        for name in (
+            "split",
+            "fedbcd",
+            "fdml",
+            "vafl",
+            "vimadmm",
+            "vimadmm_j",
+        )
+    ],
+    ids=lambda p: p["name"],
 )
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
@@ -131,6 +143,18 @@ def test_secure_noise_is_paid_for_before_it_leaves(tmp_path: Path) -> None:
         assert "reserved" in lines[0]
         assert sum(line.get("mechanism", "").startswith("gaussian") for line in lines) == releases
         assert sum(line.get("reserved", 0) - line.get("returned", 0) for line in lines) == releases
+
+
+def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> None:
+    """Asynchronous VAFL in processes: the order is real, checkpoints are consistent, everyone goes on from one."""
+    protocol = {"name": "vafl", "embedding": 16, "arrivals": True}
+    file = write(tmp_path, protocol, epochs=10, checkpoint={"rounds": 10}, evaluate={"every": 30})
+    out = tmp_path / "run"
+    output = finish(process := start("up", file, "--out", out, "--chaos", "party2: crash=25"))
+    assert process.returncode == 0, output
+    assert [event["round"] for event in events(out, "resume")] == [20]
+    assert [event["round"] for event in events(out, "round")][-1] == 60
+    assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.5
 
 
 def _payload(message: object) -> int:

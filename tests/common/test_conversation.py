@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from common.conversation import Quorum
+from common.conversation import Quorum, Save
 from common.errors import ContractError, PartyLost
 from common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.transports import Transport, Wired, both
@@ -260,6 +260,64 @@ def test_arrivals_serve_every_party_in_turn(transport: Transport) -> None:
         arrivals = wired.clients.arrivals(Embedding, rows=2, width=4)
         served = [(await anext(arrivals))[0] for _ in range(9)]
         assert [sorted(served[n : n + 3]) for n in (0, 3, 6)] == [PARTIES] * 3
+
+    converse(transport, body)
+
+
+@both
+def test_arrivals_leave_out_what_was_given_up(transport: Transport) -> None:
+    """Everything of rounds up to the one that is named, and of those before a checkpoint that was asked for."""
+
+    async def body(wired: Wired) -> None:
+        for n in range(1, 6):
+            await wired.servers["ada"].send(embedding(n))
+        await wired.servers["bob"].send(embedding(2))
+        await asyncio.sleep(0.3)
+        wired.clients["ada"].ask_to_save(Save(4))
+        arrivals = wired.clients.arrivals(Embedding, after=1)
+        served = [await anext(arrivals) for _ in range(2)]
+        assert [(party, message.round) for party, message in served] == [("ada", 5), ("bob", 2)]
+        assert wired.mailbox.late == {"ada": 4}
+
+    converse(transport, body)
+
+
+@both
+def test_arrivals_do_not_wait_for_ever(transport: Transport) -> None:
+    async def body(wired: Wired) -> None:
+        with pytest.raises(PartyLost, match=r"ada was lost: no Embedding within 0.2 s, nor from any other"):
+            await anext(wired.clients.arrivals(Embedding, limit=0.2))
+
+    converse(transport, body)
+
+
+@both
+def test_who_waits_for_nobodys_round_is_answered_in_a_later_one(transport: Transport) -> None:
+    async def body(wired: Wired) -> None:
+        for n in (1, 2):
+            wired.clients["ada"].open(n)
+        await wired.clients["ada"].send(Gradient(1, torch.ones(2, 4)))
+        await asyncio.sleep(0.3)
+        assert await wired.servers["ada"].recv(Gradient, 1, until=2) is not None
+        wired.clients["ada"].open(3)
+        assert await wired.servers["ada"].recv(Gradient, 1, until=2) is None
+
+    converse(transport, body)
+
+
+@both
+@pytest.mark.parametrize("how", ["save", "close"])
+def test_a_checkpoint_and_the_end_are_not_waited_beyond(transport: Transport, how: str) -> None:
+    async def body(wired: Wired) -> None:
+        waiting = asyncio.ensure_future(wired.servers["ada"].recv(Gradient, 1, until=9))
+        wired.clients["ada"].open(2)
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        if how == "save":
+            wired.clients["ada"].ask_to_save(Save(1))
+        else:
+            wired.clients["ada"].close()
+        assert await waiting is None
 
     converse(transport, body)
 

@@ -42,6 +42,14 @@ def test_earlier_rounds_fall_and_are_counted_and_told() -> None:
     assert box.late == {"ada": 2} and told == [("ada", sent[0]), ("ada", sent[1])]
 
 
+def test_the_next_of_any_later_round() -> None:
+    box, sent = Mailbox(), [Embedding(n, ONE) for n in (1, 2, 4, 3)]
+    for message in sent:
+        box.put("ada", message)
+    assert [box.take_next("ada", Embedding, after=2) for _ in range(3)] == [sent[2], sent[3], None]
+    assert box.late == {"ada": 2}
+
+
 def test_a_second_answer_for_a_round_is_late_in_the_next() -> None:
     box = Mailbox()
     for n in (1, 1, 2):

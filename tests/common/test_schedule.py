@@ -78,6 +78,13 @@ def test_parts_are_evaluated_in_time_and_the_test_rows_once(
     assert due == {"validation": validation, "test": test}
 
 
+def test_the_evaluated_rounds_around_a_round() -> None:
+    timetable = schedule(evaluate={"every": 5})  # after 5, 10, 15 and 16
+    assert [timetable.evaluated_before(t) for t in (1, 5, 6, 16)] == [0, 0, 5, 15]
+    assert [timetable.evaluated_next(t) for t in (1, 5, 6, 16)] == [5, 5, 10, 16]
+    assert schedule(rows={"validation": 0, "test": 0}).evaluated_next(1) == 21
+
+
 def test_blocks_are_a_part_in_order_and_no_larger_than_a_batch() -> None:
     timetable = schedule()
     assert [len(block) for block in timetable.blocks("test")] == [10, 5]

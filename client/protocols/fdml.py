@@ -1,0 +1,41 @@
+"""FDML, a party's half. The box: common/protocols/fdml.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from client.local import headed
+from common.conversation import Link
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+from common.numerics.losses import CrossEntropy
+from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends logits and makes one step, head and bottom model at once, down the loss of everyone's mean."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, CrossEntropy()
+    bottom, step = backprop(whole.model), stepper(ctx.optimiser())
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        h = bottom.forward(ctx.features[batch])  # (rows, width)
+        with torch.no_grad():
+            o = head(h)
+        await server.send(Logits(t, ctx.release(o)))  # 1
+        labels = await server.recv(Labels, t, rows=len(batch))
+        mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
+        if labels is None or mean is None:  # the server went on without us: follow it
+            continue
+        do = loss.gradient(mean.o.to(ctx.device), labels.y.to(ctx.device)) / len(batch)  # 4
+        with torch.no_grad():
+            head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
+        bottom.backward(dh)
+        head.step()
+        step()
+        await evaluate(ctx, server, t, whole, partial(Evaluation, t))

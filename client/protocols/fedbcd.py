@@ -1,0 +1,31 @@
+"""FedBCD, a party's half. The box: common/protocols/fedbcd.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+from common.numerics.local_steps import stale_steps
+from common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends embeddings and makes tau local steps along the gradient that comes back."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
+    bottom, step = backprop(model), stepper(optimiser)
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        x = ctx.features[batch]
+        h = bottom.forward(x)  # (rows, width)
+        await server.send(Embedding(t, ctx.release(h)))  # 1
+        gradient = await server.recv(Gradient, t, rows=len(batch), width=cfg.embedding)
+        if gradient is None:  # the server went on without us: follow it
+            continue
+        stale_steps(bottom, step, x, gradient.dh.to(ctx.device), steps=cfg.tau)  # 4
+        await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -1,0 +1,91 @@
+"""FDML: every party predicts on its own, the predictions are averaged, and everybody has the labels.
+
+Hu, Niu, Yang, Zhou, "FDML: A Collaborative Machine Learning Framework for Distributed Features"
+(KDD 2019), synchronous, as Xie et al. 2024 run it. FDML supposes that every party owns a copy of the
+labels. Here only the server has them, so that it **sends every party the labels** of its batches:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    o_k = f(x_k; theta_k) W_k for the batch          -> server
+      2   server     y, the labels of the batch                       -> party k
+      3   server     o = 1/M sum_k o_k                                -> party k
+      4   party k    do = (softmax(o) - y) / b, the gradient of the batch's mean cross-entropy at o;
+                     back-propagates do through W_k and f; one step on W_k, one on theta_k
+
+Every party takes the whole of do for its own, not the 1/M of it that the mean passes on: what it
+descends is M times the loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["fdml"] = "fdml"
+    embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
+
+
+@message
+class Logits(Message):
+    """Party to server: o_k of the batch, float32 (rows, classes)."""
+
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+@message
+class Labels(Message):
+    """Server to party: the classes of the batch's rows, int64 (rows,). FDML hides labels from no party."""
+
+    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+
+
+@message
+class Aggregate(Message):
+    """Server to party: o, the mean of all parties' logits of the batch, float32 (rows, classes)."""
+
+    o: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
+
+    part: str
+    block: int
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+
+
+CONTRACT = Contract(
+    title="FDML: averaged logits; every party is given the labels",
+    source="Hu et al. 2019",
+    config=Config,
+    messages=(Logits, Labels, Aggregate, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's logits of the training, validation and test rows, in the clear",
+        "party": "THE LABELS of all training rows, and the mean of all parties' logits of its batch rows",
+    },
+)

@@ -1,0 +1,81 @@
+"""FedBCD: split learning where every gradient is followed for many local steps.
+
+Liu, Zhang, Kang, Li, Chen, Hong, Yang, "FedBCD: A Communication-Efficient Collaborative Learning
+Framework for Distributed Features" (arXiv 2019; IEEE Transactions on Signal Processing, 2022), its
+parallel form, with embeddings side by side and labels at the server alone, as Xie et al. 2024 run it:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    h_k = f(x_k; theta_k) for the batch              -> server
+      2   server     loss = l(g([h_1 .. h_M]; theta_0), y); one SGD step on theta_0
+      3   server     dh_k = d loss / d h_k, before that step          -> party k
+      4   party k    tau times: back-propagates the same dh_k through f at the theta_k that it now has,
+                     one step on theta_k
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["fedbcd"] = "fedbcd"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    tau: int = Field(default=5, ge=1, description="local steps per exchange; 1 is split learning")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server: h_k of the batch, float32 (rows, width)."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Gradient(Message):
+    """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width)."""
+
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding}
+
+
+CONTRACT = Contract(
+    title="FedBCD: split learning with many local steps along one stale gradient",
+    source="Liu et al. 2022, the parallel algorithm",
+    config=Config,
+    messages=(Embedding, Gradient, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "the gradients of the loss at its own cut layer, which carry information about the labels",
+    },
+)

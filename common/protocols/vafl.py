@@ -1,0 +1,95 @@
+"""VAFL: one weighted sum of all embeddings, with learned weights; together, or as the parties come.
+
+Chen, Jin, Sun, Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning" (2020). Together
+(`arrivals: false`) is how Xie et al. 2024 run it:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    h_k = f(x_k; theta_k) for the batch              -> server
+      2   server     h = sum_k a_k h_k, loss = l(g(h; theta_0), y); one SGD step on theta_0 and on a
+      3   server     dh_k = d loss / d h_k, before that step          -> party k
+      4   party k    back-propagates dh_k through f, one step on theta_k
+
+As they come (`arrivals: true`) is Chen et al.'s own: a party takes its turn i = 1, 2, .. whenever it
+likes, on its own batch B(i), and waits for nobody but the server:
+
+      1   party k    h_k of B(i), and i                               -> server
+      2   server     keeps h_k as party k's last of these rows; as above with everyone's last h
+                     (zeros where there is none yet)
+      3   server     dh_k                                             -> this party alone
+      4   party k    as above, then turn i + 1
+
+A round is then as many arrivals as there are parties. Only a round with an evaluation waits for
+everyone, as the quorum says: what is under way when it opens is given up at both ends and done again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["vafl"] = "vafl"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding, and of their sum")
+    weights_lr: float = Field(default=0.01, gt=0, description="learning rate of the weights a_k")
+    arrivals: bool = Field(default=False, description="parties come when they like, instead of all in every round")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero",
+        description="in the place of a party that did not answer: zeros, its last, or no round; "
+        "with `arrivals` it is always its last",
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server: h_k of the batch of a turn (the round, unless `arrivals`), float32 (rows, width)."""
+
+    turn: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Gradient(Message):
+    """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width)."""
+
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding}
+
+
+CONTRACT = Contract(
+    title="VAFL: a learned weighted sum of embeddings, together or as the parties come",
+    source="Chen et al. 2020",
+    config=Config,
+    messages=(Embedding, Gradient, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "the gradients of the loss at its own cut layer, which carry information about the labels",
+    },
+)

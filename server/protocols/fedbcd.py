@@ -1,0 +1,45 @@
+"""FedBCD, the server's half. The box: common/protocols/fedbcd.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.joint import JointHead
+from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> JointHead:
+    """The head theta_0, as it is in the state or begins."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return JointHead(ctx, cfg.embedding)
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains the head on concatenated embeddings; each party follows its gradient for tau steps."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, parties = cfg.embedding, tuple(clients)
+    whole, present = joint(ctx), StandIn(ctx, parties, width, cfg.missing)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
+        await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
+        whole.step()
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

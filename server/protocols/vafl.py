@@ -1,0 +1,93 @@
+"""VAFL, the server's half. The boxes: common/protocols/vafl.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from statistics import fmean
+
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.errors import ContractError
+from common.message import check_exact
+from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.standin import StandIn
+from server.weighted import WeightedHead
+
+
+def joint(ctx: ServerContext) -> WeightedHead:
+    """The weights a_k and the head theta_0, as they are in the state or begin."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, cfg.weights_lr)
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains head and weights and returns each party its gradient: to all together, or as they come."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, parties = cfg.embedding, tuple(clients)
+    whole = joint(ctx)
+    present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
+
+    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 and 3 for answers of round t on one batch: the loss, or None if too few answered."""
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            return None
+        loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
+        seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
+        await clients.tell({party: Gradient(t, dh[seat]) for seat, party in seats})  # 3
+        whole.step()
+        return loss
+
+    async def together(t: int) -> tuple[Harvest[Embedding], float | None]:
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        return answers, await learn(answers, batch, t)
+
+    async def as_they_come(t: int) -> tuple[Harvest[Embedding], float | None]:
+        came: dict[str, Embedding] = {}
+        losses = []
+        async for party, answer in _turns(ctx, clients, t, width):  # 1
+            batch = _batch_of(ctx, party, answer)
+            losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
+            came[party] = answer
+        absent = tuple(party for party in parties if party not in came)
+        return Harvest(came, absent), fmean(losses) if losses else None
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        answers, loss = await (as_they_come(t) if cfg.arrivals else together(t))
+        if loss is None:
+            ctx.skip(t, answers)
+            continue
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+
+
+async def _turns(ctx: ServerContext, clients: Cohort, t: int, width: int) -> AsyncIterator[tuple[str, Embedding]]:
+    """A round's arrivals: as many as there are parties, or one of each where everyone is waited for."""
+    if ctx.schedule.evaluations(t):
+        answers = await clients.collect(Embedding, t, ctx.quorum, width=width)
+        for party, answer in answers.items():
+            yield party, answer
+        return
+    given_up = ctx.schedule.evaluated_before(t)  # when that round called everyone
+    arrivals = clients.arrivals(Embedding, after=given_up, limit=ctx.quorum.limit, width=width)
+    for _ in clients:
+        yield await anext(arrivals)
+
+
+def _batch_of(ctx: ServerContext, party: str, answer: Embedding) -> Tensor:
+    """The rows of a party's turn. Raises ContractError where there is no such turn, or it has other rows."""
+    if answer.turn < 1:
+        raise ContractError(party, "Embedding", "turn", "at least 1", str(answer.turn))
+    batch = ctx.schedule.batch(answer.turn)
+    check_exact(party, answer, {"rows": len(batch)})
+    return batch

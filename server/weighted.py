@@ -1,0 +1,76 @@
+"""The joint model above the cut: one head over the weighted sum of all parties' embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from common.models.optimiser import SgdConfig, build_optimiser, stepper
+from server.context import ServerContext
+from server.heads import joint_head
+from server.joint import Targets
+
+
+class WeightedHead:
+    """g(sum_k a_k h_k; theta_0) with its optimisers, all in the half's state.
+
+    Args:
+        ctx: of the server's half.
+        parties: how many; every weight a_k begins as one part in so many.
+        width: of an embedding.
+        weights_lr: learning rate of the weights, which take plain gradient steps.
+    """
+
+    def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float) -> None:
+        keep, config = ctx.state.keep, SgdConfig(lr=weights_lr, momentum=0, weight_decay=0)
+        self._device, self._width = ctx.device, width
+        self._head = keep("head", lambda: joint_head(ctx, width))
+        self._weights = keep("weights", lambda: nn.Parameter(torch.full((parties,), 1 / parties, device=ctx.device)))
+        parameters = self._head.parameters()
+        self._optimisers = (
+            keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters)),
+            keep("weights optimiser", lambda: build_optimiser(config, [self._weights])),
+        )
+        self._steps = [stepper(optimiser) for optimiser in self._optimisers]
+
+    def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
+        """The batch's mean cross-entropy, and its gradients dh_1 .. dh_M, float32 (M, rows, width).
+
+        Args:
+            parts: h_1 .. h_M, each float32 (rows, width).
+            targets: what to take for the labels.
+        """
+        h = torch.stack(parts).to(self._device).requires_grad_()
+        logits = self._logits(h)
+        loss = functional.cross_entropy(logits, targets(logits))
+        for optimiser in self._optimisers:
+            optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        assert h.grad is not None  # h requires it
+        return loss.item(), h.grad
+
+    def step(self) -> None:
+        """One step of theta_0 and of the weights down the gradients of the last `backward`."""
+        for step in self._steps:
+            step()
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_M -> the head's logits, without dropout and the like."""
+        self._head.eval()
+        logits = self._logits(torch.stack(list(parts)).to(self._device))
+        self._head.train()
+        return logits
+
+    def heads(self) -> list[Tensor] | None:
+        """a_k times the first layer, for every party, if that is linear."""
+        first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
+        if first is None or first.in_features != self._width:
+            return None
+        return [weight * first.weight.detach().T for weight in self._weights.detach()]
+
+    def _logits(self, h: Tensor) -> Tensor:
+        logits: Tensor = self._head(torch.tensordot(self._weights, h, dims=1))
+        return logits

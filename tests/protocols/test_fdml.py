@@ -1,0 +1,106 @@
+"""FDML against autograd on the loss of the mean of all logits."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch.nn import functional
+
+from common.conversation import SERVER
+from common.models.heads import xavier
+from common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Labels, Logits
+from tests.federation import Outcome, config, federate
+
+FDML = {"name": "fdml", "embedding": 16}
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(FDML, "federation.rounds=6", "federation.epochs=0", *sets), **how)
+
+
+def kept(outcome: Outcome) -> dict[str, torch.Tensor]:
+    """Every party's model and head, flat; the server has none."""
+    parts = {name: [*ctx.state["model"].parameters(), ctx.state["head"]] for name, ctx in outcome.clients.items()}
+    return {name: torch.cat([p.detach().flatten() for p in part]) for name, part in parts.items()}
+
+
+def test_it_takes_the_steps_of_one_joint_model() -> None:
+    """Autograd through the mean of all logits, models and heads alike, is the oracle: M times the loss is descended."""
+    outcome = run()
+    contexts = list(outcome.clients.values())
+    models = [copy.copy(ctx)._build(16) for ctx in contexts]
+    heads = [xavier(16, 10, ctx.seed).requires_grad_() for ctx in contexts]
+    steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
+    steps.append(torch.optim.SGD(heads, lr=0.03, weight_decay=1e-3))
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        own = [m(ctx.features[rows]) @ w for m, ctx, w in zip(models, contexts, heads, strict=True)]
+        loss = functional.cross_entropy(torch.stack(own).mean(0), outcome.server.labels[rows])
+        for step in steps:
+            step.zero_grad()
+        (4 * loss).backward()
+        for step in steps:
+            step.step()
+        assert abs(loss.item() - event["loss"]) < 1e-5
+    for model, head, values in zip(models, heads, kept(outcome).values(), strict=True):
+        joint = torch.cat([p.flatten() for p in [*model.parameters(), head]])
+        assert torch.allclose(joint, values, atol=1e-6)
+
+
+def test_labels_travel_and_the_run_says_so() -> None:
+    outcome = run()
+    (warning,) = outcome.of_kind("warning")
+    assert warning["party"] == SERVER and "SHARES LABELS" in warning["reason"]
+    assert "LABELS" in CONTRACT.sees["party"]
+    told = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
+    for t, message in enumerate(told, 1):
+        assert torch.equal(message.y, outcome.server.labels[outcome.server.schedule.batch(t)])
+    assert len(told) == 6
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, values in kept(one).items():
+        assert torch.equal(values, kept(two)[name])
+        assert not torch.equal(values, kept(other)[name])
+
+
+def test_it_learns() -> None:
+    outcome = federate(config(FDML, "federation.epochs=12", "every_party.head_optimiser.lr=0.1"))
+    assert outcome.server.metrics["test_accuracy"] > 0.93
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=6")
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
+        assert [m.o.nbytes for m in down if isinstance(m, Aggregate)] == [4 * n * 10 for n in rows]
+        assert [m.y.nbytes for m in down if isinstance(m, Labels)] == [8 * n for n in rows]
+        assert sum(m.o.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Logits) and item.round == 1 else 0.5
+
+    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
+    missed = [event["round"] for event in outcome.of_kind("missing")]
+    assert missed and missed[0] == 1 and max(missed) < 24
+    assert outcome.mailbox.late["party2"] >= 1
+
+
+def test_a_missing_party_says_nothing_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    logits = {sender: m.o for sender, _, m in outcome.messages if isinstance(m, Logits)}
+    mean = sum(logits[name] for name in ("party1", "party2", "party3")) / 4
+    told = {to: m.o for sender, to, m in outcome.messages if sender == SERVER and isinstance(m, Aggregate)}
+    assert list(told) == ["party1", "party2", "party3"]
+    assert all(torch.allclose(o, mean) for o in told.values())

@@ -1,0 +1,209 @@
+"""VAFL against autograd on one joint model: all parties together, and as they come."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+
+import torch
+from torch.nn import functional
+
+from common.conversation import SERVER
+from common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
+from tests.federation import Outcome, config, federate, parameters
+
+VAFL = {"name": "vafl", "embedding": 16, "weights_lr": 0.05}
+COME = "federation.protocol.arrivals=true"
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(VAFL, "federation.rounds=8", "federation.epochs=0", *sets), **how)
+
+
+def beginning(outcome: Outcome) -> SimpleNamespace:
+    """Everything as it was before the first round, with optimisers as the configuration has them."""
+    names = list(outcome.clients)
+    fresh = federate(config(VAFL, "federation.rounds=1", "federation.epochs=0", "server.optimiser.lr=1e-12"))
+    models = {name: copy.copy(ctx)._build(16) for name, ctx in outcome.clients.items()}
+    head = copy.deepcopy(fresh.server.state["head"])
+    weights = torch.full((len(names),), 1 / len(names), requires_grad=True)
+    sgd = {name: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=1e-3) for name, m in models.items()}
+    top = torch.optim.SGD(
+        [{"params": head.parameters(), "weight_decay": 1e-3}, {"params": [weights], "lr": 0.05}], lr=0.1
+    )
+    return SimpleNamespace(names=names, models=models, head=head, weights=weights, sgd=sgd, top=top)
+
+
+def assert_equal_in_the_end(joint: SimpleNamespace, outcome: Outcome) -> None:
+    for name, model in joint.models.items():
+        ours = torch.cat([p.flatten() for p in model.parameters()])
+        assert torch.allclose(ours, parameters(outcome)[name], atol=1e-5)
+    assert torch.allclose(joint.head.weight.flatten(), parameters(outcome)[SERVER], atol=1e-5)
+    assert torch.allclose(joint.weights, outcome.server.state["weights"], atol=1e-5)
+    assert not torch.allclose(joint.weights, torch.full_like(joint.weights, 0.25), atol=1e-4)
+
+
+def test_together_it_takes_the_steps_of_one_joint_model() -> None:
+    outcome = run()
+    joint = beginning(outcome)
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        h = [joint.models[name](outcome.clients[name].features[rows]) for name in joint.names]
+        mixed = sum(weight * part for weight, part in zip(joint.weights, h, strict=True))
+        loss = functional.cross_entropy(joint.head(mixed), outcome.server.labels[rows])
+        for step in (joint.top, *joint.sgd.values()):
+            step.zero_grad()
+        loss.backward()
+        for step in (joint.top, *joint.sgd.values()):
+            step.step()
+        assert abs(loss.item() - event["loss"]) < 1e-5
+    assert_equal_in_the_end(joint, outcome)
+
+
+def uneven(sender: str, _to: str, item: object) -> float:
+    """party1 answers fastest, party4 slowest."""
+    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Embedding) else 0.001
+
+
+def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_others() -> None:
+    """Replayed from the order in which the server answered: a table of last embeddings, and autograd."""
+    outcome = run(COME, "federation.evaluate.every=8", delay=uneven)
+    joint = beginning(outcome)
+    last = {name: torch.zeros(len(outcome.server.labels), 16) for name in joint.names}
+    sent = {name: [m for s, _, m in outcome.messages if s == name and isinstance(m, Embedding)] for name in joint.names}
+    answered = [to for _, to, m in outcome.messages if isinstance(m, Gradient)]
+    assert len(answered) == 8 * 4
+    done = dict.fromkeys(joint.names, 0)
+    losses = []
+    for name in answered:
+        done[name] += 1
+        rows = outcome.server.schedule.batch(done[name])
+        h = joint.models[name](outcome.clients[name].features[rows])
+        message = next(m for m in sent[name] if m.turn == done[name])
+        assert torch.allclose(message.h, h, atol=1e-5)
+        others = [
+            weight * (h if other == name else last[other][rows])
+            for other, weight in zip(joint.names, joint.weights, strict=True)
+        ]
+        last[name][rows] = h.detach()
+        loss = functional.cross_entropy(joint.head(sum(others)), outcome.server.labels[rows])
+        for step in (joint.top, joint.sgd[name]):
+            step.zero_grad()
+        loss.backward()
+        for step in (joint.top, joint.sgd[name]):
+            step.step()
+        losses.append(loss.item())
+    for number, event in enumerate(outcome.of_kind("round")):
+        assert abs(sum(losses[number * 4 : number * 4 + 4]) / 4 - event["loss"]) < 1e-5
+    assert_equal_in_the_end(joint, outcome)
+    assert done["party1"] > done["party2"] > done["party4"] >= 1
+    assert done == {name: ctx.state["turns"]["done"] for name, ctx in outcome.clients.items()}
+
+
+def test_as_they_come_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        if not isinstance(item, Embedding):
+            return 0.0
+        return 10.0 if sender == "party2" else 0.1
+
+    together = run("federation.rounds=24", "federation.evaluate.every=12", delay=slow)
+    come = run(COME, "federation.rounds=24", "federation.evaluate.every=12", delay=slow)
+    assert together.seconds >= 240
+    assert 20 <= come.seconds < 25  # party2 delays the two evaluations, and nothing else
+    assert [event["round"] for event in come.of_kind("round")] == list(range(1, 25))
+    missed = {event["round"] for event in come.of_kind("missing") if event["party"] == "party2"}
+    assert missed == set(range(1, 25)) - {12, 24}
+    assert come.clients["party2"].state["turns"]["done"] == 2
+    assert come.clients["party1"].state["turns"]["done"] > 24
+    assert come.mailbox.late["party2"] == 2  # what it had under way when each evaluation called everyone
+
+
+def test_as_they_come_a_checkpoint_leaves_nothing_under_way() -> None:
+    """After every round, each party has done just the turns that the server has answered."""
+    outcome = run(COME, "federation.evaluate.every=8", delay=uneven, save=True)
+    assert sorted(outcome.saved) == list(range(1, 9))
+    answered = dict.fromkeys(outcome.clients, 0)
+    expected = {}
+    for sender, to, message in outcome.messages:
+        if sender == SERVER and isinstance(message, Gradient):
+            answered[to] += 1
+            expected[sum(answered.values())] = dict(answered)
+    for round, held in outcome.saved.items():
+        turns = {name: dict(map(tuple, held[name].values["turns"]["items"]))["done"] for name in outcome.clients}
+        assert turns == expected[4 * round]
+
+
+def test_as_they_come_a_resumed_run_goes_on_to_the_end() -> None:
+    cfg = config(VAFL, "federation.rounds=8", "federation.epochs=0", COME, "federation.evaluate.every=4")
+    alone = federate(cfg, save=True, delay=uneven)
+    for round in (1, 4, 6):
+        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=uneven)
+        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 9))
+        turns = sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values())
+        assert turns == 8 * 4
+
+
+def test_as_they_come_the_same_order_gives_the_same_bits() -> None:
+    one, two = run(COME, delay=uneven), run(COME, delay=uneven)
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+    other = run(COME)
+    assert any(not torch.equal(values, parameters(other)[name]) for name, values in parameters(one).items())
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
+
+
+def test_it_learns() -> None:
+    outcome = federate(config(VAFL, "federation.epochs=15", "every_party.optimiser.lr=0.3"))
+    assert outcome.server.metrics["test_accuracy"] > 0.93
+
+
+def test_it_learns_as_they_come() -> None:
+    sets = ("federation.epochs=15", "every_party.optimiser.lr=0.1")
+    outcome = federate(config(VAFL, COME, *sets), delay=uneven)
+    assert outcome.server.metrics["test_accuracy"] > 0.9
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=8")
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 9)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert [m.h.nbytes for m in up if isinstance(m, Embedding)] == [4 * n * 16 for n in rows]
+        assert [m.turn for m in up if isinstance(m, Embedding)] == list(range(1, 9))
+        assert [m.dh.nbytes for m in down if isinstance(m, Gradient)] == [4 * n * 16 for n in rows]
+        assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Embedding) and item.round == 1 else 0.5
+
+    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
+    missed = [event["round"] for event in outcome.of_kind("missing")]
+    assert missed and missed[0] == 1 and max(missed) < 24
+    assert outcome.mailbox.late["party2"] >= 1
+
+
+def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    assert [to for sender, to, _ in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
+
+
+def test_as_they_come_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.1
+
+    outcome = run(COME, "federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=4", delay=lost)
+    assert [e["round"] for e in outcome.of_kind("evaluation")] == [4, 8, 8]
+    assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Gradient)}
