@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from cli.progress import megabytes
+from common.protocols import CONTRACTS
 
 METRICS = {
     "test_accuracy": "test accuracy",
@@ -43,6 +45,7 @@ def show_summary(console: Console, folder: Path) -> None:
     console.print(f"run folder: {folder}", markup=False)
 
 
-def _privacy(summary: dict[str, dict[str, float | None]]) -> str:
+def _privacy(summary: dict[str, Any]) -> str:
     spent = [epsilon for epsilon in summary["epsilon"].values() if epsilon is not None]
-    return f"epsilon {max(spent):.2f}" if spent else "embeddings in the clear, no guarantee"
+    sees = CONTRACTS[summary["protocol"]].sees["server"]
+    return f"epsilon {max(spent):.2f}" if spent else f"no guarantee; the server sees {sees}"

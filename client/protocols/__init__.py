@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from client.context import ClientContext
-from client.protocols import split, vimadmm, vimadmm_j
+from client.protocols import (
+    centralized,
+    split,
+    vimadmm,
+    vimadmm_j,
+)
 from common.conversation import Link
 
 Participate = Callable[[ClientContext, Link], Awaitable[None]]
@@ -14,4 +19,5 @@ PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
+    "centralized": centralized.participate,
 }

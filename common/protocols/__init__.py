@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.protocols import split, vimadmm, vimadmm_j
+from common.protocols import (
+    centralized,
+    split,
+    vimadmm,
+    vimadmm_j,
+)
 from common.protocols.contract import Contract
 
 CONTRACTS: Mapping[str, Contract] = {
-    contract.name: contract for contract in (split.CONTRACT, vimadmm.CONTRACT, vimadmm_j.CONTRACT)
+    contract.name: contract
+    for contract in (
+        split.CONTRACT,
+        vimadmm.CONTRACT,
+        vimadmm_j.CONTRACT,
+        centralized.CONTRACT,
+    )
 }

@@ -18,7 +18,13 @@ from google.protobuf.message import Message as ProtoMessage
 from torch import Tensor
 
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
-from common.wire._generated import split_pb2, tensor_pb2, vimadmm_j_pb2, vimadmm_pb2
+from common.wire._generated import (
+    centralized_pb2,
+    split_pb2,
+    tensor_pb2,
+    vimadmm_j_pb2,
+    vimadmm_pb2,
+)
 from common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
@@ -33,7 +39,12 @@ from common.wire.fields import (
 )
 
 # One .proto file a protocol, by the protocol's name.
-PROTOS: Mapping[str, ModuleType] = {"split": split_pb2, "vimadmm": vimadmm_pb2, "vimadmm_j": vimadmm_j_pb2}
+PROTOS: Mapping[str, ModuleType] = {
+    "split": split_pb2,
+    "vimadmm": vimadmm_pb2,
+    "vimadmm_j": vimadmm_j_pb2,
+    "centralized": centralized_pb2,
+}
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}

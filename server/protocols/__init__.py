@@ -6,8 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from common.conversation import Cohort
 from server.context import ServerContext
-from server.protocols import split, vimadmm, vimadmm_j
+from server.protocols import (
+    centralized,
+    split,
+    vimadmm,
+    vimadmm_j,
+)
 
 Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
 
-SERVE: Mapping[str, Serve] = {"split": split.serve, "vimadmm": vimadmm.serve, "vimadmm_j": vimadmm_j.serve}
+SERVE: Mapping[str, Serve] = {
+    "split": split.serve,
+    "vimadmm": vimadmm.serve,
+    "vimadmm_j": vimadmm_j.serve,
+    "centralized": centralized.serve,
+}

@@ -70,9 +70,15 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     return members
 
 
-@pytest.mark.parametrize(
-    "protocol", [{"name": name, "embedding": 16} for name in ("split", "vimadmm", "vimadmm_j")], ids=lambda p: p["name"]
-)
+SMOKE = [
+    {"name": "split", "embedding": 16},
+    {"name": "vimadmm", "embedding": 16},
+    {"name": "vimadmm_j", "embedding": 16},
+    {"name": "centralized"},
+]
+
+
+@pytest.mark.parametrize("protocol", SMOKE, ids=lambda p: p["name"])
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
     file, out = write(tmp_path, protocol), tmp_path / "run"

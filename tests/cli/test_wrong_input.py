@@ -230,7 +230,15 @@ def test_debug_shows_where(tmp_path: Path) -> None:
     assert ended.returncode == 2 and "Traceback" in ended.stderr and "error:" in ended.stderr
 
 
-@pytest.mark.parametrize("name", ["split", "vimadmm", "vimadmm_j"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "split",
+        "vimadmm",
+        "vimadmm_j",
+        "centralized",
+    ],
+)
 def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:
     monkeypatch.setattr(sys, "argv", ["colonnade", "show", name])
     with pytest.raises(SystemExit) as ended:
