@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.protocols import (
     centralized,
+    linear_admm,
     split,
     vimadmm,
     vimadmm_j,
@@ -20,4 +21,5 @@ PARTICIPATE: Mapping[str, Participate] = {
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "centralized": centralized.participate,
+    "linear_admm": linear_admm.participate,
 }

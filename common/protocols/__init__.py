@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from common.protocols import (
     centralized,
+    linear_admm,
     split,
     vimadmm,
     vimadmm_j,
@@ -19,5 +20,6 @@ CONTRACTS: Mapping[str, Contract] = {
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
         centralized.CONTRACT,
+        linear_admm.CONTRACT,
     )
 }

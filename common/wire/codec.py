@@ -20,6 +20,7 @@ from torch import Tensor
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
 from common.wire._generated import (
     centralized_pb2,
+    linear_admm_pb2,
     split_pb2,
     tensor_pb2,
     vimadmm_j_pb2,
@@ -44,6 +45,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
     "centralized": centralized_pb2,
+    "linear_admm": linear_admm_pb2,
 }
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}

@@ -8,6 +8,7 @@ from common.conversation import Cohort
 from server.context import ServerContext
 from server.protocols import (
     centralized,
+    linear_admm,
     split,
     vimadmm,
     vimadmm_j,
@@ -20,4 +21,5 @@ SERVE: Mapping[str, Serve] = {
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
     "centralized": centralized.serve,
+    "linear_admm": linear_admm.serve,
 }

@@ -75,6 +75,7 @@ SMOKE = [
     {"name": "vimadmm", "embedding": 16},
     {"name": "vimadmm_j", "embedding": 16},
     {"name": "centralized"},
+    {"name": "linear_admm"},
 ]
 
 

@@ -237,6 +237,7 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "vimadmm",
         "vimadmm_j",
         "centralized",
+        "linear_admm",
     ],
 )
 def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:

@@ -18,6 +18,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
     "centralized": {"name": "centralized"},
+    "linear_admm": {"name": "linear_admm"},
 }
 NOTHING_KEPT = {("centralized", "party2")}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
