@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from common.conversation import Cohort, Harvest
-from common.models.optimiser import build_optimiser
 from common.numerics import admm
 from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
-from server.heads import linear_heads
+from server.heads import party_heads
 from server.standin import StandIn
 
 
@@ -22,15 +21,14 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss = CrossEntropy()
-    heads = ctx.state.keep("heads", lambda: linear_heads(ctx, len(parties), width))
-    optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
+    heads = party_heads(ctx, cfg.head, len(parties), width)
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
     present = StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
         said = {party: answer.h for party, answer in answers.items()}
-        return torch.bmm(torch.stack(present.zeros(said, rows)).to(ctx.device), heads).sum(0)
+        return heads.logits(torch.stack(present.zeros(said, rows)).to(ctx.device)).sum(0)
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
@@ -42,17 +40,15 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             continue
         h = torch.stack(parts).to(ctx.device)  # (M, rows, width)
         with torch.no_grad():
-            own = torch.bmm(h, heads)  # h_k W_k, (M, rows, classes)
+            own = heads.logits(h)  # h_k W_k, (M, rows, classes)
             total = own.sum(0)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
-            signal = admm.local_gradient(total, dual, z, cfg.rho)
-            heads.grad = admm.head_gradients(h, heads, signal)
-            optimiser.step()  # 4
+            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho))  # 4
             if cfg.residual == "new":
-                own = torch.bmm(h, heads)
+                own = heads.logits(h)
             residual = admm.residual(z, own.sum(0), own)
         seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-        await clients.tell({party: Update(t, dual, residual[seat], heads[seat]) for seat, party in seats})  # 5
+        await clients.tell({party: Update(t, dual, residual[seat], heads.flat(seat)) for seat, party in seats})  # 5
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

@@ -73,13 +73,14 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 SMOKE = [
     {"name": "split", "embedding": 16},
     {"name": "vimadmm", "embedding": 16},
+    {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "vimadmm_j", "embedding": 16},
     {"name": "centralized"},
     {"name": "linear_admm"},
 ]
 
 
-@pytest.mark.parametrize("protocol", SMOKE, ids=lambda p: p["name"])
+@pytest.mark.parametrize("protocol", SMOKE, ids=lambda p: p["name"] + "_mlp" * ("head" in p))
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
     file, out = write(tmp_path, protocol), tmp_path / "run"

@@ -21,6 +21,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "linear_admm": {"name": "linear_admm"},
 }
 NOTHING_KEPT = {("centralized", "party2")}
+HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
+CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 
@@ -33,9 +35,9 @@ def test_every_protocol_is_here() -> None:
     assert set(PROTOCOLS) == set(CONTRACTS)
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(name: str) -> None:
-    cfg = config(PROTOCOLS[name], *SHORT)
+    cfg = config(CASES[name], *SHORT)
     alone = federate(cfg, save=True)
     assert sorted(alone.saved) == [1, 2, 3, 4, 5, 6, 7]
     for round in (1, 3, 6):
@@ -47,11 +49,11 @@ def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(n
         assert resumed.server.metrics == alone.server.metrics
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("member", [SERVER, "party2"])
 def test_what_a_member_keeps_matters(name: str, member: str) -> None:
     """Else the test above could not fail: whoever begins anew while the others go on ends elsewhere."""
-    cfg = config(PROTOCOLS[name], *SHORT)
+    cfg = config(CASES[name], *SHORT)
     alone = federate(cfg, save=True)
     if (name, member) in NOTHING_KEPT:
         assert not alone.saved[7][member].values
