@@ -382,7 +382,10 @@ def hashes(**values: Any) -> dict[str, str]:
         ({"federation__rows__test": "official"}, ["rows.test"]),
         ({"federation__evaluate__every": 5}, ["evaluate.every"]),
         ({"federation__protocol__rho": 1.5}, ["protocol.rho"]),
-        ({"federation__protocol": "split"}, ["protocol.name", "protocol.residual", "protocol.rho", "protocol.tau"]),
+        (
+            {"federation__protocol": "split"},
+            ["protocol.head.name", "protocol.name", "protocol.residual", "protocol.rho", "protocol.tau"],
+        ),
         ({"federation__parties": {"ada": PIN, "bob": ""}}, ["parties.ada"]),
         ({"federation__parties": ["bob", "ada"]}, ["parties"]),
         ({"federation__parties": ["ada", "bob", "cyd"]}, ["parties", "parties.cyd"]),
