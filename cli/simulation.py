@@ -125,11 +125,12 @@ class Simulation:
         serving: asyncio.Future[None] = asyncio.ensure_future(
             SERVE[self.config.federation.protocol.name](outcome.server, cohort)
         )
-        everyone = {serving, *halves}
+        everyone = [serving, *halves]
         while not serving.done():
-            done, everyone = await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in everyone if task.done()]:
                 task.result()
+                everyone.remove(task)
         outcome.seconds = asyncio.get_running_loop().time()
         await asyncio.gather(*halves)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.progress import megabytes
+from common.protocols import CONTRACTS
 
 METRICS = {
     "test_accuracy": "test accuracy",
@@ -53,7 +54,7 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     """The guarantee in a line: of the party that released most, under both adjacencies; or that there is none."""
     privacy = summary["privacy"]
     if privacy is None:
-        return "what parties send is in the clear, no guarantee"
+        return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
     absent, other = (max(privacy["epsilon"][adjacency].values()) for adjacency in ("participation", "replace"))
     spent = f"epsilon {absent:.2f} (a party absent), {other:.2f} (other data), at delta {summary['delta']:g}"
     return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from common.models.optimiser import build_optimiser, stepper
 from server.context import ServerContext
-from server.heads import joint_head
+from server.heads import PartyHeads, joint_head
 
 Targets = Callable[[Tensor], Tensor]  # logits -> what the loss takes for the labels: ServerContext.targets
 
@@ -27,22 +27,23 @@ class Joint(Protocol):
 
 
 class HeadSum:
-    """sum_k h_k W_k.
+    """sum_k g(h_k; W_k).
 
     Args:
-        weight: W_1 .. W_M, float32 (M, width, classes).
+        each: the parties' heads.
+        device: that they live on.
     """
 
-    def __init__(self, weight: Tensor) -> None:
-        self._weight = weight
+    def __init__(self, each: PartyHeads, device: torch.device) -> None:
+        self.each, self._device = each, device
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
         """h_1 .. h_M -> their heads' sum."""
-        return torch.bmm(torch.stack(list(parts)).to(self._weight.device), self._weight).sum(0)
+        return self.each.logits(torch.stack(list(parts)).to(self._device)).sum(0)
 
     def heads(self) -> list[Tensor]:
-        """W_1 .. W_M."""
-        return list(self._weight.detach())
+        """W_1 .. W_M, of MLPs the first layers."""
+        return self.each.first()
 
 
 class LogitSum:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cli.simulation import Outcome, Simulation
 from common.config import Config, parse
 from common.conversation import SERVER
 from common.inprocess import Delay
+from common.state import State
 
 DIGITS: Mapping[str, Any] = {
     "federation": {
@@ -46,10 +47,14 @@ def federate(cfg: Config, delay: Delay | None = None, clients: list[str] | None 
 
 
 def parameters(outcome: Outcome) -> dict[str, Tensor]:
-    """Every party's model and the server's head or heads, flat."""
-    flat = {
-        name: torch.cat([p.flatten() for p in ctx.state["model"].parameters()]) for name, ctx in outcome.clients.items()
-    }
-    state = outcome.server.state
-    kept = state["heads"] if "heads" in state else state["head"].weight if "head" in state else state["duals"]
-    return {**flat, SERVER: kept.detach().flatten()}
+    """What every party and the server have learned, flat: models, heads, or where there is none the duals."""
+    kept = {name: _learned(ctx.state, "model", "weights") for name, ctx in outcome.clients.items()}
+    kept[SERVER] = _learned(outcome.server.state, "heads", "head", "duals")
+    return {name: values for name, values in kept.items() if values is not None}
+
+
+def _learned(state: State, *names: str) -> Tensor | None:
+    found = next((state[name] for name in names if name in state), None)
+    if isinstance(found, nn.Module):
+        return torch.cat([p.detach().flatten() for p in found.parameters()])
+    return None if found is None else found.detach().flatten()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -40,6 +41,11 @@ def any_message(kind: type[Message]) -> st.SearchStrategy[Message]:
     specs = schema(kind).items()
     values = {name: any_tensor() if isinstance(spec, TensorSpec) else _SCALARS[spec] for name, spec in specs}
     return st.builds(kind, **values)
+
+
+def dimensions(rows: int, width: int, classes: int) -> dict[str, int]:
+    """Sizes of dimensions by name; whatever else a protocol calls one is as large as `width`."""
+    return defaultdict(lambda: width, {"rows": rows, "width": width, "classes": classes})
 
 
 def fitting_message(kind: type[Message], sizes: dict[str, int]) -> Message:

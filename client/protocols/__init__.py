@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
+    centralized,
     fdml,
     fedbcd,
+    linear_admm,
     split,
     vafl,
     vimadmm,
@@ -25,6 +27,8 @@ PARTICIPATE: Mapping[str, Participate] = {
     "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
+    "centralized": centralized.participate,
+    "linear_admm": linear_admm.participate,
 }
 
 # A party's part of the joint model, from its state.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
 
 from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import Link
+from common.data.rows import generator
+from common.models.build import build_party_head
+from common.models.heads import MlpHeadConfig
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
-from common.numerics.local_steps import local_steps
+from common.numerics.backprop import Backprop, backprop
+from common.numerics.local_steps import headed_local_steps, local_steps
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 
 
@@ -19,14 +26,30 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
     bottom, step = backprop(model), stepper(optimiser)
+    descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)
         await server.send(Embedding(t, ctx.release(h)))  # 1
-        update = await server.recv(Update, t, rows=len(batch), width=cfg.embedding, classes=classes)
+        update = await server.recv(Update, t, rows=len(batch), classes=classes, parameters=parameters)
         if update is None:  # the server went on without us: follow it
             continue
         dual, residual, head = (part.to(ctx.device) for part in (update.dual, update.residual, update.head))
-        local_steps(bottom, step, x, head=head, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau)  # 6
+        descend(x, head, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau)  # 6
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
+
+
+def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[], None]) -> Callable[..., None]:
+    """The local steps of Eq. 9, called with the inputs, the head as it travels, and the terms of the equation."""
+    width, classes = cfg.embedding, ctx.federation.outputs
+    if not isinstance(cfg.head, MlpHeadConfig):
+        return lambda x, head, **terms: local_steps(bottom, step, x, head=head.view(width, classes), **terms)
+    draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
+    network = build_party_head(cfg.head, width, classes, 0, draws).to(ctx.device).requires_grad_(False)
+
+    def descend(x: Tensor, head: Tensor, **terms: Any) -> None:
+        nn.utils.vector_to_parameters(head, network.parameters())
+        headed_local_steps(bottom, step, network, x, **terms)
+
+    return descend

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 
@@ -24,6 +24,18 @@ class LinearHeadConfig(BaseModel):
         return nn.Linear(inputs, classes, bias=self.bias)
 
 
+class ProductHeadConfig(BaseModel):
+    """h W_k and nothing else: the linear head of one party in VIMADMM."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["linear"] = "linear"
+
+    def size(self, inputs: int, classes: int) -> int:
+        """How many numbers its parameters are."""
+        return inputs * classes
+
+
 class MlpHeadConfig(BaseModel):
     """`layers` linear layers with ReLU and dropout between: the non-linear head of VIMADMM, Section V-B2.
 
@@ -37,13 +49,46 @@ class MlpHeadConfig(BaseModel):
     layers: Annotated[int, Field(ge=2)] = 2
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.25
 
-    def module(self, inputs: int, classes: int) -> nn.Module:
-        """The head: (batch, inputs) -> (batch, classes)."""
-        widths = [inputs] + [self.hidden] * (self.layers - 1)
+    def module(self, inputs: int, classes: int, draws: torch.Generator | None = None) -> nn.Module:
+        """The head: (batch, inputs) -> (batch, classes). Dropout comes from `draws`, or from torch's own generator."""
         head = nn.Sequential()
-        for width, after in pairwise(widths):
-            head.extend([nn.Linear(width, after), nn.ReLU(), nn.Dropout(self.dropout)])
+        for width, after in pairwise(self._widths(inputs)):
+            dropout = nn.Dropout(self.dropout) if draws is None else SeededDropout(self.dropout, draws)
+            head.extend([nn.Linear(width, after), nn.ReLU(), dropout])
         return head.append(nn.Linear(self.hidden, classes))
+
+    def size(self, inputs: int, classes: int) -> int:
+        """How many numbers its parameters are, weights and biases."""
+        return sum((width + 1) * after for width, after in pairwise([*self._widths(inputs), classes]))
+
+    def _widths(self, inputs: int) -> list[int]:
+        return [inputs] + [self.hidden] * (self.layers - 1)
+
+
+class SeededDropout(nn.Dropout):
+    """Dropout that draws from a CPU generator of its own, which a checkpoint can hold."""
+
+    def __init__(self, rate: float, draws: torch.Generator) -> None:
+        super().__init__(rate)
+        self._draws = draws
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Zeros entries with probability `rate` and divides the others by 1 - rate, in training only."""
+        if not (self.training and self.p):
+            return input
+        kept = torch.empty(input.shape).bernoulli_(1 - self.p, generator=self._draws)
+        return input * kept.div_(1 - self.p).to(input.device)
+
+
+def _expand(value: Any) -> Any:
+    """The short form: `mlp`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+PartyHeadConfig = Annotated[
+    Annotated[ProductHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_expand)
+]
+"""What the federation agrees on for the head of each party in VIMADMM."""
 
 
 def xavier(width: int, classes: int, seed: int, *parties: int) -> Tensor:

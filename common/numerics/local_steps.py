@@ -48,6 +48,39 @@ def local_steps(
         step()
 
 
+def headed_local_steps(
+    bottom: Backprop,
+    step: Callable[[], None],
+    head: nn.Module,
+    inputs: Tensor,
+    *,
+    dual: Tensor,
+    residual: Tensor,
+    rho: float,
+    steps: int,
+) -> None:
+    """`local_steps` through any head g(h; W_k), Section III-B(d): Eq. 9 with g(f(x; θ); W) for f(x; θ) W.
+
+    Args:
+        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
+        step: of the optimiser over the model's parameters.
+        head: g with W_k, (b, d) to (b, c), in the mode it is in: what it draws, it draws anew in every
+            step. Its parameters stay as they are.
+        inputs: x, the party's columns of the batch.
+        dual: λ^(t), shape (b, c).
+        residual: s^k(t), shape (b, c).
+        rho: ρ.
+        steps: τ.
+    """
+    for _ in range(steps):
+        with torch.enable_grad():
+            h = bottom.forward(inputs).detach().requires_grad_()
+            logits = head(h)
+        (gradient,) = torch.autograd.grad(logits, h, local_gradient(logits.detach(), dual, residual, rho))
+        bottom.backward(gradient)
+        step()
+
+
 def joint_local_steps(
     bottom: Backprop,
     step: Callable[[], None],

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.protocols import (
+    centralized,
     fdml,
     fedbcd,
+    linear_admm,
     split,
     vafl,
     vimadmm,
@@ -23,5 +25,7 @@ CONTRACTS: Mapping[str, Contract] = {
         vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
+        centralized.CONTRACT,
+        linear_admm.CONTRACT,
     )
 }

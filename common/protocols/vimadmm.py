@@ -12,6 +12,9 @@ Efficient Communication with ADMM", Algorithm 1 (without its noise, which is a r
       5   server     lambda, s_k = z - sum_(i != k) h_i W_i (Eq. 8), W_k            -> party k
       6   party k    tau SGD steps on theta_k                                       (Eq. 9)
 
+With non-linear heads (Section III-B(d)) h_i W_i is g(h_i; W_i) throughout, g a small MLP. Its dropout acts
+where heads and models step, in 4 and 6; z, lambda and s_k are computed without it.
+
 Eq. 8 prints the heads *after* step 4. All heads step at once, each as if the others stood still;
 residuals from the new heads feed that overshoot back into every party and the iteration diverges
 at the paper's rates. Residuals here use the sum from *before* step 4, as the authors' code does:
@@ -26,6 +29,7 @@ from pydantic import Field
 from torch import Tensor
 
 from common.message import Message, TensorSpec, message
+from common.models.heads import PartyHeadConfig, ProductHeadConfig
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ class Config(ProtocolConfig):
     residual: Literal["old", "new"] = Field(
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"
     )
+    head: PartyHeadConfig = Field(default=ProductHeadConfig(), description="g, linear or mlp, alike for all parties")
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
     )
@@ -56,11 +61,15 @@ class Embedding(Message):
 
 @message
 class Update(Message):
-    """Server to party: the dual variables lambda and the residuals s_k of the batch, and the head W_k."""
+    """Server to party: the dual variables lambda and the residuals s_k of the batch, and the head W_k.
+
+    `head` is float32 (width * classes), row by row, or what an MLP's parameters are, layer by layer:
+    weight (out, in), then bias.
+    """
 
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
     residual: Annotated[Tensor, TensorSpec("rows", "classes")]
-    head: Annotated[Tensor, TensorSpec("width", "classes")]
+    head: Annotated[Tensor, TensorSpec("parameters")]
 
 
 @message
@@ -76,7 +85,13 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+    width, classes = config.embedding, federation.outputs
+    return {
+        "rows": federation.batch,
+        "width": width,
+        "classes": classes,
+        "parameters": config.head.size(width, classes),
+    }
 
 
 CONTRACT = Contract(

@@ -20,8 +20,10 @@ from torch import Tensor
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
+    centralized_pb2,
     fdml_pb2,
     fedbcd_pb2,
+    linear_admm_pb2,
     split_pb2,
     tensor_pb2,
     vafl_pb2,
@@ -49,6 +51,8 @@ PROTOS: Mapping[str, ModuleType] = {
     "vafl": vafl_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
+    "centralized": centralized_pb2,
+    "linear_admm": linear_admm_pb2,
 }
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}

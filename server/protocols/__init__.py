@@ -8,8 +8,10 @@ from common.conversation import Cohort
 from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
+    centralized,
     fdml,
     fedbcd,
+    linear_admm,
     split,
     vafl,
     vimadmm,
@@ -25,6 +27,8 @@ SERVE: Mapping[str, Serve] = {
     "vafl": vafl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
+    "centralized": centralized.serve,
+    "linear_admm": linear_admm.serve,
 }
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.

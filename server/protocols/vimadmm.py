@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.conversation import Cohort, Harvest
-from common.models.optimiser import build_optimiser
 from common.numerics import admm
 from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
-from server.heads import linear_heads
+from server.heads import party_heads
 from server.joint import HeadSum
 from server.standin import StandIn
 
@@ -21,7 +20,7 @@ def joint(ctx: ServerContext) -> HeadSum:
     """The heads W_k, as they are in the state or begin."""
     cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
     assert isinstance(cfg, Config)  # the registry pairs them
-    return HeadSum(ctx.state.keep("heads", lambda: linear_heads(ctx, parties, cfg.embedding)))
+    return HeadSum(party_heads(ctx, cfg.head, parties, cfg.embedding), ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
@@ -31,8 +30,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss = CrossEntropy()
     whole = joint(ctx)
-    heads: nn.Parameter = ctx.state["heads"]
-    optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
+    heads = whole.each
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 
     present = StandIn(ctx, parties, width, cfg.missing)
@@ -49,18 +47,16 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             continue
         h = torch.stack(parts).to(ctx.device)  # (M, rows, width)
         with torch.no_grad():
-            own = torch.bmm(h, heads)  # h_k W_k, (M, rows, classes)
+            own = heads.logits(h)  # h_k W_k, (M, rows, classes)
             total = own.sum(0)
             y = ctx.targets(batch, total)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
             dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
-            signal = admm.local_gradient(total, dual, z, cfg.rho)
-            heads.grad = admm.head_gradients(h, heads, signal)
-            optimiser.step()  # 4
+            heads.step(h, admm.local_gradient(total, dual, z, cfg.rho))  # 4
             if cfg.residual == "new":
-                own = torch.bmm(h, heads)
+                own = heads.logits(h)
             residual = admm.residual(z, own.sum(0), own)
         seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-        await clients.tell({party: Update(t, dual, residual[seat], heads[seat]) for seat, party in seats})  # 5
+        await clients.tell({party: Update(t, dual, residual[seat], heads.flat(seat)) for seat, party in seats})  # 5
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

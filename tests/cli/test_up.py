@@ -71,21 +71,15 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     return members
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"name": name, "embedding": 16}
-        for name in (
-            "split",
-            "fedbcd",
-            "fdml",
-            "vafl",
-            "vimadmm",
-            "vimadmm_j",
-        )
-    ],
-    ids=lambda p: p["name"],
-)
+SMOKE = [
+    *({"name": name, "embedding": 16} for name in ("split", "fedbcd", "fdml", "vafl", "vimadmm", "vimadmm_j")),
+    {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
+    {"name": "centralized"},
+    {"name": "linear_admm"},
+]
+
+
+@pytest.mark.parametrize("protocol", SMOKE, ids=lambda p: p["name"] + "_mlp" * ("head" in p))
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
     file, out = write(tmp_path, protocol), tmp_path / "run"
@@ -152,7 +146,8 @@ def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> Non
     out = tmp_path / "run"
     output = finish(process := start("up", file, "--out", out, "--chaos", "party2: crash=25"))
     assert process.returncode == 0, output
-    assert [event["round"] for event in events(out, "resume")] == [20]
+    (resume,) = events(out, "resume")
+    assert resume["round"] in (0, 10, 20)  # the newest that everyone had written by then
     assert [event["round"] for event in events(out, "round")][-1] == 60
     assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.5
 

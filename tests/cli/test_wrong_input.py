@@ -239,6 +239,8 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "vafl",
         "vimadmm",
         "vimadmm_j",
+        "centralized",
+        "linear_admm",
     ],
 )
 def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:

@@ -206,7 +206,8 @@ def test_no_word_of_the_validator_is_in_an_error_or_its_hint(values: dict[str, A
 
 
 def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
-    assert error(tree(federation__protocol__roh=1)).hint == "allowed here: embedding, missing, name, residual, rho, tau"
+    allowed = "allowed here: embedding, head, missing, name, residual, rho, tau"
+    assert error(tree(federation__protocol__roh=1)).hint == allowed
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
     assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, server"
 
@@ -381,7 +382,10 @@ def hashes(**values: Any) -> dict[str, str]:
         ({"federation__rows__test": "official"}, ["rows.test"]),
         ({"federation__evaluate__every": 5}, ["evaluate.every"]),
         ({"federation__protocol__rho": 1.5}, ["protocol.rho"]),
-        ({"federation__protocol": "split"}, ["protocol.name", "protocol.residual", "protocol.rho", "protocol.tau"]),
+        (
+            {"federation__protocol": "split"},
+            ["protocol.head.name", "protocol.name", "protocol.residual", "protocol.rho", "protocol.tau"],
+        ),
         ({"federation__parties": {"ada": PIN, "bob": ""}}, ["parties.ada"]),
         ({"federation__parties": ["bob", "ada"]}, ["parties"]),
         ({"federation__parties": ["ada", "bob", "cyd"]}, ["parties", "parties.cyd"]),

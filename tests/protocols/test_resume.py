@@ -20,8 +20,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "vafl": {"name": "vafl", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
+    "centralized": {"name": "centralized"},
+    "linear_admm": {"name": "linear_admm"},
 }
-STATELESS = {("fdml", SERVER)}  # keeps nothing that the next round needs
+NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
+HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
+CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 
@@ -34,9 +38,9 @@ def test_every_protocol_is_here() -> None:
     assert set(PROTOCOLS) == set(CONTRACTS)
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(name: str) -> None:
-    cfg = config(PROTOCOLS[name], *SHORT)
+    cfg = config(CASES[name], *SHORT)
     alone = federate(cfg, save=True)
     assert sorted(alone.saved) == [1, 2, 3, 4, 5, 6, 7]
     for round in (1, 3, 6):
@@ -48,13 +52,13 @@ def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(n
         assert resumed.server.metrics == alone.server.metrics
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("member", [SERVER, "party2"])
 def test_what_a_member_keeps_matters(name: str, member: str) -> None:
     """Else the test above could not fail: whoever begins anew while the others go on ends elsewhere."""
-    if (name, member) in STATELESS:
+    if (name, member) in NOTHING_KEPT:
         pytest.skip("nothing to forget")
-    cfg = config(PROTOCOLS[name], *SHORT)
+    cfg = config(CASES[name], *SHORT)
     alone = federate(cfg, save=True)
     forgetful = {key: value for key, value in alone.saved[3].items() if key != member}
     resumed = federate(cfg, save=True, start=(3, forgetful))

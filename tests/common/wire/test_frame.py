@@ -18,7 +18,7 @@ from common.wire._generated import federation_pb2, split_pb2
 from common.wire.codec import Codec
 from common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
-from tests.messages import UINT32, any_message, any_notice, fitting_message
+from tests.messages import UINT32, any_message, any_notice, dimensions, fitting_message
 
 CODEC = Codec("split", CONTRACT.kinds)
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
@@ -100,7 +100,7 @@ def test_what_follows_a_begin_in_its_frame_is_of_its_session() -> None:
 def test_a_frame_costs_at_most_half_a_percent_and_300_bytes(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
-    message = fitting_message(kind, {"rows": rows, "width": width, "classes": classes})
+    message = fitting_message(kind, dimensions(rows, width, classes))
     frame = pack(message, 2**31, Codec(protocol, CONTRACTS[protocol].kinds))
     assert len(frame) <= payload_bytes(message) * 1.005 + 300
 
@@ -111,7 +111,7 @@ def test_a_frame_costs_at_most_half_a_percent_and_300_bytes(
 def test_a_receivers_limit_leaves_room_for_the_largest_message(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
-    sizes = {"rows": rows, "width": width, "classes": classes}
+    sizes = dimensions(rows, width, classes)
     frame = pack(fitting_message(kind, sizes), 2**31, Codec(protocol, CONTRACTS[protocol].kinds))
     assert len(frame) <= largest_bytes(kind, sizes) < largest_bytes(kind, sizes) + FRAME_ALLOWANCE
 
@@ -167,7 +167,7 @@ def test_a_malformed_frame_is_refused_in_words(frame: bytes, said: str) -> None:
 def test_a_frame_cut_short_anywhere_in_its_parcel_is_refused(protocol: str) -> None:
     codec = Codec(protocol, CONTRACTS[protocol].kinds)
     for kind in CONTRACTS[protocol].messages:
-        frame = pack(fitting_message(kind, {"rows": 2, "width": 3, "classes": 2}), 5, codec)
+        frame = pack(fitting_message(kind, dimensions(2, 3, 2)), 5, codec)
         begin = len(tag(1, VARINT) + varint(5))
         for cut in range(begin + 1, len(frame)):
             with pytest.raises(WireError):

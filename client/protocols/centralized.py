@@ -1,0 +1,29 @@
+"""The reference on joined data, a party's half. The box: common/protocols/centralized.py."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from torch import nn
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.errors import ConfigError
+from common.protocols.centralized import Config, Evaluation, Features
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends its raw columns, and hears nothing."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    if (columns := math.prod(ctx.features.shape[1:])) > cfg.columns:
+        raise ConfigError(
+            f"{ctx.name} has {columns} columns, federation.protocol.columns allows {cfg.columns}",
+            hint="raise federation.protocol.columns at every member",
+        )
+    flat = nn.Flatten()
+    async for t in server.rounds(after=ctx.round):
+        await server.send(Features(t, ctx.release(flat(ctx.features[ctx.schedule.batch(t)]))))  # 1
+        await evaluate(ctx, server, t, flat, partial(Evaluation, t))

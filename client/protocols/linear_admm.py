@@ -1,0 +1,48 @@
+"""Linear ADMM, a party's half. The box: common/protocols/linear_admm.py."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.numerics.ridge import Ridge
+from common.protocols.linear_admm import Config, Evaluation, Logits, Update
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends the logits of a linear model and solves for the model that the answer asks for."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    classes, sigma = ctx.federation.outputs, len(ctx.federation.names) * cfg.rho
+    columns = math.prod(ctx.features.shape[1:])
+    weights = ctx.state.keep("weights", lambda: torch.zeros(columns, classes, device=ctx.device))  # W_k
+    model = _Linear(weights)
+    rows, part = torch.empty(0, dtype=torch.int64), None
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        if part is None or not torch.equal(batch, rows):  # with one batch, factorised once in a run
+            rows, part = batch, Ridge(ctx.features[batch].flatten(1), sigma, cfg.beta)
+        await server.send(Logits(t, ctx.release(model(part.inputs))))  # 1
+        update = await server.recv(Update, t, rows=len(batch), classes=classes)
+        if update is None:  # the server went on without us: follow it
+            continue
+        weights.copy_(part.solve(weights, update.g.to(ctx.device)))  # 5
+        await evaluate(ctx, server, t, model, partial(Evaluation, t))
+
+
+class _Linear(nn.Module):
+    """x W_k."""
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self._weights = weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, ...) -> (rows, classes)."""
+        return x.flatten(1) @ self._weights

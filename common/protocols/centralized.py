@@ -1,0 +1,70 @@
+"""The reference: one model on the joined columns. IT SHARES EVERY FEATURE with the server.
+
+No federated learning at all, and no privacy: what could be learned if all columns lay in one place,
+against which every other protocol of this repository can be held. It is the "centralized setting"
+of Xie et al., "Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication
+with ADMM", Section VI:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    x_k, its raw columns of the batch                               -> server
+      2   server     loss = l(g([x_1 .. x_M]; theta_0), y); one step on theta_0
+
+Nothing goes back to the parties.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["centralized"] = "centralized"
+    columns: int = Field(default=1024, ge=1, description="the most columns that one party may have")
+
+
+@message
+class Features(Message):
+    """Party to server: the party's raw columns of the batch, scaled, float32 (rows, columns)."""
+
+    x: Annotated[Tensor, TensorSpec("rows", "columns", released=True)]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: its raw columns of one block of the validation or test rows, float32 (rows, columns)."""
+
+    part: str
+    block: int
+    x: Annotated[Tensor, TensorSpec("rows", "columns", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "columns": config.columns}
+
+
+CONTRACT = Contract(
+    title="The reference without any privacy: raw columns go to the server, which trains one model",
+    source="the centralized setting of Xie et al. 2024, Section VI",
+    config=Config,
+    messages=(Features, Evaluation),
+    limits=limits,
+    sees={
+        "server": "EVERYTHING: every party's raw columns of the training, validation and test rows, in the clear",
+        "party": "nothing",
+    },
+)

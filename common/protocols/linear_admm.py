@@ -1,0 +1,86 @@
+"""Linear ADMM: softmax regression over the parties' columns by ADMM sharing, a closed form at every party.
+
+Hu, Liu, Kong, Niu, "Learning Privately over Distributed Features: An ADMM Sharing Approach" (2019),
+the Linear-ADMM of Xie et al. 2024, Table III, without its noise, which is a release. It minimises
+
+    1/b sum_j l(sum_k x_jk W_k, y_j) + beta/2 sum_k |W_k|^2
+
+over one matrix W_k a party, from its columns to the logits, without a bias. D_k are the batch's x_k:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    o_k = D_k W_k                                                    -> server
+      2   server     z = argmin l(z, y) - lambda' z + rho/2 |sum_i o_i - z|^2
+      3   server     lambda += rho (sum_i o_i - z)
+      4   server     g = (lambda + rho (sum_i o_i - z)) / b, the same to all          -> party k
+      5   party k    W_k = argmin beta/2 |W|^2 + <g, D_k W> + M rho/2b |D_k W - o_k|^2
+
+All M parties move at once, so step 5 has the penalty M rho of the sharing problem (Boyd et al.,
+"Distributed Optimization and Statistical Learning via ADMM", 2011, Section 7.3), with which the
+iteration converges for any rho > 0 when the batch is all rows: docs/protocols/linear_admm.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["linear_admm"] = "linear_admm"
+    rho: float = Field(default=0.03, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
+    beta: float = Field(default=0.001, gt=0, description="of the regulariser beta/2 |W|^2, beside the mean loss")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
+
+
+@message
+class Logits(Message):
+    """Party to server: o_k of the batch, float32 (rows, classes)."""
+
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+@message
+class Update(Message):
+    """Server to party: g, what the augmented Lagrangian gains by each logit, float32 (rows, classes)."""
+
+    g: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
+
+    part: str
+    block: int
+    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    return {"rows": federation.batch, "classes": federation.outputs}
+
+
+CONTRACT = Contract(
+    title="Linear ADMM: softmax regression, logits travel, every party solves its part in closed form",
+    source="Hu et al. 2019; Boyd et al. 2011, Section 7.3",
+    config=Config,
+    messages=(Logits, Update, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's logits of the training, validation and test rows, in the clear",
+        "party": "a gradient at the logits of its batch rows, which carries information about the labels",
+    },
+)

@@ -1,0 +1,55 @@
+"""The reference on joined data, the server's half. The box: common/protocols/centralized.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from common.conversation import Cohort, Harvest
+from common.models.optimiser import build_optimiser
+from common.protocols.centralized import Config, Evaluation, Features
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.heads import joint_head
+from server.joined import Joined
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains one model on the joined columns."""
+    assert isinstance(ctx.federation.protocol, Config)  # the registry pairs them
+    joined = Joined(ctx, tuple(clients))
+    if joined.columns:  # a run that is resumed
+        _learner(ctx, joined.columns)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        said = {party: answer.x for party, answer in answers.items()}
+        joined.learn("Evaluation", said)
+        model, _ = _learner(ctx, joined.columns)
+        model.eval()
+        logits: Tensor = model(joined.join(said, rows).to(ctx.device))
+        model.train()
+        return logits
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Features, t, ctx.quorum, rows=len(batch))  # 1
+        said = {party: answer.x for party, answer in answers.items()}
+        joined.learn("Features", said)
+        if not (said and joined.columns):  # the model's width is known once everyone has been heard
+            ctx.skip(t, answers)
+            continue
+        model, optimiser = _learner(ctx, joined.columns)
+        logits = model(joined.join(said, len(batch)).to(ctx.device))
+        loss = functional.cross_entropy(logits, ctx.targets(batch, logits))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()  # 2
+        ctx.record(t, loss.item(), answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers)
+
+
+def _learner(ctx: ServerContext, columns: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The model over so many columns and its optimiser, made when they are first asked for."""
+    model = ctx.state.keep("head", lambda: joint_head(ctx, columns))
+    return model, ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, model.parameters()))

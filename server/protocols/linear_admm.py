@@ -1,0 +1,44 @@
+"""Linear ADMM, the server's half. The box: common/protocols/linear_admm.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.numerics import admm
+from common.numerics.losses import CrossEntropy
+from common.protocols.linear_admm import Config, Evaluation, Logits, Update
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.standin import StandIn
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Keeps z and lambda; tells all parties alike where the logits should go."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    classes, parties = ctx.federation.outputs, tuple(clients)
+    loss = CrossEntropy()
+    duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
+    present = StandIn(ctx, parties, classes, cfg.missing)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        said = {party: answer.o for party, answer in answers.items()}
+        return torch.stack(present.zeros(said, rows)).sum(0).to(ctx.device)
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Logits, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
+        parts = present.fill({party: answer.o for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        total = torch.stack(parts).sum(0).to(ctx.device)  # (rows, classes)
+        y = ctx.targets(batch, total)
+        z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
+        dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
+        update = Update(t, admm.local_gradient(total, dual, z, cfg.rho))
+        await clients.tell(dict.fromkeys(answers, update))  # 4
+        ctx.record(t, loss.value(total, y).mean().item(), answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)
