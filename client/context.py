@@ -49,6 +49,10 @@ class ClientContext:
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
         return self.state.keep("optimiser", make)
 
+    def sits_out(self, round: int) -> bool:
+        """Whether this party sends nothing in a training round, since others were drawn for it."""
+        return self.name not in self.schedule.participants(round)
+
     @property
     def seed(self) -> int:
         """What this party's parameters are drawn from; parties with equal models must not start equal."""

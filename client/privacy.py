@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
-import torch
-
-from common.compress import rounding_draws
 from common.config import FederationConfig
+from common.data.rows import generator
 from common.numerics.quantise import WHOLE
 from common.privacy.accountant import affordable
 from common.privacy.budget import Budget
@@ -55,7 +52,7 @@ class Privacy:
         """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
         if self._bits == WHOLE:
             return self._protected(state)
-        draws = state.keep("rounding", lambda: rounding_draws(self._seed, self._party))
+        draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
         return QuantisedRelease(self._protected(state), self._bits, draws)
 
     def _protected(self, state: State) -> Release:
@@ -64,10 +61,10 @@ class Privacy:
         if not self._plan.config.seeded:
             assert self._budget is not None  # made with the plan
             return GaussianRelease(self._plan, secure_normals, self._budget)
-        generator = state.keep("noise", lambda: _generator(self._seed, self._party))
+        draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
         counts = state.keep("spent", dict[str, int])
         self._budget = Budget(None, self._limit, self._plan.releases, counts)
-        return GaussianRelease(self._plan, seeded_normals(generator), self._budget)
+        return GaussianRelease(self._plan, seeded_normals(draws), self._budget)
 
     def close(self) -> None:
         """Gives back what was reserved and not used."""
@@ -87,8 +84,3 @@ def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
         has = f"{plan.releases} releases at sigma = {sigma:g}: epsilon = {plan.epsilon(plan.releases, 'replace'):.2f}"
         policy.object(party, "max_epsilon", policy.max_epsilon, f"{has} between two data sets")
     return own if plan.affordable is None else min(own, plan.affordable)
-
-
-def _generator(seed: int, party: str) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed}/{party}/noise".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7]))

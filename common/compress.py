@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from common.data.rows import generator
 from common.message import M, tensor_specs
 from common.numerics.quantise import WHOLE, Packed, pack, unpack
 
@@ -31,7 +31,7 @@ class Compressor:
         """The message as its receiver gets it. Raises InputError."""
         if self._bits == WHOLE:
             return message
-        draws = rounding_draws(self._seed, self._to, type(message).__name__, message.round)
+        draws = generator("rounding", self._seed, self._to, type(message).__name__, message.round)
         packed: dict[str, Packed] = {}
         values: dict[str, Any] = {}
         for name, spec in tensor_specs(type(message)):
@@ -39,9 +39,3 @@ class Compressor:
                 packed[name] = pack(getattr(message, name), self._bits, draws)
                 values[name] = unpack(packed[name])
         return replace(message, packed=packed, **values)
-
-
-def rounding_draws(seed: int, *whose: str | int) -> torch.Generator:
-    """What stochastic rounding draws from; no secret."""
-    digest = hashlib.sha256("/".join(map(str, ("rounding", seed, *whose))).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7]))

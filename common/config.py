@@ -224,6 +224,12 @@ class FederationConfig(_Section):
                 "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
                 hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
             )
+        if self.participation < 1 and not CONTRACTS[self.protocol.name].subsampling:
+            able = ", ".join(name for name, contract in CONTRACTS.items() if contract.subsampling)
+            raise ConfigError(
+                f"federation.participation = {self.participation:g}: {self.protocol.name} needs every party in a round",
+                hint=f"leave it out, or take one of {able}",
+            )
         if self.outputs < 2:
             shown = f"federation.classes = {self.classes if isinstance(self.classes, int) else list(self.classes)}"
             raise ConfigError(f"{shown}: expected at least 2")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import torch
 from torch import Tensor
 
 from common.config import FederationConfig
-from common.data.rows import Batches, partition
+from common.data.rows import Batches, generator, partition
 from common.privacy.plan import Plan, plan
 
 _EVALUATED = ("validation", "test")
@@ -38,16 +39,26 @@ class Schedule:
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None
         self._block = federation.batch
+        self._names, self._seed = federation.names, federation.seed
+        self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: Plan | None = None
         if federation.privacy is not None:
             evaluated = federation.privacy.evaluate == "released"
-            count = self._releases if evaluated else lambda rounds: rounds
+            count = self._releases if evaluated else self._participations
             self.privacy = plan(federation.privacy, rows, self.rounds, count)
             self.rounds = self.privacy.rounds
 
     def batch(self, round: int) -> Tensor:
         """Row numbers of B(t), int64 (rows,)."""
         return self.partition.train[self._batches.of(round)]
+
+    def participants(self, round: int) -> tuple[str, ...]:
+        """The parties of a training round in the roster's order: all, or as large a share as was agreed, drawn anew."""
+        names = self._names
+        if self._share == len(names):
+            return names
+        draw = torch.randperm(len(names), generator=generator("participants", self._seed, round))
+        return tuple(names[seat] for seat in sorted(draw[: self._share].tolist()))
 
     def epoch(self, round: int) -> float:
         """Epochs that are over after a round."""
@@ -79,4 +90,11 @@ class Schedule:
         """How many matrices one party releases in a run of so many rounds, at most."""
         validations = -(-rounds // self._every)
         validation, test = (math.ceil(len(getattr(self.partition, part)) / self._block) for part in _EVALUATED)
-        return rounds + validations * validation + (validations if self._tests else 1) * test
+        return self._participations(rounds) + validations * validation + (validations if self._tests else 1) * test
+
+    def _participations(self, rounds: int) -> int:
+        """How many training rounds the party has that is drawn most often."""
+        if self._share == len(self._names):
+            return rounds
+        counts = Counter(name for round in range(1, rounds + 1) for name in self.participants(round))
+        return max(counts.values(), default=0)

@@ -107,7 +107,7 @@ class ServerContext:
     def record(self, round: int, loss: float, harvest: Harvest[Message]) -> None:
         """Enters a training round: its loss, how long it took, who was slow and who was missing."""
         self.metrics["train_loss"] = loss
-        for party in harvest.missing:
+        for party in sorted(set(harvest.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
             self.telemetry.event("missing", round=round, party=party)
         self.telemetry.event("round", round=round, loss=loss, **self._progress(round, harvest))

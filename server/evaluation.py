@@ -29,16 +29,19 @@ async def evaluate(
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
         predict: (answers of a block, its rows) -> logits, float32 (rows, classes).
-        among: who was there in the round; whoever missed it evaluates nothing.
+        among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
         dims: the message's dimensions beside `rows`.
     """
+    resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
     passed: set[tuple[str, int]] = set()
     for part in ctx.schedule.evaluations(round):
         hits = loss = rows = 0.0
         for number, block in enumerate(ctx.schedule.blocks(part)):
             late = partial(_is_among, frozenset(passed))
             size = len(block)
-            answers = await clients.collect(kind, round, ctx.quorum, among=among, stale=late, rows=size, **dims)
+            answers = await clients.collect(
+                kind, round, ctx.quorum, among={*among, *resting}, stale=late, rows=size, **dims
+            )
             passed.add((part, number))
             _check_place(answers, part, number)
             targets = ctx.labels[block]

@@ -42,7 +42,7 @@ class StandIn:
             batch: row numbers, int64 (rows,).
             round: its number.
         """
-        everyone = len(answers) == len(self._parties)
+        everyone = len(answers) == len(self._ctx.schedule.participants(round))
         if not answers or (self._how == "skip" and not everyone and round < self._ctx.schedule.rounds):
             return None
         if self._last is None:

@@ -28,6 +28,9 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     bottom, step = backprop(model), stepper(optimiser)
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
     async for t in server.rounds(after=ctx.round):
+        if ctx.sits_out(t):
+            await evaluate(ctx, server, t, model, partial(Evaluation, t))
+            continue
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)

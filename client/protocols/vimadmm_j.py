@@ -23,6 +23,9 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     (whole, head), classes = headed(ctx), ctx.federation.outputs
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     async for t in server.rounds(after=ctx.round):
+        if ctx.sits_out(t):
+            await evaluate(ctx, server, t, whole, partial(Evaluation, t))
+            continue
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         with torch.no_grad():

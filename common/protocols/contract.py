@@ -32,6 +32,7 @@ class Contract:
         config: its keys under `federation.protocol`; the field `name` is a Literal.
         messages: every kind that may travel, and no other does.
         limits: the largest value of every dimension name, from the agreed config.
+        subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
     """
 
@@ -41,6 +42,7 @@ class Contract:
     messages: tuple[type[Message], ...]
     limits: Callable[[FederationConfig], Mapping[str, int]]
     sees: Mapping[str, str]
+    subsampling: bool = False
 
     @property
     def name(self) -> str:

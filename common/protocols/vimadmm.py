@@ -100,6 +100,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Update, Evaluation),
     limits=limits,
+    subsampling=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "duals and residuals of its batch rows, which carry information about the labels, and its head",

@@ -75,6 +75,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Evaluation),
     limits=limits,
+    subsampling=True,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
         "party": "duals and residuals of its batch rows, which carry information about the labels",

@@ -40,7 +40,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        answers = await clients.collect(
+            Embedding, t, ctx.quorum, among=ctx.schedule.participants(t), rows=len(batch), width=width
+        )  # 1
         parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             ctx.skip(t, answers)

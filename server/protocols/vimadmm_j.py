@@ -36,7 +36,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Logits, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
+        answers = await clients.collect(
+            Logits, t, ctx.quorum, among=ctx.schedule.participants(t), rows=len(batch), classes=classes
+        )  # 1
         parts = present.fill({party: answer.o for party, answer in answers.items()}, batch, t)
         if parts is None:
             ctx.skip(t, answers)

@@ -1,0 +1,80 @@
+"""A share of the parties in every round: who is drawn, what stands in for the others, and what each pays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.errors import ConfigError
+from common.schedule import Schedule
+from server.summary import protection
+from tests.federation import config, federate
+from tests.protocols.test_resume import SHORT, same
+
+PROTOCOLS = {
+    "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3, "missing": "last"},
+    "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3, "missing": "last"},
+}
+HALF = "federation.participation=0.5"
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_only_who_was_drawn_sends_and_is_told(name: str) -> None:
+    outcome = federate(config(PROTOCOLS[name], HALF, *SHORT))
+    schedule = outcome.server.schedule
+    drawn = [schedule.participants(t) for t in range(1, 8)]
+    assert all(len(parties) == 2 for parties in drawn) and len(set(drawn)) > 2
+    training = [(who, m.round) for who, _, m in outcome.messages if who != SERVER and not hasattr(m, "part")]
+    assert sorted(training) == sorted((who, t) for t, parties in enumerate(drawn, 1) for who in parties)
+    told = [(to, m.round) for who, to, m in outcome.messages if who == SERVER]
+    assert sorted(told) == sorted(training)
+    evaluating = {who for who, _, m in outcome.messages if hasattr(m, "part")}
+    assert evaluating == set(outcome.clients)
+    assert not outcome.of_kind("missing") and outcome.server.missing == {}
+
+
+def test_what_a_party_last_sent_for_the_rows_stands_in_for_it() -> None:
+    outcome = federate(config(PROTOCOLS["vimadmm"], HALF, *SHORT))
+    kept = outcome.server.state["last embeddings"]
+    for seat, name in enumerate(outcome.clients):
+        sent = [m for who, _, m in outcome.messages if who == name and not hasattr(m, "part")]
+        rows = outcome.server.schedule.batch(sent[-1].round)
+        assert torch.equal(kept[seat, rows], sent[-1].h)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_party_pays_for_what_it_sent_alone(name: str) -> None:
+    private = ("federation.privacy={clip: 1, noise_multiplier: 20}",)
+    outcome = federate(config(PROTOCOLS[name], HALF, *SHORT, *private))
+    counts = {name: p.releases for name, p in outcome.privacy.items()}
+    assert counts == {n: sum(who == n for who, _, _ in outcome.messages) for n in outcome.clients}
+    plan = outcome.server.schedule.privacy
+    assert plan is not None and max(counts.values()) == plan.releases
+    epsilons = protection(outcome.server, counts)["epsilon"]
+    assert len(set(counts.values())) > 1 and len(set(epsilons.values())) > 1
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_resumed_run_draws_the_same(name: str) -> None:
+    cfg = config(PROTOCOLS[name], HALF, *SHORT)
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[7][member], alone.saved[7][member])
+
+
+def test_it_learns_less_than_with_everyone_and_still_something() -> None:
+    protocol = {"name": "vimadmm", "embedding": 16, "tau": 20, "missing": "last"}
+    outcome = federate(config(protocol, HALF, "federation.epochs=8"))
+    assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+def test_all_of_them_is_what_was_before() -> None:
+    cfg = config(PROTOCOLS["vimadmm"], "federation.participation=1.0")
+    assert Schedule(cfg.federation, 1797, 0).participants(5) == cfg.federation.names
+
+
+def test_a_protocol_that_needs_everyone_refuses() -> None:
+    with pytest.raises(ConfigError, match=r"participation = 0.5: split needs every party in a round"):
+        config({"name": "split"}, HALF)
