@@ -7,7 +7,7 @@ stragglers passes in seconds, and always in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -78,6 +78,7 @@ class Simulation:
         save: whether everyone's state is kept after each round.
         start: every member's state to go on from, and the round that it is of.
         telemetry: whom events are told, beside the outcome.
+        on_cohort: told of the server's links before the run begins.
     """
 
     config: Config
@@ -88,6 +89,7 @@ class Simulation:
     save: bool = False
     start: tuple[int, Snapshots] = (0, MappingProxyType({}))
     telemetry: Telemetry | None = None
+    on_cohort: Callable[[Cohort], None] = lambda _cohort: None
 
     def run(self) -> Outcome:
         """Runs both halves of the config's protocol to their end.
@@ -107,6 +109,7 @@ class Simulation:
             compress=partial(Compressor, federation.compress.down, federation.seed),
         )  # fmt: skip
         self._cohort = cohort
+        self.on_cohort(cohort)
         halves: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
             round, states = self.start

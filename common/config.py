@@ -77,9 +77,12 @@ class _Section(BaseModel):
 
 
 class EvaluateConfig(_Section):
-    """When the joint model is evaluated. Without a `stop`, the test rows are used once, after the last round."""
+    """When the joint model is evaluated."""
 
     every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
+    test: Literal["end", "always"] = Field(
+        default="end", description="when on the test rows: once, or as often as on the validation rows (as with `stop`)"
+    )
 
 
 class StopConfig(_Section):

@@ -37,7 +37,7 @@ class Schedule:
         self._batches = Batches(len(self.partition.train), federation.batch, federation.seed, federation.shuffle)
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch
-        self._tests = federation.stop is not None
+        self._tests = federation.stop is not None or federation.evaluate.test == "always"
         self._block = federation.batch
         self._names, self._seed = federation.names, federation.seed
         self._share = max(1, round(federation.participation * len(self._names)))

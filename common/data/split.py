@@ -2,7 +2,8 @@
 
 A source says what one row looks like: (columns,) for a table, (height, width) or (channels,
 height, width) for an image. A split picks positions of the flattened row by the party's seat.
-Whatever the kind, the parts of all seats are disjoint and together make up the whole row.
+Whatever the kind, the parts of all seats together make up the whole row; all kinds but `windows` give
+disjoint parts.
 
 Where a length does not divide evenly, the first seats get one more: 28 rows over 5 parties are
 6, 6, 6, 5, 5.
@@ -142,6 +143,32 @@ class ColumnsSplit(_SeatedSplit):
         return torch.randperm(width, generator=torch.Generator().manual_seed(self.seed))
 
 
+class WindowsSplit(_SeatedSplit):
+    """As many neighbouring columns of the flattened row for every party, overlapping where they must.
+
+    Evenly spread from the first column to the last, as MNIST over 100 parties with 14 pixels each
+    (VIMADMM, Table XI).
+    """
+
+    kind: Literal["windows"] = "windows"
+    columns: PositiveInt
+
+    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+        """The party's columns, flat.
+
+        Raises:
+            ConfigError: a row has fewer columns, or the windows leave some out.
+        """
+        width, own = math.prod(shape), self.seat(seat)
+        if not self.columns <= width <= self.columns * own.count:
+            raise ConfigError(
+                f"{own.count} windows of {self.columns} columns do not cover a row of {width}",
+                hint=f"take windows of {-(-width // own.count)} to {width} columns",
+            )
+        start = own.index * (width - self.columns) // max(own.count - 1, 1)
+        return Part(torch.arange(start, start + self.columns), (self.columns,))
+
+
 class ImageRowsSplit(_SeatedSplit):
     """Horizontal bands of an image, as MNIST over 14 parties (VIMADMM, Table II) has two pixel rows each."""
 
@@ -237,7 +264,10 @@ def _expand(value: object) -> object:
 
 
 SplitConfig = Annotated[
-    Annotated[AllSplit | ColumnsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit, Field(discriminator="kind")],
+    Annotated[
+        AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit,
+        Field(discriminator="kind"),
+    ],
     BeforeValidator(_expand),
 ]
 """`{kind: image_rows}`, or in short `image_rows`."""

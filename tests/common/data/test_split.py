@@ -18,6 +18,7 @@ from common.data.split import (
     Shape,
     Side,
     SplitConfig,
+    WindowsSplit,
 )
 from common.errors import ConfigError
 
@@ -168,3 +169,19 @@ def test_a_kind_alone_is_a_short_form() -> None:
 def test_the_configuration_refuses(value: object) -> None:
     with pytest.raises(ValidationError):
         parse(value)
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 60))
+def test_windows_cover_the_row_with_equal_parts(width: int, parties: int, columns: int) -> None:
+    split = WindowsSplit(columns=columns)
+    seats = [Seat(index, parties) for index in range(parties)]
+    if not columns <= width <= columns * parties:
+        with pytest.raises(ConfigError, match=rf"{parties} windows of {columns} columns do not cover a row of {width}"):
+            split.part((width,), (), seats[0])
+        return
+    parts = [split.part((width,), (), seat).positions for seat in seats]
+    assert all(len(part) == columns for part in parts)
+    assert parts[0][0] == 0 and (parties == 1 or parts[-1][-1] == width - 1)
+    assert set(torch.cat(parts).tolist()) == set(range(width))
+    alone = [split.pinned(seat).part((width,), (), Seat(0, 1)).positions for seat in seats]
+    assert all(torch.equal(one, other) for one, other in zip(parts, alone, strict=True))
