@@ -263,6 +263,8 @@ def _expand(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
 
+_Any = AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit
+
 SplitConfig = Annotated[
     Annotated[
         AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit,
