@@ -266,10 +266,7 @@ def _expand(value: object) -> object:
 _Any = AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit
 
 SplitConfig = Annotated[
-    Annotated[
-        AllSplit | ColumnsSplit | WindowsSplit | ImageRowsSplit | PatchesSplit | HalvesSplit,
-        Field(discriminator="kind"),
-    ],
+    Annotated[_Any, Field(discriminator="kind")],
     BeforeValidator(_expand),
 ]
 """`{kind: image_rows}`, or in short `image_rows`."""

@@ -101,7 +101,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every_party__model__name": "mpl"},
      "every_party.model.name = 'mpl': expected mlp, cnn, linear or ./FILE.py:NAME (did you mean 'mlp'?)"),
     ({"every_party__data__split": "colums"},
-     "every_party.data.split = 'colums': expected all, columns, windows, image_rows, patches or halves (did you mean 'columns'?)"),
+     "every_party.data.split = 'colums': expected all, columns, windows, image_rows, patches or halves "
+     "(did you mean 'columns'?)"),
     ({"every_party__data__split": {"kind": "columns", "take": "evn"}},
      "every_party.data.split.take = 'evn': expected 'even', 'random' or a list (did you mean 'even'?)"),
     ({"every_party__data__scale": "unti"},
