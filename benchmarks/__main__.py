@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import accuracy, auxiliary, checkpoints, epoch, exchange, halves, start, stragglers
+from benchmarks import accuracy, auxiliary, checkpoints, communication, epoch, exchange, halves, start, stragglers
 from benchmarks.report import Figure, console, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "epoch": epoch.main,
     "checkpoints": checkpoints.main,
     "stragglers": stragglers.main,
+    "communication": communication.main,
     "accuracy": accuracy.main,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from client.context import ClientContext
 from client.evaluation import evaluate
@@ -13,7 +14,7 @@ from common.conversation import Link
 from common.models.optimiser import stepper
 from common.numerics.backprop import backprop
 from common.numerics.local_steps import joint_local_steps
-from common.protocols.vimadmm_j import Config, Evaluation, Logits, Update
+from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:
@@ -29,13 +30,22 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         with torch.no_grad():
-            o = head(bottom.forward(x))  # (rows, classes)
-        await server.send(Logits(t, ctx.release(o)))  # 1
-        update = await server.recv(Update, t, rows=len(batch), classes=classes)
-        if update is None:  # the server went on without us: follow it
+            o = ctx.release(head(bottom.forward(x)))  # (rows, classes)
+        await server.send(Logits(t, o))  # 1
+        told = await _told(cfg, server, t, o, rows=len(batch), classes=classes)
+        if told is None:  # the server went on without us: follow it
             continue
-        dual, residual = (part.to(ctx.device) for part in (update.dual, update.residual))
+        dual, residual = (part.to(ctx.device) for part in told)
         joint_local_steps(
             bottom, step, head.weight, head.step, x, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau
         )  # 5
         await evaluate(ctx, server, t, whole, partial(Evaluation, t))
+
+
+async def _told(cfg: Config, server: Link, t: int, o: Tensor, **dims: int) -> tuple[Tensor, Tensor] | None:
+    """lambda and s_k, or g and the o_k that was sent, which make the same gradients; None if we are late."""
+    if cfg.update == "signal":
+        signal = await server.recv(Signal, t, **dims)
+        return None if signal is None else (signal.g, o)
+    update = await server.recv(Update, t, **dims)
+    return None if update is None else (update.dual, update.residual)

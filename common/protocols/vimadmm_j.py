@@ -10,6 +10,10 @@ Efficient Communication with ADMM", Algorithm 3 (without its noise, which is a r
       3   server     lambda += rho (sum_i o_i - z)                                  (Eq. 20)
       4   server     lambda, s_k = z - sum_(i != k) o_i                   (Eq. 21)  -> party k
       5   party k    tau times: an SGD step on W_k (Eq. 22), then one on theta_k (Eq. 23)
+
+A party's steps depend on lambda and s_k only through the gradient at its logits o,
+lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z). It knows the o_k that it sent,
+so `update: signal` sends it g alone, half of the bytes, with the same result.
 """
 
 from __future__ import annotations
@@ -33,6 +37,9 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
     rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    update: Literal["variables", "signal"] = Field(
+        default="variables", description="what step 4 sends: lambda and s_k, or the one tensor that steps depend on"
+    )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
     )
@@ -51,6 +58,13 @@ class Update(Message):
 
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
     residual: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Signal(Message):
+    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes)."""
+
+    g: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
 @message
@@ -73,7 +87,7 @@ CONTRACT = Contract(
     title="VIMADMM-J: heads at the parties, logits travel, many local steps per exchange",
     source="Xie et al. 2024, Algorithm 3",
     config=Config,
-    messages=(Logits, Update, Evaluation),
+    messages=(Logits, Update, Signal, Evaluation),
     limits=limits,
     subsampling=True,
     sees={

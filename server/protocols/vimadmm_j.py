@@ -8,7 +8,7 @@ from torch import Tensor
 from common.conversation import Cohort, Harvest
 from common.numerics import admm
 from common.numerics.losses import CrossEntropy
-from common.protocols.vimadmm_j import Config, Evaluation, Logits, Update
+from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.joint import LogitSum
@@ -48,8 +48,11 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
-        residual = admm.residual(z, total, own)
-        seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-        await clients.tell({party: Update(t, dual, residual[seat]) for seat, party in seats})  # 4
+        if cfg.update == "signal":
+            await clients.tell(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
+        else:
+            residual = admm.residual(z, total, own)
+            seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
+            await clients.tell({party: Update(t, dual, residual[seat]) for seat, party in seats})  # 4
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)

@@ -11,7 +11,7 @@ from common.conversation import SERVER
 from common.errors import ConfigError
 from common.models.heads import xavier
 from common.numerics.losses import CrossEntropy
-from common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Update
+from common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
 from tests.federation import Outcome, config, federate, parameters
 
 VIMADMM_J = {"name": "vimadmm_j", "embedding": 16, "tau": 5}
@@ -65,6 +65,21 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
         assert torch.allclose(head, outcome.clients[name].state["head"], atol=1e-4)
 
 
+def test_one_tensor_down_does_the_same_with_half_the_bytes() -> None:
+    """Also under noise and with a party missing: what counts is what the server heard."""
+    for sets in (
+        (),
+        ("federation.privacy={clip: 3, noise_multiplier: 0.1, seeded: true}",),
+        ("federation.participation=0.5", "federation.protocol.missing=last"),
+    ):
+        one, two = run(*sets), run("federation.protocol.update=signal", *sets)
+        for name, values in parameters(one).items():
+            torch.testing.assert_close(parameters(two)[name], values, atol=1e-4, rtol=1e-3)
+        kinds = {type(m) for _, _, m in two.messages}
+        assert kinds == set(CONTRACT.messages) - {Update}
+        assert two.payload[0] == one.payload[0] and two.payload[1] == one.payload[1] / 2
+
+
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
     for name, values in parameters(one).items():
@@ -83,7 +98,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Signal}
         assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
         sizes = [m.dual.nbytes + m.residual.nbytes for m in down if isinstance(m, Update)]
         assert sizes == [4 * 2 * n * 10 for n in rows]

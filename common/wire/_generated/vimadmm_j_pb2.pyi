@@ -24,6 +24,14 @@ class Update(_message.Message):
     residual: _tensor_pb2.Tensor
     def __init__(self, round: _Optional[int] = ..., dual: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., residual: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
+class Signal(_message.Message):
+    __slots__ = ("round", "g")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    G_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    g: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., g: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
 class Evaluation(_message.Message):
     __slots__ = ("round", "part", "block", "o")
     ROUND_FIELD_NUMBER: _ClassVar[int]
