@@ -55,7 +55,10 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     privacy = summary["privacy"]
     if privacy is None:
         return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
-    absent, other = (max(privacy["epsilon"][adjacency].values()) for adjacency in ("participation", "replace"))
+    known = [[e for e in privacy["epsilon"][kind].values() if e is not None] for kind in ("participation", "replace")]
+    if not all(known):
+        return "no party has said what it spent"
+    absent, other = map(max, known)
     spent = f"epsilon {absent:.2f} (a party absent), {other:.2f} (other data), at delta {summary['delta']:g}"
     return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent
 

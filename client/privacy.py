@@ -41,10 +41,10 @@ class Privacy:
             return
         self._limit = _limit(party, policy, plan)
         if not plan.config.seeded:
-            self._budget = Budget(ledger, self._limit, plan.releases)
+            self._budget = Budget(ledger, self._limit, plan.releases, noise_multiplier=plan.noise_multiplier)
 
     @property
-    def releases(self) -> int:
+    def releases(self) -> float:
         """Matrices released and paid for so far."""
         return 0 if self._budget is None else self._budget.releases
 
@@ -62,7 +62,7 @@ class Privacy:
             assert self._budget is not None  # made with the plan
             return GaussianRelease(self._plan, secure_normals, self._budget)
         draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
-        counts = state.keep("spent", dict[str, int])
+        counts = state.keep("spent", dict[str, float])
         self._budget = Budget(None, self._limit, self._plan.releases, counts)
         return GaussianRelease(self._plan, seeded_normals(draws), self._budget)
 

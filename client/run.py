@@ -69,7 +69,7 @@ class ClientRun:
             store.prepare()
             sessions = Sessions(self.name, self.federation, self.config, self.base, self.out, device, store, telemetry)
             membership = Membership(
-                Codec(contract.name, contract.kinds, self.federation.compress.down), largest, telemetry
+                Codec(contract.name, contract.kinds, self.federation.compress.down, limits), largest, telemetry
             )
             patience = self.federation.timeouts.away
             until = time.monotonic() + patience

@@ -25,7 +25,7 @@ from common.data.features import Features
 from common.data.scale import Columns
 from common.data.sources import prepare
 from common.errors import EnvironmentFault
-from common.membership import Begin, Hello, Saved
+from common.membership import Begin, Hello, Saved, Spent
 from common.privacy.ledger import Ledger
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
@@ -112,6 +112,7 @@ class Sessions:
             carry = membership.post if chaos is None else chaos.outward(membership.post)
             door = Door(carry, SERVER, self._privacy.stage(state), ledger)
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door)
+            link.last = self._schedule.rounds
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             ctx = ClientContext(
                 self.name,
@@ -126,7 +127,7 @@ class Sessions:
                 begin.round,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            return await membership.attend(deliver, lambda: self._half(ctx, link))
+            return await membership.attend(deliver, lambda: self._half(membership, ctx, link))
         finally:
             self.begun = time.monotonic()
             ledger.close()
@@ -140,12 +141,22 @@ class Sessions:
         told = partial(self.telemetry.event, party=self.name)
         return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self.out / "chaos.json"), told)
 
-    async def _half(self, ctx: ClientContext, link: Link) -> None:
-        await PARTICIPATE[ctx.federation.protocol.name](ctx, link)
-        await self._saved()
+    async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
+        self._tell_spent(membership)
+        try:
+            await PARTICIPATE[ctx.federation.protocol.name](ctx, link)
+            await self._saved()
+        finally:
+            self._tell_spent(membership)
+
+    def _tell_spent(self, membership: Membership) -> None:
+        """For the report: at the beginning, with every checkpoint, and however a session ends."""
+        if self._schedule.privacy is not None:
+            membership.post(Spent(self._privacy.releases))
 
     def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
         """Takes a snapshot at once, and writes it while the rounds go on."""
+        self._tell_spent(membership)
         writing = asyncio.to_thread(self._write, save, state.capture(), owner)
         self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
 
@@ -153,13 +164,14 @@ class Sessions:
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
 
-    async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+    @staticmethod
+    async def _report(membership: Membership, save: Save, writing: Awaitable[None]) -> None:
         try:
             await writing
         except EnvironmentFault as failed:
-            membership.post(Saved(save.round, str(failed), self._privacy.releases))
+            membership.post(Saved(save.round, str(failed)))
         else:
-            membership.post(Saved(save.round, releases=self._privacy.releases))
+            membership.post(Saved(save.round))
 
     async def _saved(self) -> None:
         """Waits for the checkpoint that is being written, if there is one."""

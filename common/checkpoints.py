@@ -192,15 +192,21 @@ class Checkpoints:
         return self._folder / f"round-{round:08}.safetensors"
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Writes a file so that it is there whole or not at all, also if the power fails.
+
+    Args:
+        path: of the file, whose folder exists.
+        content: all of it.
+        mode: who may read it, before the process's umask.
 
     Raises:
         OSError: the disk is full or read-only; nothing is left of it.
     """
     beside = path.with_name(path.name + ".partial")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

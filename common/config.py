@@ -227,6 +227,11 @@ class FederationConfig(_Section):
                 "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
                 hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
             )
+        if self.privacy is not None and self.privacy.epsilon and getattr(self.protocol, "arrivals", False):
+            raise ConfigError(
+                "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
+                hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
+            )
         if self.participation < 1 and not CONTRACTS[self.protocol.name].subsampling:
             able = ", ".join(name for name, contract in CONTRACTS.items() if contract.subsampling)
             raise ConfigError(

@@ -134,6 +134,7 @@ class Link:
         mailbox: where messages from this peer are filed; links of one cohort share it.
 
     Attributes:
+        last: the last round that was agreed on; None knows none.
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
         given_up: the round of the last checkpoint that was asked for here: of its round and those before,
             the other end gives up what is under way.
@@ -154,6 +155,7 @@ class Link:
         self.mailbox = mailbox or Mailbox()
         self.on_save: Callable[[Save], None] = lambda _save: None
         self.given_up = 0
+        self.last: int | None = None
         self._carry, self._compress = carry, compress
         self._newest = 0
         self._closed = False
@@ -241,6 +243,8 @@ class Link:
     def deliver(self, item: Item) -> None:
         """Transport only: something has come from the peer. Breaches of contract raise at the reader."""
         match item:
+            case Open(round=round) if self.last is not None and round > self.last:
+                self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
             case Open(round=round):
                 self._newest = max(self._newest, round)
                 self.mailbox.ring()

@@ -61,14 +61,17 @@ class Rewind:
 
 @dataclass(frozen=True)
 class Saved:
-    """Party to server: the checkpoint of a round is on the disk, or why it is not.
-
-    `releases` is how many the party has paid for so far, for the report's epsilon.
-    """
+    """Party to server: the checkpoint of a round is on the disk, or why it is not."""
 
     round: int
     error: str = ""
-    releases: int = 0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Party to server: how many releases it has paid for so far, for the report's epsilon."""
+
+    releases: float
 
 
 @dataclass(frozen=True)
@@ -85,5 +88,5 @@ class Failure:
     hint: str = ""
 
 
-Notice = Hello | Welcome | Refusal | Begin | Rewind | Saved | Farewell | Failure
+Notice = Hello | Welcome | Refusal | Begin | Rewind | Saved | Spent | Farewell | Failure
 Parcel = Item | Notice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from common.errors import (
     RefusedError,
 )
 from common.mailbox import Mailbox
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Welcome
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
 from common.protocols.contract import Contract
 from common.telemetry import Telemetry
@@ -77,7 +78,7 @@ class Hub:
         self._over = False
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
-        self.releases: dict[str, int] = {}  # by party, as it last said
+        self.releases: dict[str, float] = {}  # by party, as it last said
         self.session = 0
         self.round = 0
 
@@ -251,7 +252,7 @@ class Hub:
         self._changed.set()
 
     def _hear(self, party: str, member: Member, parcel: Parcel) -> None:
-        if member.parted.is_set() and not isinstance(parcel, Saved):
+        if member.parted.is_set() and not isinstance(parcel, Saved | Spent):
             return
         match parcel:
             case Failure(reason=reason, hint=hint):
@@ -260,8 +261,9 @@ class Hub:
                 self._fail(party, PartyFailed(party, reason, hint=hint))
             case Farewell() if party in self._links:
                 member.parted.set()
-            case Saved(round=round, error=error, releases=releases):
+            case Spent(releases=releases) if 0 <= releases < math.inf:
                 self.releases[party] = max(self.releases.get(party, 0), releases)
+            case Saved(round=round, error=error):
                 if not error:
                     kept = (round, *(r for r in member.hello.held if r != round))
                     member.hello = _holding(member.hello, kept)

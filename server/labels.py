@@ -80,8 +80,7 @@ class NoisyLabelFile:
         record = {**about, "scale": repr(drawn.scale)}
         record["checksum"] = _checksum(drawn.values, record)
         try:
-            write_durably(self._path, safetensors.torch.save({"values": drawn.values}, record))
-            self._path.chmod(0o600)
+            write_durably(self._path, safetensors.torch.save({"values": drawn.values}, record), mode=0o600)
         except OSError as failed:
             raise EnvironmentFault(
                 f"{self._path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"

@@ -87,12 +87,15 @@ class ServerRun:
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.protect(noisy)
         facts = Facts(len(labels.values), labels.official_test)
+        del labels, values  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked)
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
             largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
-            port = Port(Codec(contract.name, contract.kinds, self.federation.compress.up), largest, session.hub.greet)
+            port = Port(
+                Codec(contract.name, contract.kinds, self.federation.compress.up, limits), largest, session.hub.greet
+            )
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]

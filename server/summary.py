@@ -51,21 +51,21 @@ def summarise(
     }
 
 
-def protection(ctx: ServerContext, releases: Mapping[str, int]) -> dict[str, Any]:
+def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
     """What the parties' privacy came to: `epsilon` by party, `delta`, and how they come about.
 
     `epsilon` is null where there is no guarantee; `privacy.void` then says why, and
     `privacy.epsilon` what the accounting alone comes to.
 
     Args:
-        releases: what each party has paid for, as it said.
+        releases: what each party has paid for, as it said; null for who never did.
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
         return {"epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
-    counts = {name: releases.get(name, 0) for name in names}
-    by_adjacency: dict[str, dict[str, float]] = {
-        adjacency: {name: round(plan.epsilon(count, adjacency), 6) for name, count in counts.items()}
+    counts = {name: releases.get(name) for name in names}
+    by_adjacency: dict[str, dict[str, float | None]] = {
+        adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
         for adjacency in SENSITIVITY
     }
     void = _void(plan.config)

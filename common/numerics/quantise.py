@@ -73,7 +73,7 @@ def pack(tensor: Tensor, bits: int, draws: torch.Generator) -> Packed:
     low, high = (float(end) for end in values.aminmax())
     if not math.isfinite(high - low):
         raise InputError("a number is not finite, or too large to be scaled", hint="let 32 bits travel")
-    scaled = (values.double() - low) * ((2**bits - 1) / (high - low) if high > low else 0.0)
+    scaled = (values.double() - low) / ((high - low) or 1.0) * (2**bits - 1)  # in this order high gives the last code
     codes = (scaled + torch.rand(shape, generator=draws)).floor_().clamp_(0, 2**bits - 1)
     return Packed(bits, low, high, shape, _pack_bits(codes.to(torch.uint8).reshape(-1).numpy(), bits))
 

@@ -31,11 +31,11 @@ _ORDERS = [1 + 0.01 * 1.05**step for step in range(331)]
 _LARGEST_RELEASES, _LARGEST_NOISE = 10**9, 1e6
 
 
-def epsilon(releases: int, noise_multiplier: float, delta: float, adjacency: Adjacency) -> float:
+def epsilon(releases: float, noise_multiplier: float, delta: float, adjacency: Adjacency) -> float:
     """The smallest epsilon over all orders alpha; 0 if nothing was released.
 
     Args:
-        releases: T, matrices clipped to C that left.
+        releases: T, matrices clipped to C that left; a fraction for some that had more noise.
         noise_multiplier: sigma, the noise's standard deviation in units of C.
         delta: above 0 and below 1.
         adjacency: who is a neighbour.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -27,39 +28,46 @@ class Budget:
         limit: releases that the budget allows; None counts only.
         expected: releases that the run makes, which sizes the blocks.
         counts: where the count is kept.
+        noise_multiplier: sigma of these releases. What an earlier start released with another one counts for
+            as many of these as cost the same: T releases at sigma' for T (sigma / sigma')^2.
     """
 
     def __init__(
-        self, path: Path | None, limit: int | None, expected: int, counts: dict[str, int] | None = None
+        self,
+        path: Path | None,
+        limit: int | None,
+        expected: int,
+        counts: dict[str, float] | None = None,
+        noise_multiplier: float = 1.0,
     ) -> None:
-        self._path, self._limit = path, limit
+        self._path, self._limit, self._sigma = path, limit, noise_multiplier
         self._block = max(1, expected // _BLOCKS)
-        self._counts = {} if counts is None else counts
+        self._counts: dict[str, float] = {} if counts is None else counts
         if path is not None:
-            self._counts["releases"] = _reserved(path)
+            self._counts["releases"] = _reserved(path, noise_multiplier)
         self._counts.setdefault("releases", 0)
         self._left = 0
 
     @property
-    def releases(self) -> int:
-        """Paid for so far: left, or forfeited by a crash."""
+    def releases(self) -> float:
+        """Paid for so far: left, or forfeited by a crash; a fraction where some had another sigma."""
         return self._counts["releases"]
 
-    def spend(self) -> int:
+    def spend(self) -> float:
         """Pays for one release and returns how many that makes.
 
         Raises:
             BudgetSpent: one more would pass the limit.
             EnvironmentFault: the reservation cannot be written.
         """
-        if self._limit is not None and self.releases >= self._limit:
+        if self._limit is not None and self.releases > self._limit - 1:
             raise BudgetSpent(
                 f"the privacy budget is spent: it allowed {self._limit} releases",
                 hint="the newest checkpoint is the model that it paid for; another run needs another budget",
             )
         if self._path is not None and not self._left:
-            self._left = self._block if self._limit is None else min(self._block, self._limit - self.releases)
-            self._write({"reserved": self._left})
+            self._left = self._block if self._limit is None else min(self._block, int(self._limit - self.releases))
+            self._write({"reserved": self._left, "noise_multiplier": self._sigma})
         self._left -= 1
         self._counts["releases"] += 1
         return self.releases
@@ -67,7 +75,7 @@ class Budget:
     def close(self) -> None:
         """Gives back what was reserved and not used."""
         if self._left > 0:
-            self._write({"returned": self._left})
+            self._write({"returned": self._left, "noise_multiplier": self._sigma})
         self._left = 0
 
     def _write(self, entry: dict[str, Any]) -> None:
@@ -84,11 +92,11 @@ class Budget:
             ) from failed
 
 
-def _reserved(path: Path) -> int:
-    """What earlier starts have reserved and not given back."""
-    return sum(_count(entry, "reserved") - _count(entry, "returned") for entry in read_lines(path))
-
-
-def _count(entry: dict[str, Any], key: str) -> int:
-    value = entry.get(key, 0)
-    return value if isinstance(value, int) else 0
+def _reserved(path: Path, sigma: float) -> float:
+    """What earlier starts have reserved and not given back, in releases with this sigma (exact in Renyi's terms)."""
+    cost = 0.0  # in 1 / sigma^2, to which Theorem 2 is proportional
+    for entry in read_lines(path):
+        if "noise_multiplier" in entry:
+            cost += (entry.get("reserved", 0) - entry.get("returned", 0)) / entry["noise_multiplier"] ** 2
+    releases = cost * sigma**2
+    return round(releases) if math.isclose(releases, round(releases), rel_tol=1e-9) else releases

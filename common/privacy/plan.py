@@ -28,7 +28,7 @@ class Plan:
     releases: int
     affordable: int | None
 
-    def epsilon(self, releases: int, adjacency: Adjacency | None = None) -> float:
+    def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
         """What so many releases cost; under the agreed adjacency if none is named."""
         return epsilon(releases, self.noise_multiplier, self.config.delta, adjacency or self.config.adjacency)
 

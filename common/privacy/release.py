@@ -66,7 +66,9 @@ class GaussianRelease:
         self._plan, self._normals, self._budget = plan, normals, budget
         self._deviation = plan.noise_multiplier * plan.config.clip
         self._grid = 2.0 ** math.floor(math.log2(self._deviation / 1024))
-        self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}"
+        seeded = " seeded" if plan.config.seeded else ""
+        self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}{seeded}"
+        self._void = plan.config.seeded or plan.config.evaluate == "clean"
 
     def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
         """Releases a matrix in its dtype. Raises BudgetSpent."""
@@ -76,7 +78,7 @@ class GaussianRelease:
         clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
         noise = self._normals(private.shape).to(private.device)
         value = torch.round((clipped + self._deviation * noise) / self._grid) * self._grid
-        return Released(value.to(private.dtype), self._name, self._plan.epsilon(spent))
+        return Released(value.to(private.dtype), self._name, None if self._void else self._plan.epsilon(spent))
 
 
 class QuantisedRelease:
@@ -102,6 +104,10 @@ class QuantisedRelease:
 
 
 def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:
-    """A min(1, C / |A|_F): at most C in the Frobenius norm, in the matrix's shape and dtype."""
+    """A min(1, C / |A|_F): at most C in the Frobenius norm, in the matrix's shape and dtype.
+
+    Entries that are not finite count as 0: noise would not hide them.
+    """
+    matrix = matrix.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     norm = float(matrix.norm())
     return matrix * (threshold / max(norm, threshold))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -67,7 +67,7 @@ class PolicyConfig(BaseModel):
     max_epsilon: float | None = Field(
         default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
     )
-    max_delta: float = Field(default=1e-5, gt=0, lt=1)
+    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
     protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
     min_parties: int = Field(default=1, ge=1, description="in the roster")
@@ -78,26 +78,25 @@ class PolicyConfig(BaseModel):
         Raises:
             ConfigError: naming the rule, what it wants and what the federation has.
         """
-        privacy = federation.privacy
-        for rule, wants, has, fits in (
-            ("protocols", ", ".join(self.protocols or ()), federation.protocol.name,
-             self.protocols is None or federation.protocol.name in self.protocols),
-            ("min_parties", self.min_parties, len(federation.parties), len(federation.parties) >= self.min_parties),
-            ("max_epsilon", self.max_epsilon, "no federation.privacy", self.max_epsilon is None or privacy is not None),
-            ("max_epsilon", self.max_epsilon, "federation.privacy.evaluate = clean",
-             self.max_epsilon is None or privacy is None or privacy.evaluate == "released"),
-            ("max_epsilon", self.max_epsilon, "federation.privacy.seeded = true",
-             self.max_epsilon is None or privacy is None or not privacy.seeded),
-            ("max_delta", self.max_delta, privacy and privacy.delta,
-             self.max_epsilon is None or privacy is None or privacy.delta <= self.max_delta),
-            ("min_noise_multiplier", self.min_noise_multiplier, "no federation.privacy",
-             self.min_noise_multiplier is None or privacy is not None),
-        ):  # fmt: skip
-            if not fits:
-                self.object(party, rule, wants, has)
+        parties, name, privacy = len(federation.parties), federation.protocol.name, federation.privacy
+        if self.protocols is not None and name not in self.protocols:
+            self.object(party, "protocols", ", ".join(self.protocols), name)
+        if parties < self.min_parties:
+            self.object(party, "min_parties", self.min_parties, parties)
+        for rule in ("max_epsilon", "min_noise_multiplier"):
+            if (wants := getattr(self, rule)) is None:
+                continue
+            if privacy is None:
+                self.object(party, rule, wants, "no federation.privacy")
+            elif privacy.evaluate == "clean":
+                self.object(party, rule, wants, "federation.privacy.evaluate = clean")
+            elif privacy.seeded:
+                self.object(party, rule, wants, "federation.privacy.seeded = true")
+            elif rule == "max_epsilon" and privacy.delta > self.max_delta:
+                self.object(party, "max_delta", self.max_delta, privacy.delta)
 
     @staticmethod
-    def object(party: str, rule: str, wants: object, has: object) -> None:
+    def object(party: str, rule: str, wants: object, has: object) -> NoReturn:
         """Raises the ConfigError that every broken rule ends in."""
         raise ConfigError(
             f"parties.{party}.policy.{rule} = {wants}: the federation has {has}",

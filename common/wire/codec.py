@@ -70,10 +70,14 @@ class Codec:
         protocol: its name, as in `PROTOS`.
         kinds: the messages of its contract by name.
         incoming: bits that an entry of a float32 tensor has when it comes, as agreed.
+        limits: the largest value of every dimension name: few bits on the wire are many in memory, so that
+            packed tensors are held against them before they are unpacked. None checks nothing here.
     """
 
-    def __init__(self, protocol: str, kinds: Kinds, incoming: int = WHOLE) -> None:
-        self.kinds, self._incoming = kinds, incoming
+    def __init__(
+        self, protocol: str, kinds: Kinds, incoming: int = WHOLE, limits: Mapping[str, int] | None = None
+    ) -> None:
+        self.kinds, self._incoming, self._limits = kinds, incoming, limits
         self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
@@ -111,6 +115,7 @@ class Codec:
             values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value, self._incoming)
             if isinstance(values[name], Packed):
                 packed[name] = values[name]
+                self._refuse_large(f"{kind}.{name}", specs[name], values[name].shape)
                 values[name] = unpack(values[name])
         for name, spec in specs.items():
             if name not in values:  # protobuf leaves out zeros and empty strings, never tensors
@@ -118,6 +123,13 @@ class Codec:
                     raise WireError(str(spec), "nothing", f"{kind}.{name}")
                 values[name] = spec()
         return self.kinds[kind](**values, packed=packed)
+
+    def _refuse_large(self, field: str, spec: TensorSpec | type, shape: tuple[int, ...]) -> None:
+        if self._limits is None or not isinstance(spec, TensorSpec):
+            return
+        if len(shape) != len(spec.dims) or any(n > self._limits[d] for d, n in zip(spec.dims, shape, strict=True)):
+            allowed = ", ".join(f"{dim} <= {self._limits[dim]}" for dim in spec.dims)
+            raise WireError(f"{spec} with {allowed}", f"shape {shape}", field)
 
 
 def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
@@ -224,7 +236,8 @@ def _packed(
     incoming: int,
 ) -> Packed:
     came = HALF if dtype == torch.float16 and not bits else bits or dtype.itemsize * 8
-    if came != incoming or (came < HALF and dtype != torch.float32):
+    fits = (dtype == torch.float16 and not bits) if incoming == HALF else (dtype == torch.float32 and 0 < bits < HALF)
+    if came != incoming or not fits:
         raise WireError(f"{incoming} bits an entry", f"{came} bits of {dtype_name(dtype)}", field)
     if len(data) != packed_size(shape, bits=came):
         raise WireError(f"{packed_size(shape, came)} bytes of {came} bits {shape}", f"{len(data)}", field)

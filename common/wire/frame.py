@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
 from common.conversation import Close, Open, Save
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Welcome
+from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
 from common.wire._generated import federation_pb2
 from common.wire.codec import Codec
@@ -26,6 +26,7 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Failure: federation_pb2.Failure,
     Save: federation_pb2.Save,
     Saved: federation_pb2.Saved,
+    Spent: federation_pb2.Spent,
     Rewind: federation_pb2.Rewind,
 }
 _BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}

@@ -118,9 +118,26 @@ def test_noised_and_compressed_they_learn_the_same_too(tmp_path: Path) -> None:
     assert summary["privacy"]["releases"] == {name: p.releases for name, p in together.privacy.items()}
     assert "no guarantee: noise was drawn from the federation's seed" in " ".join(output.replace("│", "").split())
     assert all(
-        "5 participation, 4 bits" in line
+        "5 participation seeded, 4 bits" in line
         for line in (out / "parties" / "party1" / "ledger.jsonl").read_text().splitlines()
     )
+
+
+def test_a_finished_run_that_is_looked_at_again_keeps_its_epsilon(tmp_path: Path) -> None:
+    """Resumed with more rounds, what left before counts with the noise that it had."""
+    more = {"privacy": {"clip": 1.0, "epsilon": 8.0}}
+    file, out = write(tmp_path, {"name": "vimadmm", "embedding": 16}, rounds=6, epochs=0, **more), tmp_path / "run"
+    finish(process := start("up", file, "--out", out))
+    assert process.returncode == 0
+    before = json.loads((out / "summary.json").read_text())
+    assert 7.9 < max(before["epsilon"].values()) <= 8
+    finish(process := start("up", "--resume", out))
+    again = json.loads((out / "summary.json").read_text())
+    assert (again["epsilon"], again["status"]) == (before["epsilon"], "completed")
+    finish(process := start("up", "--resume", out, "--set", "federation.rounds=30"))
+    longer = json.loads((out / "summary.json").read_text())
+    assert max(longer["epsilon"].values()) <= 8 and longer["status"] == "failed"
+    assert "the privacy budget is spent" in longer["error"]
 
 
 def test_secure_noise_is_paid_for_before_it_leaves(tmp_path: Path) -> None:

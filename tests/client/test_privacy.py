@@ -105,6 +105,9 @@ def test_local_steps_use_clean_embeddings() -> None:
         ({"max_epsilon": 5}, ("federation.privacy.delta=1e-4",), r"max_delta = 1e-05: the federation has 0.0001"),
         ({"max_epsilon": 5}, ("federation.benchmark=true", "federation.privacy.evaluate=clean"),
          r"max_epsilon = 5(.0)?: .*evaluate = clean"),
+        ({"min_noise_multiplier": 5}, ("federation.privacy.seeded=true",), r"min_noise_multiplier = 5.*seeded = true"),
+        ({"min_noise_multiplier": 5}, ("federation.benchmark=true", "federation.privacy.evaluate=clean"),
+         r"min_noise_multiplier = 5(.0)?: .*evaluate = clean"),
     ],
 )  # fmt: skip
 def test_a_policy_refuses_what_is_weaker(policy: dict[str, Any], sets: tuple[str, ...], said: str) -> None:
@@ -137,4 +140,9 @@ def test_a_run_that_is_started_again_remembers_what_it_spent(tmp_path: Path) -> 
         stage(torch.ones(2, 2), evaluation=False)
     first.close()
     assert privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger).releases == 5
-    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved"}
+    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved", "noise_multiplier"}
+
+
+def test_parties_that_come_when_they_like_have_no_budget_that_can_be_planned() -> None:
+    with pytest.raises(ConfigError, match=r"privacy.epsilon: parties that come when they like"):
+        config({"name": "vafl", "arrivals": True}, "federation.privacy={clip: 1, epsilon: 8}")

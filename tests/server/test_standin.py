@@ -18,7 +18,7 @@ BATCH = torch.tensor([4, 0, 9])
 
 
 def context() -> ServerContext:
-    cfg = config({"name": "split"}, "federation.rounds=5", "federation.epochs=0")
+    cfg = config({"name": "split"}, "federation.parties=[ada, bob]", "federation.rounds=5", "federation.epochs=0")
     assert cfg.server is not None
     labels = load_labels(cfg.server.labels, Path())
     schedule = Schedule(cfg.federation, len(labels.values), 0)

@@ -15,7 +15,7 @@ class Frame(_message.Message):
     def __init__(self, session: _Optional[int] = ..., parcels: _Optional[_Iterable[_Union[Parcel, _Mapping]]] = ...) -> None: ...
 
 class Parcel(_message.Message):
-    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind")
+    __slots__ = ("hello", "welcome", "refusal", "begin", "open", "close", "letter", "farewell", "failure", "save", "saved", "rewind", "spent")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Parcel(_message.Message):
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     REWIND_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     welcome: Welcome
     refusal: Refusal
@@ -40,7 +41,8 @@ class Parcel(_message.Message):
     save: Save
     saved: Saved
     rewind: Rewind
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ...) -> None: ...
+    spent: Spent
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held")
@@ -116,14 +118,18 @@ class Save(_message.Message):
     def __init__(self, round: _Optional[int] = ..., keep: _Optional[int] = ..., best: _Optional[int] = ...) -> None: ...
 
 class Saved(_message.Message):
-    __slots__ = ("round", "error", "releases")
+    __slots__ = ("round", "error")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    RELEASES_FIELD_NUMBER: _ClassVar[int]
     round: int
     error: str
-    releases: int
-    def __init__(self, round: _Optional[int] = ..., error: _Optional[str] = ..., releases: _Optional[int] = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class Spent(_message.Message):
+    __slots__ = ("releases",)
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
+    releases: float
+    def __init__(self, releases: _Optional[float] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("reason",)

@@ -80,3 +80,10 @@ def test_equal_entries_and_no_entries() -> None:
 def test_what_cannot_be_scaled_is_refused(value: float, bits: int) -> None:
     with pytest.raises(InputError, match="not finite"):
         pack(torch.tensor([1.0, value]), bits, draws())
+
+
+def test_the_largest_entry_comes_back_whatever_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "rand", lambda shape, generator: torch.zeros(shape))
+    for seed in range(300):
+        tensor = torch.randn(4, generator=draws(seed))
+        assert unpack(pack(tensor, 8, draws())).max() == tensor.max()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BudgetSpent, EnvironmentFault
+from common.privacy.accountant import epsilon
 from common.privacy.budget import Budget
 from common.privacy.ledger import Ledger
 
@@ -57,7 +58,11 @@ def test_the_limit_holds_over_all_starts(tmp_path: Path) -> None:
 
 def test_it_shares_the_ledger_with_the_messages_that_left(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    path.write_text('{"round": 1, "kind": "Embedding", "to": "server"}\n{"reserved": 3}\n{"round": 2, "kind": "Emb')
+    path.write_text(
+        '{"round": 1, "kind": "Embedding", "to": "server"}\n'
+        '{"reserved": 3, "noise_multiplier": 1.0}\n'
+        '{"round": 2, "kind": "Emb'
+    )
     assert Budget(path, None, 1).releases == 3
     Ledger(path, after=0)  # and the ledger reads past the reservations
 
@@ -76,3 +81,15 @@ def test_without_a_file_the_count_lives_where_a_rollback_finds_it() -> None:
 def test_nothing_leaves_when_the_disk_refuses(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="cannot be written"):
         Budget(tmp_path / "nowhere" / "ledger.jsonl", None, 1).spend()
+
+
+def test_what_left_with_less_noise_counts_for_more(tmp_path: Path) -> None:
+    """A run that goes on with another sigma: 10 releases at sigma 2 cost what 40 cost at sigma 4."""
+    path = tmp_path / "ledger.jsonl"
+    first = Budget(path, None, 1, noise_multiplier=2.0)
+    spend(first, 10)
+    first.close()
+    assert Budget(path, None, 1, noise_multiplier=2.0).releases == 10
+    assert Budget(path, None, 1, noise_multiplier=4.0).releases == 40
+    assert Budget(path, None, 1, noise_multiplier=3.0).releases == 22.5
+    assert epsilon(40, 4.0, 1e-5, "replace") == pytest.approx(epsilon(10, 2.0, 1e-5, "replace"))

@@ -75,6 +75,19 @@ def test_it_says_what_it_did_and_what_it_cost() -> None:
         stage(torch.ones(2, 2))
 
 
+def test_what_is_not_finite_counts_as_nothing() -> None:
+    """No noise would hide it."""
+    private = torch.tensor([[1.0, float("inf")], [float("nan"), -2.0]])
+    assert torch.isfinite(release(1.0, 4.0)(private).value).all()
+    assert torch.equal(clip_frobenius(private, 10.0), torch.tensor([[1.0, 0.0], [0.0, -2.0]]))
+
+
+def test_where_there_is_no_guarantee_none_is_claimed() -> None:
+    for more in ({"seeded": True}, {"evaluate": "clean"}):
+        released = release(1.0, 4.0, **more)(torch.ones(2, 2))
+        assert released.epsilon is None and ("seeded" in released.mechanism) == ("seeded" in more)
+
+
 def test_clean_evaluations_are_named_and_cost_nothing() -> None:
     budget = Budget(None, 1, 1)
     released = release(1.0, 4.0, budget, evaluate="clean")(torch.ones(2, 2), evaluation=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +12,7 @@ from common.compress import Compressor
 from common.conversation import SERVER
 from common.errors import ConfigError, ContractError
 from common.message import check, payload_bytes
+from common.numerics.quantise import Packed, packed_size
 from common.protocols.vimadmm import CONTRACT, Embedding, Update
 from common.wire._generated import tensor_pb2, vimadmm_pb2
 from common.wire.codec import Codec
@@ -84,6 +88,24 @@ def wrong(**changes) -> bytes:
 def test_a_scale_that_is_none_is_refused(changes: dict, said: str) -> None:
     with pytest.raises(WireError, match=said):
         codec(4).decode("Embedding", memoryview(wrong(**changes)))
+
+
+@pytest.mark.parametrize("changes", [{"bits": 32}, {"bits": 16}, {"bits": 32, "dtype": tensor_pb2.Tensor.INT32}])
+@pytest.mark.parametrize("agreed", [32, 16, 8])
+def test_bits_that_are_none_are_refused(changes: dict, agreed: int) -> None:
+    with pytest.raises(WireError, match=rf"{agreed} bits an entry"):
+        codec(agreed).decode("Embedding", memoryview(wrong(**changes)))
+
+
+def test_a_small_frame_does_not_become_a_large_tensor() -> None:
+    """One bit an entry is 32 times as much in memory: refused before it is unpacked."""
+    strict = Codec("vimadmm", CONTRACT.kinds, 1, {"rows": 50, "width": 7, "classes": 3, "parameters": 9})
+    assert strict.decode("Embedding", memoryview(body(compressed(1)))) is not None
+    for shape in ((51, 7), (50, 8), (350,), (1 << 12, 1 << 12)):
+        packed = Packed(1, 0.0, 1.0, shape, np.zeros(packed_size(shape, 1), np.uint8))
+        large = replace(compressed(1), packed={"h": packed})
+        with pytest.raises(WireError, match=r"with rows <= 50, width <= 7, got shape"):
+            strict.decode("Embedding", memoryview(body(large)))
 
 
 def test_a_repeated_round_repeats_every_bit() -> None:
