@@ -34,13 +34,19 @@ def server_context(config: Config, base: Path, telemetry: Telemetry) -> ServerCo
     return ServerContext(config.federation, config.server, labels.values, schedule, telemetry, base)
 
 
-def client_context(config: Config, name: str, base: Path, release: Callable[..., Tensor]) -> ClientContext:
+def client_context(
+    config: Config,
+    name: str,
+    base: Path,
+    release: Callable[..., Tensor],
+    conceal: Callable[[Tensor, str], Tensor] = lambda value, _how: value,
+) -> ClientContext:
     """A party's, with its columns read, scaled and, where its configuration says so, noised.
 
     Args:
         name: the party's.
         base: the folder that paths in the config are relative to.
-        release: its privacy stage.
+        release, conceal: its door's, see there.
 
     Raises:
         DataError: its data are not there or not usable.
@@ -50,4 +56,4 @@ def client_context(config: Config, name: str, base: Path, release: Callable[...,
     features = load_features(party.data, seat, base)
     schedule = Schedule(federation, len(features.values), features.official_test)
     columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
-    return ClientContext(name, federation, party, columns, schedule, release, base)
+    return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)

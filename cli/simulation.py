@@ -167,7 +167,7 @@ class Simulation:
         return door
 
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
-        ctx = client_context(self.config, name, self.base, door.release)
+        ctx = client_context(self.config, name, self.base, door.release, door.conceal)
         ctx.state, ctx.round = state, round
         return ctx
 

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from common.config import FederationConfig, PartyConfig
+from common.crypto.identity import Identity
+from common.crypto.sealing import Session
 from common.data.scale import Columns
 from common.errors import ConfigError
 from common.models.build import ModelConfig, build_model, output_width
 from common.models.optimiser import build_optimiser
+from common.once import Once
 from common.schedule import Schedule
 from common.state import State
 
@@ -27,6 +30,12 @@ class ClientContext:
         features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
         release: puts a function of private rows through the party's privacy stage; only what it
             returns can be sent.
+        conceal: lets a function of private rows leave that nobody can read by itself: sealed, or coded.
+        warn: tells whoever watches this party.
+        round: the last one that is done.
+        session: which one this is: in all that is derived for it.
+        identity: the party's key and certificate; None on loopback without TLS.
+        once: what is made once in a run.
     """
 
     name: str
@@ -35,10 +44,15 @@ class ClientContext:
     features: Columns
     schedule: Schedule
     release: Callable[..., Tensor]
+    conceal: Callable[[Tensor, str], Tensor]
+    warn: Callable[[str], None] = lambda _reason: None
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     state: State = field(default_factory=State)
     round: int = 0
+    session: Session = field(default_factory=Session)
+    identity: Identity | None = None
+    once: Once = field(default_factory=Once)
 
     def model(self, width: int) -> nn.Module:
         """theta_k, the party's bottom model, with outputs of the agreed width."""

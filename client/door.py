@@ -37,6 +37,17 @@ class Door:
         self._waiting[id(released.value)] = released
         return released.value
 
+    def conceal(self, value: Tensor, how: str) -> Tensor:
+        """Lets values leave as they are that say nothing by themselves: sealed for others, or shares of a code.
+
+        Args:
+            value: what leaves.
+            how: for the ledger.
+        """
+        concealed = value.detach()
+        self._waiting[id(concealed)] = Released(concealed, how, None)
+        return concealed
+
     def __call__(self, item: Item) -> None:
         """Sends an item; a message is charged first.
 

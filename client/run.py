@@ -67,7 +67,9 @@ class ClientRun:
         with closing(Telemetry(self.out / "events.jsonl")) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
-            sessions = Sessions(self.name, self.federation, self.config, self.base, self.out, device, store, telemetry)
+            sessions = Sessions(
+                self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, identity
+            )
             membership = Membership(
                 Codec(contract.name, contract.kinds, self.federation.compress.down, limits), largest, telemetry
             )

@@ -21,11 +21,14 @@ from common.chaos import Chaos, ChaosConfig, Seat
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, PartyConfig
 from common.conversation import SERVER, Link, Save
+from common.crypto.identity import Identity
+from common.crypto.sealing import Session
 from common.data.features import Features
 from common.data.scale import Columns
 from common.data.sources import prepare
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved, Spent
+from common.once import Once
 from common.privacy.ledger import Ledger
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
@@ -46,6 +49,7 @@ class Sessions:
         device: that the model lives on.
         store: the party's checkpoints.
         telemetry: the party's own.
+        identity: its key and certificate, None without TLS.
 
     Attributes:
         begun: when the server was last heard to begin, or to end, a session; seconds of the monotonic clock.
@@ -59,11 +63,15 @@ class Sessions:
     device: torch.device
     store: Checkpoints
     telemetry: Telemetry
+    identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._once = Once(self.out / "once")
 
     def prepare(self, features: Features) -> None:
         """Fits the scaling and plans the budget; only once the server has agreed to the row count.
@@ -121,16 +129,24 @@ class Sessions:
                 self._columns,
                 self._schedule,
                 door.release,
+                door.conceal,
+                self._warn,
                 self.base,
                 self.device,
                 state,
                 begin.round,
+                Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
+                self.identity,
+                self._once,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
             return await membership.attend(deliver, lambda: self._half(membership, ctx, link))
         finally:
             self.begun = time.monotonic()
             ledger.close()
+
+    def _warn(self, reason: str) -> None:
+        self.telemetry.event("warning", party=self.name, reason=reason)
 
     def _chaos(self) -> Chaos | None:
         """The faults that this party's configuration asks for; None costs nothing."""

@@ -6,7 +6,7 @@ everything by the running loop's clock.
 
     chaos:
       delay: exp(0.5s)              # of answers: 0.5s, exp(MEAN), uniform(FROM, TO), fedvs
-      delay: {Embedding: fedvs}     # of some kinds of messages only
+      delay: {Embedding: fedvs}     # of some kinds of messages only; other kinds do not wait behind them
       jitter: uniform(0s, 20ms)     # of everything, both ways
       bandwidth: 300Mbit/s          # both ways
       drop: 0.1                     # of answers, or {KIND: share}
@@ -234,18 +234,20 @@ class Chaos:
         self._jitters = random.Random(f"{seed}/{seat.number}/jitter")  # noqa: S311  # faults, not privacy
         self._still_until = 0.0
         self._up, self._down = _Line(), _Line()
+        self._making: dict[type[Message], _Line] = {}
 
     def outward(self, carry: Carrier) -> Carrier:
         """What the party sends, on its way to `carry`."""
 
         def send(item: Item) -> None:
-            delay = 0.0
-            if isinstance(item, Message):
-                if self._draws(item, "drop").random() < _of_kind(self._drops, item, 0.0):
-                    self.told("dropped", kind_of=type(item).__name__, round=item.round)
-                    return
-                delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._seat)
-            self._pass(self._up, item, delay, carry)
+            if not isinstance(item, Message):
+                self._pass(self._up, item, carry)
+                return
+            if self._draws(item, "drop").random() < _of_kind(self._drops, item, 0.0):
+                self.told("dropped", kind_of=type(item).__name__, round=item.round)
+                return
+            delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._seat)
+            self._make(item, delay, carry)
 
         return send
 
@@ -255,7 +257,7 @@ class Chaos:
         def receive(item: Item) -> None:
             if isinstance(item, Open):
                 self._strike(item.round)
-            self._pass(self._down, item, 0.0, deliver)
+            self._pass(self._down, item, deliver)
 
         return receive
 
@@ -270,10 +272,19 @@ class Chaos:
             if pause.round == round:
                 self._incidents.pause(self, pause)
 
-    def _pass(self, line: _Line, item: Item, delay: float, to: Callable[[Item], None]) -> None:
+    def _make(self, message: Message, delay: float, carry: Carrier) -> None:
+        """An answer takes its time before it comes to the line, where those of other kinds are not held up by it."""
+        now, kind = self._loop.time(), type(message)
+        queue = self._making.setdefault(kind, _Line())
+        if delay <= 0 and not queue.waiting:
+            self._pass(self._up, message, carry)
+            return
+        queue.enter(self._loop, now + delay, lambda ready: self._pass(self._up, ready, carry), snapshot(message))
+
+    def _pass(self, line: _Line, item: Item, to: Callable[[Item], None]) -> None:
         now = self._loop.time()
         size = payload_bytes(item) if isinstance(item, Message) else 0
-        ready = max(now + delay + self._jitter.draw(self._jitters, self._seat), line.free, self._still_until)
+        ready = max(now + self._jitter.draw(self._jitters, self._seat), line.free, self._still_until)
         for begin, end in self._partitions:
             if begin <= ready - self._begun < end:
                 ready = self._begun + end
@@ -281,10 +292,7 @@ class Chaos:
         if ready <= now and not line.waiting:
             to(item)
             return
-        # The next float after the last one: timers of equal times would fire in any order.
-        line.free = max(ready, math.nextafter(line.free, math.inf))
-        line.waiting += 1
-        self._loop.call_at(line.free, line.hand_on, to, snapshot(item) if isinstance(item, Message) else item)
+        line.enter(self._loop, ready, to, snapshot(item) if isinstance(item, Message) else item)
 
     def _draws(self, message: Message, what: str) -> random.Random:
         key = f"{self._seed}/{self._seat.number}/{type(message).__name__}/{message.round}/{what}"
@@ -297,7 +305,13 @@ class _Line:
     def __init__(self) -> None:
         self.free, self.waiting = 0.0, 0
 
-    def hand_on(self, to: Callable[[Item], None], item: Item) -> None:
+    def enter(self, loop: asyncio.AbstractEventLoop, ready: float, to: Callable[[Any], None], item: Item) -> None:
+        # The next float after the last one: timers of equal times would fire in any order.
+        self.free = max(ready, math.nextafter(self.free, math.inf))
+        self.waiting += 1
+        loop.call_at(self.free, self.hand_on, to, item)
+
+    def hand_on(self, to: Callable[[Any], None], item: Item) -> None:
         self.waiting -= 1
         to(item)
 

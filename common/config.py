@@ -254,6 +254,7 @@ class FederationConfig(_Section):
                 f"federation.absence = continue: a round that needs all {len(self.parties)} answers cannot go on",
                 hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
             )
+        CONTRACTS[self.protocol.name].check(self)
         return self
 
     @property

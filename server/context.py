@@ -14,6 +14,8 @@ from torch import Tensor
 
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER, Harvest, Quorum
+from common.crypto.identity import Identity
+from common.crypto.sealing import Session
 from common.data.labels import Labels
 from common.errors import DataError
 from common.message import Message
@@ -35,6 +37,8 @@ class ServerContext:
         traffic: bytes on the wire so far, up and down.
         round: the last one that is done.
         clock: seconds, of which only differences matter.
+        session: which one this is: in all that is signed in it.
+        identity: the server's key and certificate; None on loopback without TLS.
     """
 
     federation: FederationConfig
@@ -49,6 +53,8 @@ class ServerContext:
     round: int = 0
     clock: Callable[[], float] = time.monotonic
     noisy: NoisyLabels | None = None
+    session: Session = field(default_factory=Session)
+    identity: Identity | None = None
     _evidence: Tensor | None = None
     _begun: float = 0.0
 

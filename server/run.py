@@ -14,7 +14,7 @@ from pathlib import Path
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
-from common.crypto.identity import load_identity
+from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
 from common.data.sources import load_labels
 from common.device import choose_device
@@ -70,7 +70,8 @@ class ServerRun:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
         device = choose_device(self.config.device)
-        tls = self._tls()
+        identity = self._identity()
+        tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
         labels = load_labels(self.config.labels, self.base)
         check_labels(labels, self.federation)
@@ -85,6 +86,7 @@ class ServerRun:
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
+        ctx.identity = identity
         ctx.protect(noisy)
         facts = Facts(len(labels.values), labels.official_test)
         del labels, values  # what is protected is in the context alone
@@ -153,7 +155,7 @@ class ServerRun:
             summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
             write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
-    def _tls(self) -> ServerTls | None:
+    def _identity(self) -> Identity | None:
         if not self.secure:
             _only_loopback(self.config.listen)
             return None
@@ -171,7 +173,7 @@ class ServerRun:
                 f"{self.config.identity} holds the certificate of {identity.name!r}, the server needs its own",
                 hint="point server.identity at the server's folder",
             )
-        return ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
+        return identity
 
     def _note_first(self, event: Event) -> None:
         if event["kind"] == "round" and self._first is None:

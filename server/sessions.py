@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner, write_durably
+from common.crypto.sealing import Session
 from common.errors import EnvironmentFault, PartyAway
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
@@ -59,6 +60,7 @@ class Sessions:
             held, committed = self.store.usable(self.owner), self.saving.committed
             cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
             self._restore(round, first=not resumed)
+            ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
             ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
             try:
                 await SERVE[name](ctx, cohort)

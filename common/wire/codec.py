@@ -20,9 +20,11 @@ from torch import Tensor
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
+    agreement_pb2,
     centralized_pb2,
     fdml_pb2,
     fedbcd_pb2,
+    fedvs_pb2,
     linear_admm_pb2,
     split_pb2,
     tensor_pb2,
@@ -53,7 +55,11 @@ PROTOS: Mapping[str, ModuleType] = {
     "vimadmm_j": vimadmm_j_pb2,
     "centralized": centralized_pb2,
     "linear_admm": linear_admm_pb2,
+    "fedvs": fedvs_pb2,
 }
+
+# What several protocols say in the same way.
+SHARED: ModuleType = agreement_pb2
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}
@@ -133,7 +139,8 @@ class Codec:
 
 
 def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
-    proto: type[ProtoMessage] = getattr(module, kind)  # `kind` is our own contract's, not the wire's
+    own = module if hasattr(module, kind) else SHARED
+    proto: type[ProtoMessage] = getattr(own, kind)  # `kind` is our own contract's, not the wire's
     return {field.name: field.number for field in proto.DESCRIPTOR.fields}
 
 

@@ -1,0 +1,220 @@
+"""A party's part of coded computing: shares of data and models, and the sums that it answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from client.agreement import Keys
+from client.context import ClientContext
+from client.shares import Exchange
+from common.coded_rows import NOTHING, Block, CodedRows
+from common.conversation import SERVER, Link
+from common.crypto.uniform import uniform
+from common.data.rows import generator
+from common.errors import ConfigError, ContractError, DataError, InputError
+from common.models.polynomial import Polynomial
+from common.numerics import fixed_point
+from common.numerics.lagrange import LagrangeCode
+from common.protocols.fedvs import Answer, Config, Opened, Preparation, Prepared, Senders, hash_of, signed_senders
+from common.raw import to_bytes
+
+_SHARES = "data_shares"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a party answers with in one stage.
+
+    Args:
+        senders: hash of the set over whose models it sums.
+        weights: the members' model shares G_n(alpha_j), one below the other, elements of the field, int64
+            (all columns, width); zeros in the place of others.
+        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width), if answers are masked.
+    """
+
+    senders: str
+    weights: Tensor
+    masks: Tensor | None
+
+
+class Coded:
+    """One of the parties that compute on each other's shares.
+
+    Args:
+        ctx, server: of the half.
+        model: our polynomial network.
+        code: the agreed one.
+        rows: the coded rows.
+        keys: of this session.
+    """
+
+    def __init__(
+        self, ctx: ClientContext, server: Link, model: Polynomial, code: LagrangeCode, rows: CodedRows, keys: Keys
+    ) -> None:
+        cfg = ctx.federation.protocol
+        assert isinstance(cfg, Config)  # the registry pairs them
+        self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
+        self._code, self._rows, self._verifier = code, rows, keys.server
+        self._exchange = Exchange(ctx, server, keys.seals)
+        self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
+        self._columns: tuple[int, ...] = ()
+        self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
+        self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)
+
+    async def prepare(self) -> None:
+        """Shares our data with all others, once in a run, chunk by chunk: steps 2 to 9.
+
+        Raises:
+            ConfigError: our data have more columns than was agreed.
+            DataError: they cannot be quantised.
+            SealError: somebody's share of data was altered on the way: without it nothing can be computed.
+        """
+        ctx, round = self._ctx, self._ctx.round
+        self._largest = torch.zeros(1, len(self._model.weight), dtype=torch.int64)
+        if (columns := self._largest.shape[1]) > self._cfg.columns:
+            raise ConfigError(
+                f"{ctx.name} has {columns} columns with powers and bias, federation.protocol.columns is "
+                f"{self._cfg.columns}",
+                hint="raise it, in every member's file, or lower the model's layers",
+            )
+        await self._server.send(Prepared(round, ctx.once.number(_SHARES), columns))
+        plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
+        if plan is None:
+            raise ContractError(SERVER, "Preparation", "", "before the first round", "a round")
+        self._columns = tuple(plan.columns.tolist())
+        received = torch.empty(0 if not plan.anew else self._rows.total, sum(self._columns), dtype=torch.int32)
+        for stage, block in enumerate(self._rows.chunks(self._cfg.chunk)):
+            quantised = self._quantised(block)
+            sizes = fixed_point.from_field(self._code.field, quantised).abs().amax(0, keepdim=True)
+            self._largest = torch.maximum(self._largest, sizes)
+            if plan.anew:
+                received[block.positions] = await self._share_data(round, stage, quantised)
+        if plan.anew:
+            ctx.once.keep(_SHARES, plan.sharing, {"shares": received})
+        self._data = ctx.once.get(_SHARES)["shares"]
+
+    async def share(self, round: int, stage: int, coded: int) -> Sum | None:
+        """Shares our model with all others, and learns over whose this stage sums: steps 14 to 20.
+
+        Args:
+            coded: rows that will be answered for in this stage.
+
+        Returns:
+            None if the server has gone on without us, or we lack a member's share and cannot answer.
+
+        Raises:
+            DataError: the sum could leave the field.
+            ContractError: the server announces a set that it should not.
+        """
+        shares, sizes = self._model_shares(coded)
+        opened = await self._exchange("model", round, stage, shares, sizes)
+        if opened is None:
+            return None
+        names = self._ctx.federation.names
+        await self._server.send(Opened(round, stage, torch.tensor([n in opened for n in names], dtype=torch.uint8)))
+        announced = await self._server.recv(Senders, round, parties=len(names))
+        if announced is None:
+            return None
+        self._check_set(announced, stage)
+        members = [name for name, is_in in zip(names, announced.senders.tolist(), strict=True) if is_in]
+        if any(name not in opened for name in members):
+            return None
+        return self._sum(hash_of(announced.senders), members, opened, coded)
+
+    async def answer(self, round: int, stage: int, number: int, positions: Tensor, total: Sum, first: int) -> None:
+        """Computes H_j of some coded rows and sends it: step 23.
+
+        Args:
+            number: of the block.
+            positions: of its coded rows.
+            total: of the stage.
+            first: of the block's rows, counted over the stage: which of the masks are theirs.
+        """
+        data = self._data[positions].to(torch.int64)
+        h = self._code.field.matmul(data, total.weights)  # (coded, width)
+        if total.masks is not None:
+            h = self._code.field.add(h, total.masks[first : first + len(h)])
+        concealed = self._ctx.conceal(h.to(torch.int32), f"coded sum, T={self._cfg.masks}")
+        await self._server.send(Answer(round, stage, number, total.senders, concealed))
+
+    def _quantised(self, block: Block) -> Tensor:
+        """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""
+        values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
+        values[block.rows == NOTHING] = 0
+        try:
+            return fixed_point.quantise_data(self._code.field, values, self._cfg.data_bits)
+        except InputError as bad:
+            raise DataError(f"{self._ctx.name}: {bad}", hint=bad.hint) from None
+
+    async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
+        """(rows of a chunk, columns) -> everybody's shares of theirs, int32 (coded, all columns)."""
+        field, code = self._code.field, self._code
+        segments = quantised.view(code.segments, -1)  # (K, coded * columns)
+        shares = code.encode(segments, uniform(field.p, (code.masks, segments.shape[1])))
+        coded = len(quantised) // code.segments
+        names = self._ctx.federation.names
+        sizes = {name: coded * columns for name, columns in zip(names, self._columns, strict=True)}
+        opened = await self._exchange("data", round, stage, shares.to(torch.int32), sizes)
+        if opened is None or len(opened) < len(names):
+            lacking = [name for name in names if name not in (opened or {})]
+            raise ContractError(SERVER, "Bundle", "boxes", "everybody's data shares", f"none of {', '.join(lacking)}")
+        return torch.cat([opened[name].view(coded, -1) for name in names], dim=1)
+
+    def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
+        """G_n at all points, with shares of a vanishing polynomial behind them if answers are masked."""
+        field, code, cfg = self._code.field, self._code, self._cfg
+        weights = self._rounded_weights()
+        self._refuse_overflow(weights)
+        shares = code.encode_same(weights.flatten(), uniform(field.p, (code.masks, weights.numel())))
+        masked = coded * cfg.embedding if cfg.masked_answers else 0
+        if masked:
+            shares = torch.cat([shares, code.vanishing(uniform(field.p, (code.freedom, masked)))], dim=1)
+        names = self._ctx.federation.names
+        sizes = {name: columns * cfg.embedding + masked for name, columns in zip(names, self._columns, strict=True)}
+        return shares.to(torch.int32), sizes
+
+    def _rounded_weights(self) -> Tensor:
+        """W_n, elements of the field, int64 (columns, width)."""
+        weights = self._model.weight.detach().cpu()
+        try:
+            return fixed_point.quantise_model(self._code.field, weights, self._cfg.weight_bits, self._rounding)
+        except InputError as bad:
+            raise DataError(f"{self._ctx.name}: {bad}", hint=bad.hint) from None
+
+    def _refuse_overflow(self, weights: Tensor) -> None:
+        bound, parties = fixed_point.sum_bound(self._code.field, self._largest, weights), len(self._ctx.federation.names)
+        room = self._code.field.p // 2 // parties
+        if bound > room:
+            raise DataError(
+                f"{self._ctx.name}: entries of its embedding can reach {bound}, and a field of {self._code.field.p} "
+                f"elements has room for {room} of each of {parties} parties: the sum could wrap around",
+                hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
+            )
+
+    def _check_set(self, announced: Senders, stage: int) -> None:
+        if announced.stage != stage:
+            raise ContractError(SERVER, "Senders", "stage", str(stage), str(announced.stage))
+        if self._verifier is not None:
+            content = signed_senders(self._ctx.session, announced.round, stage, announced.senders)
+            self._verifier.check(f"the set of senders of round {announced.round}", content, to_bytes(announced.signature))
+        members, least = int((announced.senders == 1).sum()), self._ctx.config.policy.min_parties
+        if members < least:
+            expected = f"at least {least} parties, our policy.min_parties"
+            raise ContractError(SERVER, "Senders", "senders", expected, str(members))
+
+    def _sum(self, senders: str, members: Sequence[str], opened: dict[str, Tensor], coded: int) -> Sum:
+        width, names = self._cfg.embedding, self._ctx.federation.names
+        weights = [
+            opened[name][: columns * width].view(columns, width).to(torch.int64)
+            if name in members
+            else torch.zeros(columns, width, dtype=torch.int64)
+            for name, columns in zip(names, self._columns, strict=True)
+        ]
+        if not self._cfg.masked_answers:
+            return Sum(senders, torch.cat(weights), None)
+        tails = torch.stack([opened[name][-coded * width :].to(torch.int64) for name in members])
+        return Sum(senders, torch.cat(weights), (tails.sum(0) % self._code.field.p).view(coded, width))

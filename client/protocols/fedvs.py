@@ -1,0 +1,68 @@
+"""FedVS, a party's half. The box: common/protocols/fedvs.py."""
+
+from __future__ import annotations
+
+from client.agreement import agree
+from client.coded import Coded
+from client.context import ClientContext
+from client.local import Local
+from common.coded_rows import CodedRows
+from common.conversation import Link
+from common.errors import ConfigError
+from common.models.optimiser import stepper
+from common.models.polynomial import Polynomial
+from common.numerics.backprop import backprop
+from common.protocols.fedvs import Config, Gradient
+
+
+def local(ctx: ClientContext) -> Local:
+    """What the party adds to the sum."""
+    return Local(_network(ctx))
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Computes on everybody's shares, and trains its own network by the gradient of the average."""
+    cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
+    assert isinstance(cfg, Config)  # the registry pairs them
+    code, model = cfg.code(parties), _network(ctx)
+    bottom, step = backprop(model), stepper(ctx.optimiser())
+    rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
+    coded = Coded(ctx, server, model, code, rows, await agree(ctx, server))
+    await coded.prepare()  # 2-9
+    async for t in server.rounds(after=ctx.round):
+        batch = rows.training(t)
+        total = await coded.share(t, 0, len(batch.positions))  # 14-20
+        if total is not None:
+            await coded.answer(t, 0, 0, batch.positions, total, 0)  # 23
+        real = batch.rows[batch.real]
+        gradient = await server.recv(Gradient, t, rows=len(real), width=cfg.embedding)
+        if gradient is None:  # the server went on without us: follow it
+            continue
+        bottom.forward(ctx.features[real])
+        bottom.backward(gradient.dh.to(ctx.device) / parties)  # 34
+        step()
+        await _evaluate(ctx, rows, coded, t)
+
+
+async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: Coded, round: int) -> None:
+    """The parts that are due, coded like the training rows: one sharing of the model for all of them."""
+    blocks = [block.positions for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
+    total = await coded.share(round, 1, sum(map(len, blocks))) if blocks else None
+    if total is None:
+        return
+    first = 0
+    for number, positions in enumerate(blocks):
+        await coded.answer(round, 1, number, positions, total, first)
+        first += len(positions)
+
+
+def _network(ctx: ClientContext) -> Polynomial:
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model = ctx.model(cfg.embedding)
+    if not isinstance(model, Polynomial):
+        raise ConfigError(
+            f"parties.{ctx.name}.model: fedvs computes on shares, which only a polynomial network can",
+            hint="model: {name: polynomial, layers: 2}",
+        )
+    return model

@@ -1,0 +1,211 @@
+"""FedVS: the sum of all embeddings, exactly, from the fastest parties' coded answers.
+
+Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for
+Split Models" (ICML 2023), Algorithm 1. N parties with polynomial networks (Eq. 1), K segments of
+rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 answers are enough.
+
+    once:
+      2-5 party n    X_n = Round(2^lx [x, x^2 .. x^D, 1]) in the field, its rows cut into K segments
+      6-8 party n    T random masks; the share F_n(alpha_j) of segments and masks (Eq. 2), sealed -> party j
+    for each round t:
+        server and parties derive the coded batch B(t): K |B| real rows
+     15 party n    W_n rounded at random to multiples of 2^-lw (Eq. 3)
+     16-18 party n T random masks; the share G_n(alpha_j) (Eq. 4), sealed                        -> party j
+        party j    whose shares it could open                                                    -> server
+        server     the set of senders that this round sums over, signed                          -> all
+     23 party j    H_j = sum_n F_n(alpha_j)[B] G_n(alpha_j) (Eq. 5)                               -> server
+     27-30 server  from the first R: psi(beta_k) = sum_n X_n,k W_n (Eq. 6), 1/N of it in the reals (Eq. 7)
+     31 server     one step on its model; the gradient at the average embedding                  -> all
+     34 party n    back-propagates 1/N of that, one step on W_n
+
+Sealed shares go by way of the server, which cannot open them: one bundle a party and round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from common.agreement import AGREEMENT, agreement_limits
+from common.crypto.sealing import OVERHEAD, Session
+from common.errors import ConfigError, InputError
+from common.message import Message, TensorSpec, message
+from common.numerics.field import Field as PrimeField
+from common.numerics.lagrange import LagrangeCode, agreed_code
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+_LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["fedvs"] = "fedvs"
+    embedding: int = Field(default=64, ge=1, description="width of every party's embedding")
+    segments: int | Literal["auto"] = Field(
+        default="auto", description="K, pieces that the rows are cut into; auto: as many as `stragglers` allows"
+    )
+    stragglers: int = Field(default=1, ge=0, description="parties that a round need not wait for, where K is auto")
+    masks: int = Field(default=1, ge=1, description="T, parties that may collude and learn nothing")
+    prime: int = Field(default=2147483647, ge=3, description="p, elements of the field")
+    data_bits: int = Field(default=8, ge=0, le=24, description="l_x: data are rounded to multiples of 2^-l_x")
+    weight_bits: int = Field(default=12, ge=0, le=24, description="l_w: weights are rounded to multiples of 2^-l_w")
+    masked_answers: bool = Field(
+        default=False, description="the server learns the sums and nothing else of the answers that it decodes"
+    )
+    columns: int = Field(default=1024, ge=1, description="the most columns of a party's data, powers and bias included")
+    chunk: int = Field(default=1024, ge=1, description="coded rows that are shared at a time")
+
+    def code(self, parties: int) -> LagrangeCode:
+        """The agreed code among so many parties.
+
+        Raises:
+            ConfigError: there are too few parties, p is no prime, or too small.
+        """
+        segments = self.segments
+        if segments == "auto":  # the largest K with N - R >= stragglers
+            segments = max((parties - self.stragglers - 1) // 2 + 1 - self.masks, 1)
+        try:
+            return agreed_code(PrimeField(self.prime), segments, self.masks, parties)
+        except InputError as unfit:
+            raise ConfigError(f"federation.protocol: {unfit}", hint=unfit.hint) from None
+
+
+@message
+class Prepared(Message):
+    """Party to server: the number of the data sharing that it still holds, or ""; and the columns of its data."""
+
+    held: str
+    columns: int
+
+
+@message
+class Preparation(Message):
+    """Server to party: the number of the sharing that counts, whether to make it now, everybody's columns."""
+
+    sharing: str
+    anew: bool
+    columns: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+
+
+@message
+class Shares(Message):
+    """Party to server: a sealed share for every other party, in the roster's order, uint8 (others, box).
+
+    `stage` is the chunk while data are shared; then 0 in training and 1 in the evaluations after it.
+    """
+
+    stage: int
+    boxes: Annotated[Tensor, TensorSpec("parties", "box", dtype=torch.uint8, released=True)]
+
+
+@message
+class Bundle(Message):
+    """Server to party: the boxes that are for it, end to end, and the length of each, 0 where there is none."""
+
+    stage: int
+    boxes: Annotated[Tensor, TensorSpec("bytes", dtype=torch.uint8)]
+    lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+
+
+@message
+class Opened(Message):
+    """Party to server: whose shares of a stage it has, 1 or 0 each."""
+
+    stage: int
+    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
+
+
+@message
+class Senders(Message):
+    """Server to party: over whose models a stage sums, 1 or 0 each, and the server's signature."""
+
+    stage: int
+    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype=torch.uint8)]
+
+
+@message
+class Answer(Message):
+    """Party to server: H_j of a block of coded rows, elements of the field as int32 (coded, width).
+
+    `senders` is the hash of the set that it sums over: answers for different sets decode to nothing.
+    """
+
+    stage: int
+    block: int
+    senders: str
+    h: Annotated[Tensor, TensorSpec("coded", "width", dtype=torch.int32, released=True)]
+
+
+@message
+class Gradient(Message):
+    """Server to party: the gradient of the batch's mean loss at the average embedding, float32 (rows, width).
+
+    Of the real rows of the batch, in segment order.
+    """
+
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+def hash_of(senders: Tensor) -> str:
+    """Names a set of senders, uint8 (parties,)."""
+    return hashlib.sha256(bytes(senders.tolist())).hexdigest()[:16]
+
+
+def signed_senders(session: Session, round: int, stage: int, senders: Tensor) -> bytes:
+    """What the server signs when it announces a set."""
+    return session.transcript("senders", round, stage, bytes(senders.tolist()).hex())
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    parties = len(federation.names)
+    masked = _LARGEST_EVALUATION if config.masked_answers else 0
+    elements = max(config.chunk * config.columns, (config.columns + masked) * config.embedding)
+    box = 4 * elements + OVERHEAD
+    rows = max(federation.batch, config.code(parties).segments)
+    sizes = {"rows": rows, "coded": rows, "width": config.embedding, "box": box, "bytes": parties * box}
+    return {**sizes, **agreement_limits(parties)}
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses what does not go together. Raises ConfigError."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    config.code(len(federation.names))
+    if federation.privacy is not None:
+        raise ConfigError(
+            "federation.privacy with the protocol fedvs: elements of a field cannot be clipped and noised",
+            hint="leave it out; what the coding hides and what not is in docs/protocols/fedvs.md",
+        )
+    if federation.absence != "rollback":
+        raise ConfigError(
+            f"federation.absence = {federation.absence}: a party that comes back needs new keys, and everybody's",
+            hint="leave it at rollback; parties that are merely slow are what `stragglers` is for",
+        )
+
+
+CONTRACT = Contract(
+    title="FedVS: exact sums of embeddings from the fastest parties, by Lagrange coded computing",
+    source="Li, Yao, Liu 2023, Algorithm 1",
+    config=Config,
+    messages=(*AGREEMENT, Prepared, Preparation, Shares, Bundle, Opened, Senders, Answer, Gradient),
+    limits=limits,
+    sees={
+        "server": "the sum of all parties' embeddings; boxes that it cannot open; of the answers that it decodes "
+        "more than the sum, unless they are masked (docs/protocols/fedvs.md)",
+        "party": "shares of the others' data and models, of which T together say nothing; the gradient at the average "
+        "embedding, which carries information about the labels",
+    },
+    check=check,
+)

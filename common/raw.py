@@ -1,0 +1,36 @@
+"""Bytes as tensors: what messages carry that is neither a number nor a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def to_tensor(content: bytes) -> Tensor:
+    """uint8 (bytes,)."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+
+
+def to_bytes(tensor: Tensor) -> bytes:
+    """The bytes of a uint8 tensor."""
+    return tensor.contiguous().numpy().tobytes()
+
+
+def lay_out(pieces: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Pieces end to end, uint8 (bytes,), and the length of each, int64 (pieces,)."""
+    lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64)
+    return torch.cat([*pieces, torch.empty(0, dtype=torch.uint8)]), lengths
+
+
+def take_apart(flat: Tensor, lengths: Tensor) -> list[Tensor]:
+    """What `lay_out` laid end to end.
+
+    Raises:
+        ValueError: the lengths are not those of the whole.
+    """
+    sizes = lengths.tolist()
+    if any(size < 0 for size in sizes) or sum(sizes) != len(flat):
+        raise ValueError(f"lengths that add up to {len(flat)} bytes, not {sizes}")
+    return list(torch.split(flat, sizes))

@@ -1,0 +1,63 @@
+"""FedVS, the server's half. The box: common/protocols/fedvs.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch.nn import functional
+
+from common.coded_rows import CodedRows
+from common.conversation import Cohort
+from common.protocols.fedvs import Config, Gradient
+from server.agreement import introduce
+from server.coded import Sums
+from server.context import ServerContext
+from server.combined import CombinedHead
+
+
+def joint(ctx: ServerContext) -> CombinedHead:
+    """The head theta_0 on the average embedding, as it is in the state or begins."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return CombinedHead(ctx, cfg.embedding, "average")
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains on average embeddings that it decodes from coded sums."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    code, whole = cfg.code(len(clients)), joint(ctx)
+    rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
+    sums = Sums(ctx, clients, code, await introduce(ctx, clients))
+    await sums.prepare(rows)  # 2-9
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = rows.training(t)
+        senders = await sums.agree(t, 0)  # 18-20
+        average, answers = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
+        real = batch.rows[batch.real].to(ctx.device)
+        loss, _, dh = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
+        await clients.tell(Gradient(t, dh))
+        whole.step()
+        ctx.record(t, loss, answers)
+        await _evaluate(ctx, sums, rows, whole, t)
+
+
+async def _evaluate(ctx: ServerContext, sums: Sums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
+    """How good the joint model is on the parts that are due, whose rows are coded as well."""
+    parts = ctx.schedule.evaluations(round)
+    if not parts:
+        return
+    senders, number = await sums.agree(round, 1), 0
+    for part in parts:
+        hits = loss = rows_seen = 0.0
+        for block in rows.blocks(part):
+            average, _ = await sums.decode(round, 1, number, len(block.positions), senders)
+            targets = ctx.labels[block.rows[block.real].to(ctx.device)]
+            with torch.no_grad():
+                logits = whole.logits([average[block.real]])
+                loss += functional.cross_entropy(logits, targets, reduction="sum").item()
+            hits += (logits.argmax(1) == targets).sum().item()
+            rows_seen += len(targets)
+            number += 1
+        ctx.evaluated(round, part, accuracy=hits / rows_seen, loss=loss / rows_seen)
