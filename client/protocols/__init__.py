@@ -12,6 +12,7 @@ from client.protocols import (
     fedbcd,
     linear_admm,
     split,
+    split_avg,
     vafl,
     vimadmm,
     vimadmm_j,
@@ -22,6 +23,7 @@ Participate = Callable[[ClientContext, Link], Awaitable[None]]
 
 PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
+    "split_avg": split_avg.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
     "vafl": vafl.participate,
@@ -34,6 +36,7 @@ PARTICIPATE: Mapping[str, Participate] = {
 # A party's part of the joint model, from its state.
 LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "split": bottom,
+    "split_avg": bottom,
     "fedbcd": bottom,
     "fdml": lambda ctx: headed(ctx)[0],
     "vafl": bottom,

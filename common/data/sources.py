@@ -4,6 +4,7 @@
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
     data:   {source: csv, path: clients.csv, id: client, drop: [name]}
     data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
+    data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
     labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
 
 Keys of a source that has both roles are the same for both, so that a benchmark names it once.
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
 from common.data.bundled import Bundled, BundledName
@@ -28,6 +29,7 @@ from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.table import CsvColumns, CsvFile, read_ids
+from common.data.views import MatView, read_classes
 
 
 class _Config(BaseModel):
@@ -135,10 +137,41 @@ class CsvLabels(_Csv):
         return Labels(values, classes, ids=read_ids(file, self.id))
 
 
-DataConfig = Annotated[SklearnData | IdxData | CsvData, Field(discriminator="source")]
+class _Mat(_Config):
+    """A multi-view set in a MATLAB file: views.py."""
+
+    source: Literal["mat"]
+    path: str
+
+    def _find(self, base: Path) -> Path:
+        return find(self.path, base, Path.is_file, "file")
+
+
+class MatData(_Mat):
+    """One view, by its number from 1."""
+
+    view: PositiveInt
+    split: SplitConfig = AllSplit()
+    scale: ScaleConfig = "standard"
+    noise: NoiseConfig | None = None
+
+    def open(self, base: Path) -> Source:
+        """The view. Raises DataError if there is no such file; `MatView` reads it."""
+        return MatView(self._find(base), self.view)
+
+
+class MatLabels(_Mat):
+    """The classes of the rows that all views share."""
+
+    def read(self, base: Path) -> Labels:
+        """They are numbered from 0. Raises DataError if there is no such file, or none of this kind."""
+        return read_classes(self._find(base))
+
+
+DataConfig = Annotated[SklearnData | IdxData | CsvData | MatData, Field(discriminator="source")]
 """What a party's configuration says under `data`."""
 
-LabelConfig = Annotated[SklearnLabels | IdxLabels | CsvLabels, Field(discriminator="source")]
+LabelConfig = Annotated[SklearnLabels | IdxLabels | CsvLabels | MatLabels, Field(discriminator="source")]
 """What the server's configuration says under `labels`."""
 
 

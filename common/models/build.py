@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from common.data.split import Shape
 from common.errors import ConfigError
 from common.models.cnn import CnnConfig
-from common.models.heads import LinearHeadConfig, MlpHeadConfig
+from common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
 from common.models.linear import LinearConfig
 from common.models.mlp import MlpConfig
 from common.models.own import OwnConfig, first_line
+from common.models.polynomial import PolynomialConfig
 
 
 def _expand(value: object) -> object:
@@ -45,6 +46,7 @@ ModelConfig = Annotated[
         Annotated[MlpConfig, Tag("mlp")]
         | Annotated[CnnConfig, Tag("cnn")]
         | Annotated[LinearConfig, Tag("linear")]
+        | Annotated[PolynomialConfig, Tag("polynomial")]
         | _Own,
         Discriminator(_kind),
     ],
@@ -54,7 +56,10 @@ ModelConfig = Annotated[
 
 HeadConfig = Annotated[
     Annotated[
-        Annotated[LinearHeadConfig, Tag("linear")] | Annotated[MlpHeadConfig, Tag("mlp")] | _Own,
+        Annotated[LinearHeadConfig, Tag("linear")]
+        | Annotated[MlpHeadConfig, Tag("mlp")]
+        | Annotated[NormedHeadConfig, Tag("normed")]
+        | _Own,
         Discriminator(_kind),
     ],
     BeforeValidator(_expand),

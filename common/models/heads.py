@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 
 class LinearHeadConfig(BaseModel):
@@ -63,6 +64,29 @@ class MlpHeadConfig(BaseModel):
 
     def _widths(self, inputs: int) -> list[int]:
         return [inputs] + [self.hidden] * (self.layers - 1)
+
+
+class NormedHeadConfig(BaseModel):
+    """Linear, batch norm, linear, ReLU, batch norm, weight-normed linear: FedVS, Appendix C, for credit cards.
+
+    The paper ends in a sigmoid of one score; two scores and their softmax say the same. It gives no width.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["normed"] = "normed"
+    hidden: PositiveInt = 128
+
+    def module(self, inputs: int, classes: int) -> nn.Module:
+        """The head: (batch, inputs) -> (batch, classes). In training a batch needs two rows."""
+        return nn.Sequential(
+            nn.Linear(inputs, self.hidden),
+            nn.BatchNorm1d(self.hidden),
+            nn.Linear(self.hidden, self.hidden),
+            nn.ReLU(),
+            nn.BatchNorm1d(self.hidden),
+            weight_norm(nn.Linear(self.hidden, classes)),
+        )
 
 
 class SeededDropout(nn.Dropout):

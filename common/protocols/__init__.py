@@ -10,6 +10,7 @@ from common.protocols import (
     fedbcd,
     linear_admm,
     split,
+    split_avg,
     vafl,
     vimadmm,
     vimadmm_j,
@@ -20,6 +21,7 @@ CONTRACTS: Mapping[str, Contract] = {
     contract.name: contract
     for contract in (
         split.CONTRACT,
+        split_avg.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
         vafl.CONTRACT,

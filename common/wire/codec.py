@@ -26,6 +26,7 @@ from common.wire._generated import (
     fedbcd_pb2,
     fedvs_pb2,
     linear_admm_pb2,
+    split_avg_pb2,
     split_pb2,
     tensor_pb2,
     vafl_pb2,
@@ -48,6 +49,7 @@ from common.wire.fields import (
 # One .proto file a protocol, by the protocol's name.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
+    "split_avg": split_avg_pb2,
     "fedbcd": fedbcd_pb2,
     "fdml": fdml_pb2,
     "vafl": vafl_pb2,

@@ -13,6 +13,7 @@ from server.protocols import (
     fedbcd,
     linear_admm,
     split,
+    split_avg,
     vafl,
     vimadmm,
     vimadmm_j,
@@ -22,6 +23,7 @@ Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
 
 SERVE: Mapping[str, Serve] = {
     "split": split.serve,
+    "split_avg": split_avg.serve,
     "fedbcd": fedbcd.serve,
     "fdml": fdml.serve,
     "vafl": vafl.serve,
@@ -34,6 +36,7 @@ SERVE: Mapping[str, Serve] = {
 # The server's part of the joint model, from its state; what is not here cannot be explained.
 JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "split": split.joint,
+    "split_avg": split_avg.joint,
     "fedbcd": fedbcd.joint,
     "fdml": fdml.joint,
     "vafl": vafl.joint,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from statistics import fmean
 
 from torch import Tensor
 
 from common.conversation import Cohort, Harvest
-from common.errors import ContractError
-from common.message import check_exact
 from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.standin import StandIn
+from server.turns import batch_of, turns
 from server.weighted import WeightedHead
 
 
@@ -55,8 +54,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     async def as_they_come(t: int) -> tuple[Harvest[Embedding], float | None]:
         came: dict[str, Embedding] = {}
         losses = []
-        async for party, answer in _turns(ctx, clients, t, width):  # 1
-            batch = _batch_of(ctx, party, answer)
+        async for party, answer in turns(ctx, clients, Embedding, t, width):  # 1
+            batch = batch_of(ctx, party, answer, answer.turn)
             losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
             came[party] = answer
         absent = tuple(party for party in parties if party not in came)
@@ -69,25 +68,3 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             continue
         ctx.record(t, loss, answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
-
-
-async def _turns(ctx: ServerContext, clients: Cohort, t: int, width: int) -> AsyncIterator[tuple[str, Embedding]]:
-    """A round's arrivals: as many as there are parties, or one of each where everyone is waited for."""
-    if ctx.schedule.evaluations(t):
-        answers = await clients.collect(Embedding, t, ctx.quorum, width=width)
-        for party, answer in answers.items():
-            yield party, answer
-        return
-    given_up = ctx.schedule.evaluated_before(t)  # when that round called everyone
-    arrivals = clients.arrivals(Embedding, after=given_up, limit=ctx.quorum.limit, width=width)
-    for _ in clients:
-        yield await anext(arrivals)
-
-
-def _batch_of(ctx: ServerContext, party: str, answer: Embedding) -> Tensor:
-    """The rows of a party's turn. Raises ContractError where there is no such turn, or it has other rows."""
-    if answer.turn < 1:
-        raise ContractError(party, "Embedding", "turn", "at least 1", str(answer.turn))
-    batch = ctx.schedule.batch(answer.turn)
-    check_exact(party, answer, {"rows": len(batch)})
-    return batch

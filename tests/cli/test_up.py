@@ -72,7 +72,8 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 
 SMOKE = [
-    *({"name": name, "embedding": 16} for name in ("split", "fedbcd", "fdml", "vafl", "vimadmm", "vimadmm_j")),
+    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl")),
+    *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j")),
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},
     {"name": "linear_admm"},

@@ -234,6 +234,7 @@ def test_debug_shows_where(tmp_path: Path) -> None:
     "name",
     [
         "split",
+        "split_avg",
         "fedbcd",
         "fdml",
         "vafl",

@@ -15,6 +15,7 @@ from tests.federation import config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},
+    "split_avg": {"name": "split_avg", "embedding": 8},
     "fedbcd": {"name": "fedbcd", "embedding": 8, "tau": 3},
     "fdml": {"name": "fdml", "embedding": 8},
     "vafl": {"name": "vafl", "embedding": 8},
@@ -25,7 +26,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
-CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS}
+LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
+CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 

@@ -1,0 +1,46 @@
+"""Split learning with one global embedding, a party's half. The boxes: common/protocols/split_avg.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import SERVER, Link
+from common.errors import ContractError
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends embeddings and follows its share of the gradient: once a round, or turn after turn."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
+    bottom, step = backprop(model), stepper(optimiser)
+    turns = ctx.state.keep("turns", lambda: {"done": 0})
+
+    async def exchange(t: int, until: int) -> bool:
+        """One turn. False if it is given up, since the server is beyond round `until`: it is done again."""
+        turn = turns["done"] + 1 if cfg.arrivals else t
+        batch = ctx.schedule.batch(turn)
+        h = bottom.forward(ctx.features[batch])  # (rows, width)
+        await server.send(Embedding(t, turn, ctx.release(h)))  # 1
+        gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
+        if gradient is None:
+            return False
+        if gradient.shared < 1:
+            raise ContractError(SERVER, "Gradient", "shared", "at least 1", str(gradient.shared))
+        bottom.backward(gradient.dh.to(ctx.device) / gradient.shared)  # 4
+        step()
+        turns["done"] = turn
+        return True
+
+    async for t in server.rounds(after=ctx.round):
+        if not cfg.arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
+            if await exchange(t, until=t):
+                await evaluate(ctx, server, t, model, partial(Evaluation, t))
+        else:
+            while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
+                pass

@@ -1,0 +1,96 @@
+"""Multi-view sets in MATLAB files, as the literature on them passes them around: Handwritten, MSRC-v1, Scene-15.
+
+`X` is a cell array with one matrix a view, (n, columns) each and all of the same rows in the same order; `y` or
+`Y` has the classes 1 .. C of the n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.data.labels import Labels, classify
+from common.data.split import Part, Shape
+from common.errors import DataError
+
+_HINT = "a multi-view file holds a cell array X, one matrix a view, and y or Y, the classes 1, 2, .."
+
+
+@dataclass(frozen=True)
+class MatView:
+    """One view of a file as a source.
+
+    Args:
+        path: the file.
+        number: of the view, from 1.
+        official_test: there is no test part.
+    """
+
+    path: Path
+    number: int
+    official_test: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """(columns,). Raises DataError as `read`."""
+        return (self._values.shape[1],)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The view's number and the column's. Raises DataError as `read`."""
+        return tuple(f"view{self.number}_{column}" for column in range(self.shape[0]))
+
+    def read(self, part: Part) -> Tensor:
+        """(n, k) float64. Raises DataError: the file is no multi-view file, or has no such view."""
+        return torch.from_numpy(self._values[:, part.positions.numpy()].reshape(-1, *part.shape))
+
+    def ids(self) -> None:
+        """None: rows go by their order."""
+
+    @cached_property
+    def _values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        views = _loaded(self.path).get("X")
+        if not isinstance(views, np.ndarray) or views.dtype != object:
+            raise DataError(f"{self.path} has no cell array X", hint=_HINT)
+        if self.number > views.size:
+            raise DataError(
+                f"{self.path} has no view {self.number}, there are {views.size}",
+                hint=f"give `view` a value of 1 to {views.size}",
+            )
+        values = views.ravel()[self.number - 1]
+        if values.ndim != 2 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            raise DataError(f"{self.path}: view {self.number} is no matrix of finite numbers", hint=_HINT)
+        return np.asarray(values, np.float64)
+
+
+def read_classes(path: Path) -> Labels:
+    """The classes of a file's rows, numbered from 0.
+
+    Raises:
+        DataError: the file is no multi-view file, or its classes are not 1 .. C.
+    """
+    content = _loaded(path)
+    values = content.get("y", content.get("Y"))
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.size != max(values.shape):
+        raise DataError(f"{path} has no vector y or Y", hint=_HINT)
+    # `classify` wants numbers from 0; what does not begin at 1 is refused there.
+    words = [f"{value - 1:g}" for value in values.ravel().astype(float)]
+    numbers, names = classify(words, f"{path}, y - 1")
+    return Labels(numbers, names)
+
+
+def _loaded(path: Path) -> Mapping[str, Any]:
+    from scipy.io import loadmat  # noqa: PLC0415  a third of a second that only these sets need
+
+    try:
+        content: Mapping[str, Any] = loadmat(path)
+    except Exception as error:  # scipy's reader raises whatever the bytes lead it to
+        raise DataError(f"{path} cannot be read: {error}", hint="save it as MATLAB 5 to 7.2 (-v7)") from error
+    return content

@@ -1,0 +1,74 @@
+"""The polynomial network of FedVS, Section 3: a sum of linear maps of the input's powers.
+
+Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for Split
+Models" (2023), Eq. 1, after Livni et al. 2014: h = sum_i x^i W^i, i = 1 .. D, with powers taken element by
+element. The paper has a bias b^i in every layer, by a 1 appended to the row. All powers of 1 are 1, so that
+only the biases' sum counts: here there is one bias, and h = [x, x^2, .., x^D, 1] W with one matrix W.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from torch import Tensor, nn
+
+from common.data.split import Shape
+
+
+class PolynomialConfig(BaseModel):
+    """`layers` is D, the highest power; one layer is linear. The paper has 1 or 2, and gives no width."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["polynomial"] = "polynomial"
+    layers: PositiveInt = 2
+    embedding: PositiveInt = 60
+
+    def module(self, input_shape: Shape) -> nn.Module:
+        """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding)."""
+        return Polynomial(math.prod(input_shape), self.layers, self.embedding)
+
+
+class Polynomial(nn.Module):
+    """h = powers(x) W.
+
+    W is the one parameter, `weight` (D d + 1, width): d rows for each power in turn, and the bias.
+
+    Args:
+        inputs: d, values of a row.
+        layers: D.
+        width: of the embedding.
+    """
+
+    def __init__(self, inputs: int, layers: int, width: int) -> None:
+        super().__init__()
+        self.layers = layers
+        self.weight = nn.Parameter(torch.zeros(layers * inputs + 1, width))
+        with torch.no_grad():
+            for power in range(1, layers + 1):
+                bound = _bound(inputs, layers, power)
+                self.weight[(power - 1) * inputs : power * inputs].uniform_(-bound, bound)
+
+    def powers(self, x: Tensor) -> Tensor:
+        """[x, x^2, .., x^D, 1]: (batch, ...) -> (batch, D d + 1)."""
+        x = x.flatten(1)
+        powers = [x]
+        for _ in range(1, self.layers):
+            powers.append(powers[-1] * x)
+        return torch.cat([*powers, x.new_ones(len(x), 1)], dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, ...) -> (batch, width)."""
+        return self.powers(x) @ self.weight
+
+
+def _bound(inputs: int, layers: int, power: int) -> float:
+    """Of the first weights of a power, which are uniform; the bias begins at 0.
+
+    That of torch's linear layer for one layer. Beyond, every power gives an equal share of the embedding's
+    variance where values are standard normal: E x^2i = 1 * 3 * .. * (2i - 1).
+    """
+    return 1 / math.sqrt(layers * inputs * math.prod(range(1, 2 * power, 2)))

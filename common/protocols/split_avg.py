@@ -1,0 +1,108 @@
+"""Split learning with one global embedding: the parties' average, maximum or concatenation.
+
+Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for Split Models"
+(2023), Sections 2.1 and 3: what FedVS computes in secret, here in the clear. It is the baseline of its Section
+6.2 under four ways with stragglers: wait, ignore (`federation.quorum`), wait with noise (`federation.privacy`),
+and asynchronous (`arrivals`).
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party n    H_n = g_n(X_n; W_n) for the batch                -> server
+      2   server     H = 1/N sum_n H_n, loss = l(g_0(H; W_0), y); one SGD step on W_0
+      3   server     dH = d loss / d H, before that step, and N       -> every party, the same
+      4   party n    dH_n = dH / N, back-propagated through g_n; one step on W_n
+
+With `combine: max` or `concatenate`, H is their maximum, element by element, or all of them side by side; step 3
+then sends each party its own dH_n, and 1 in the place of N.
+
+As they come (`arrivals: true`), which is VAFL as the paper runs it: a party takes its turn i = 1, 2, .. whenever
+it likes, on its own batch B(i), and waits for nobody but the server:
+
+      1   party n    H_n of B(i), and i                               -> server
+      2   server     keeps H_n as party n's last of these rows; as above with everyone's last
+                     (zeros where there is none yet)
+      3   server     as above                                         -> this party alone
+      4   party n    as above, then turn i + 1
+
+A round is then as many arrivals as there are parties. Only a round with an evaluation waits for everyone, as the
+quorum says: what is under way when it opens is given up at both ends and done again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["split_avg"] = "split_avg"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    combine: Literal["average", "max", "concatenate"] = Field(
+        default="average", description="how the parties' embeddings make one: their average, maximum, or side by side"
+    )
+    arrivals: bool = Field(default=False, description="parties come when they like, instead of all in every round")
+    missing: Literal["leave_out", "zero", "last", "skip"] = Field(
+        default="leave_out",
+        description="a party that did not answer: left out, so that the average is over those who did (side by side, "
+        "zeros); or in its place zeros, so that it is over all, its last, or no round; with `arrivals` always its last",
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server: H_n of the batch of a turn (the round, unless `arrivals`), float32 (rows, width)."""
+
+    turn: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Gradient(Message):
+    """Server to party: dh / shared is the gradient of the batch's mean loss with respect to H_n.
+
+    dh is float32 (rows, width). Of an average over `shared` parties it is the gradient at the average, the same
+    for all of them; else it is the party's own, and `shared` is 1.
+    """
+
+    shared: int
+    dh: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: H_n of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding}
+
+
+CONTRACT = Contract(
+    title="Split learning with one global embedding: an average, maximum or concatenation; together or as parties come",
+    source="Li et al. 2023 (FedVS), Sections 2 and 6",
+    config=Config,
+    messages=(Embedding, Gradient, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "with an average, the gradient at it, the same for all, and how many answered; else the gradient at "
+        "its own cut layer; both carry information about the labels",
+    },
+)

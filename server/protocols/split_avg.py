@@ -1,0 +1,77 @@
+"""Split learning with one global embedding, the server's half. The boxes: common/protocols/split_avg.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from statistics import fmean
+
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from server.combined import CombinedHead
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.standin import StandIn
+from server.turns import batch_of, turns
+
+
+def joint(ctx: ServerContext) -> CombinedHead:
+    """The head theta_0 over the global embedding, as it is in the state or begins."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return CombinedHead(ctx, cfg.embedding, cfg.combine)
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains the head on the global embedding and returns the gradient: to all together, or as they come."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx)
+    how = "last" if cfg.arrivals else "zero" if cfg.missing == "leave_out" else cfg.missing
+    present = StandIn(ctx, parties, width, how)
+    alone = cfg.missing == "leave_out" and not cfg.arrivals and cfg.combine != "concatenate"
+
+    def counted(answers: Mapping[str, object]) -> list[str]:
+        """Whose embeddings the global one is made of: H is an average over so many. Of nobody's, it is zeros."""
+        return [party for party in parties if party in answers] if alone and answers else list(parties)
+
+    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+        parts = dict(zip(parties, present.zeros({p: answer.h for p, answer in answers.items()}, rows), strict=True))
+        return whole.logits([parts[party] for party in counted(answers)])
+
+    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 and 3 for answers of round t on one batch: the loss, or None if too few answered."""
+        filled = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if filled is None:
+            return None
+        parts, among = dict(zip(parties, filled, strict=True)), counted(answers)
+        loss, dh, shared = whole.backward([parts[party] for party in among], partial(ctx.targets, batch))  # 2
+        gradients = dict(zip(among, dh, strict=True))
+        await clients.tell({party: Gradient(t, shared, gradients[party]) for party in answers})  # 3
+        whole.step()
+        return loss
+
+    async def together(t: int) -> tuple[Harvest[Embedding], float | None]:
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        return answers, await learn(answers, batch, t)
+
+    async def as_they_come(t: int) -> tuple[Harvest[Embedding], float | None]:
+        came: dict[str, Embedding] = {}
+        losses = []
+        async for party, answer in turns(ctx, clients, Embedding, t, width):  # 1
+            batch = batch_of(ctx, party, answer, answer.turn)
+            losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
+            came[party] = answer
+        absent = tuple(party for party in parties if party not in came)
+        return Harvest(came, absent), fmean(losses) if losses else None
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        answers, loss = await (as_they_come(t) if cfg.arrivals else together(t))
+        if loss is None:
+            ctx.skip(t, answers)
+            continue
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
