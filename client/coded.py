@@ -186,7 +186,10 @@ class Coded:
             raise DataError(f"{self._ctx.name}: {bad}", hint=bad.hint) from None
 
     def _refuse_overflow(self, weights: Tensor) -> None:
-        bound, parties = fixed_point.sum_bound(self._code.field, self._largest, weights), len(self._ctx.federation.names)
+        bound, parties = (
+            fixed_point.sum_bound(self._code.field, self._largest, weights),
+            len(self._ctx.federation.names),
+        )
         room = self._code.field.p // 2 // parties
         if bound > room:
             raise DataError(
@@ -200,7 +203,9 @@ class Coded:
             raise ContractError(SERVER, "Senders", "stage", str(stage), str(announced.stage))
         if self._verifier is not None:
             content = signed_senders(self._ctx.session, announced.round, stage, announced.senders)
-            self._verifier.check(f"the set of senders of round {announced.round}", content, to_bytes(announced.signature))
+            self._verifier.check(
+                f"the set of senders of round {announced.round}", content, to_bytes(announced.signature)
+            )
         members, least = int((announced.senders == 1).sum()), self._ctx.config.policy.min_parties
         if members < least:
             expected = f"at least {least} parties, our policy.min_parties"

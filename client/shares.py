@@ -48,7 +48,7 @@ class Exchange:
         """
         names, me = self.ctx.federation.names, self.ctx.name
         boxes = [
-            to_tensor(self.seals.seal(name, share.numpy().data, purpose, round, stage))
+            to_tensor(self.seals.seal(name, to_bytes(share.contiguous().view(torch.uint8)), purpose, round, stage))
             for name, share in zip(names, shares, strict=True)
             if name != me
         ]

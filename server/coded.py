@@ -76,9 +76,7 @@ class Sums:
         """
         await self._pass_on(round, stage, self._ctx.quorum)
         late = partial(_before, stage)
-        opened = await self._clients.collect(
-            Opened, round, self._enough, stale=late, parties=len(self._names)
-        )
+        opened = await self._clients.collect(Opened, round, self._enough, stale=late, parties=len(self._names))
         for party, answer in opened.items():
             _check_stage(party, answer, stage)
         senders = _common([answer.senders for answer in opened.values()])
@@ -88,7 +86,9 @@ class Sums:
         await self._clients.tell(Senders(round, stage, senders, to_tensor(signature)))
         return senders
 
-    async def decode(self, round: int, stage: int, number: int, coded: int, senders: Tensor) -> tuple[Tensor, Harvest[Answer]]:
+    async def decode(
+        self, round: int, stage: int, number: int, coded: int, senders: Tensor
+    ) -> tuple[Tensor, Harvest[Answer]]:
         """The average embedding of a block of coded rows, from the first R answers: steps 27 to 30.
 
         Args:
@@ -117,9 +117,7 @@ class Sums:
 
     async def _pass_on(self, round: int, stage: int, quorum: Quorum) -> Harvest[Shares]:
         others = len(self._names) - 1
-        shares = await self._clients.collect(
-            Shares, round, quorum, stale=partial(_before, stage), parties=others
-        )
+        shares = await self._clients.collect(Shares, round, quorum, stale=partial(_before, stage), parties=others)
         for party, answer in shares.items():
             _check_stage(party, answer, stage)
         await self._clients.tell({name: self._bundle(name, round, stage, shares) for name in self._names})

@@ -10,6 +10,7 @@ from client.protocols import (
     centralized,
     fdml,
     fedbcd,
+    fedvs,
     linear_admm,
     split,
     split_avg,
@@ -24,6 +25,7 @@ Participate = Callable[[ClientContext, Link], Awaitable[None]]
 PARTICIPATE: Mapping[str, Participate] = {
     "split": split.participate,
     "split_avg": split_avg.participate,
+    "fedvs": fedvs.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
     "vafl": vafl.participate,
@@ -37,6 +39,7 @@ PARTICIPATE: Mapping[str, Participate] = {
 LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "split": bottom,
     "split_avg": bottom,
+    "fedvs": fedvs.local,
     "fedbcd": bottom,
     "fdml": lambda ctx: headed(ctx)[0],
     "vafl": bottom,

@@ -8,6 +8,7 @@ from common.protocols import (
     centralized,
     fdml,
     fedbcd,
+    fedvs,
     linear_admm,
     split,
     split_avg,
@@ -22,6 +23,7 @@ CONTRACTS: Mapping[str, Contract] = {
     for contract in (
         split.CONTRACT,
         split_avg.CONTRACT,
+        fedvs.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
         vafl.CONTRACT,

@@ -11,6 +11,7 @@ from server.protocols import (
     centralized,
     fdml,
     fedbcd,
+    fedvs,
     linear_admm,
     split,
     split_avg,
@@ -24,6 +25,7 @@ Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
 SERVE: Mapping[str, Serve] = {
     "split": split.serve,
     "split_avg": split_avg.serve,
+    "fedvs": fedvs.serve,
     "fedbcd": fedbcd.serve,
     "fdml": fdml.serve,
     "vafl": vafl.serve,
@@ -37,6 +39,7 @@ SERVE: Mapping[str, Serve] = {
 JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "split": split.joint,
     "split_avg": split_avg.joint,
+    "fedvs": fedvs.joint,
     "fedbcd": fedbcd.joint,
     "fdml": fdml.joint,
     "vafl": vafl.joint,

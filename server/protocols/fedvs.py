@@ -12,8 +12,8 @@ from common.conversation import Cohort
 from common.protocols.fedvs import Config, Gradient
 from server.agreement import introduce
 from server.coded import Sums
-from server.context import ServerContext
 from server.combined import CombinedHead
+from server.context import ServerContext
 
 
 def joint(ctx: ServerContext) -> CombinedHead:
@@ -36,7 +36,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         senders = await sums.agree(t, 0)  # 18-20
         average, answers = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
         real = batch.rows[batch.real].to(ctx.device)
-        loss, _, dh = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
+        loss, (dh,), _ = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
         await clients.tell(Gradient(t, dh))
         whole.step()
         ctx.record(t, loss, answers)
