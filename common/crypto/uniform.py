@@ -1,0 +1,69 @@
+"""Uniform elements of a prime field: masks, from the system's randomness or from a seed.
+
+A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1 has, and a candidate that is
+p or more is thrown away. What is kept is exactly uniform on [0, p); a remainder modulo p would not be.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+from torch import Tensor
+
+Elements = Callable[[Sequence[int]], Tensor]
+"""Gives a tensor of a shape, int64, uniform on [0, p)."""
+
+_WORDS = 2**15  # at once: keystream and candidates stay in the cache
+_ZEROS = bytes(4 * _WORDS)
+_NONCE = bytes(16)  # every key is used for one stream
+
+
+def secure_elements(p: int) -> Elements:
+    """Elements that nobody can foretell or draw again: a key of the system's for every tensor.
+
+    Args:
+        p: 2 <= p < 2^32.
+    """
+    return lambda shape: _tensor(p, shape, os.urandom(32))
+
+
+def seeded_elements(p: int, generator: torch.Generator) -> Elements:
+    """Elements whose keys a generator draws: the same again from the same state. They mask nothing.
+
+    Args:
+        p: 2 <= p < 2^32.
+        generator: on the CPU; every tensor takes 32 numbers of it.
+    """
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        key = torch.randint(256, (32,), generator=generator, dtype=torch.uint8)
+        return _tensor(p, shape, key.numpy().tobytes())
+
+    return draw
+
+
+def _tensor(p: int, shape: Sequence[int], key: bytes) -> Tensor:
+    stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+    buffer = np.empty(_WORDS, np.uint32)
+    drawn = np.empty(math.prod(shape), np.int64)
+    done = 0
+    while done < len(drawn):
+        some = _candidates(stream, buffer[: len(drawn) - done], p)
+        drawn[done : done + len(some)] = some
+        done += len(some)
+    return torch.from_numpy(drawn).reshape(tuple(shape))
+
+
+def _candidates(stream: CipherContext, buffer: NDArray[np.uint32], p: int) -> NDArray[np.uint32]:
+    """The next words of the keystream as candidates, without those that are p or more."""
+    stream.update_into(_ZEROS[: buffer.nbytes], buffer.view(np.uint8).data)
+    words = buffer.astype("<u4", copy=False)
+    words &= np.uint32(2 ** (p - 1).bit_length() - 1)
+    return words if int(words.max()) < p else words[words < p]

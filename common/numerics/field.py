@@ -1,0 +1,171 @@
+"""The prime field F_p on tensors: int64 elements of [0, p), with a modular matrix product at the speed of BLAS.
+
+Integer products have no BLAS on a CPU and no kernel at all on CUDA. So the smaller operand is split into two
+limbs of half the bits,
+
+    b = B b₁ + b₀,    B > √(2p),    |b₀|, |b₁| ≤ B/2,
+
+and one float64 product takes a to both. A sum of integers is exact in float64, in whatever order it is taken,
+as long as it cannot leave ±2⁵³: the inner dimension is cut into chunks that keep to that, and what they sum
+to is brought back to ±p/2 after each. A chunk holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1, twice
+as many with a prepared left operand, whose elements lie in ±p/2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.errors import InputError
+
+LARGEST = 2**31 - 1
+_EXACT = 2**53  # up to here float64 has every integer
+_CACHED = {"cpu": 2**15}  # numbers of a block that its passes find in the cache; also too few for torch to share out
+_BLOCK = 2**24  # elsewhere: large, since starting a kernel costs more than its passes
+_WITNESSES = (2, 3, 5, 7)  # Miller and Rabin's test errs for no number below 3,215,031,751 with these
+
+
+@dataclass(frozen=True)
+class Field:
+    """The integers modulo p.
+
+    Args:
+        p: an odd prime up to 2³¹ - 1, so that a product of two elements fits into 63 bits.
+
+    Raises:
+        InputError: p is no such prime; the hint names the nearest one below.
+    """
+
+    p: int
+
+    def __post_init__(self) -> None:
+        if not 2 < self.p <= LARGEST or not is_prime(self.p):
+            below = next((n for n in range(min(self.p, LARGEST), 2, -1) if is_prime(n)), LARGEST)
+            raise InputError(
+                f"the field's p is {self.p}, it must be an odd prime up to {LARGEST}", hint=f"take {below}"
+            )
+
+    def holds(self, x: Tensor) -> bool:
+        """Whether x is an int64 tensor of elements, which the operations take for granted."""
+        return x.dtype == torch.int64 and (not x.numel() or bool((x.min() >= 0) & (x.max() < self.p)))
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + y, of shapes that broadcast."""
+        total = x + y
+        return torch.where(total >= self.p, total - self.p, total)
+
+    def sub(self, x: Tensor, y: Tensor) -> Tensor:
+        """x - y, of shapes that broadcast."""
+        rest = x - y
+        return torch.where(rest < 0, rest + self.p, rest)
+
+    def mul(self, x: Tensor, y: Tensor) -> Tensor:
+        """x y element by element, of shapes that broadcast."""
+        return x * y % self.p
+
+    def prepare(self, left: Tensor) -> Tensor:
+        """A left operand that is multiplied more than once, as `matmul` takes it: float64 in ±p/2.
+
+        It has the elements' shape and size in memory; rows of it may be taken, and columns.
+        """
+        return self._centre(left.double())
+
+    def matmul(self, left: Tensor, right: Tensor) -> Tensor:
+        """left @ right modulo p.
+
+        Args:
+            left: elements, or prepared ones, (..., m, k).
+            right: elements (..., k, n), on the same device; leading dimensions broadcast.
+
+        Returns:
+            int64 (..., m, n).
+
+        Raises:
+            InputError: dtypes or shapes do not fit.
+        """
+        lead = _check(left, right)
+        out = torch.empty((*lead, left.shape[-2], right.shape[-1]), dtype=torch.int64, device=right.device)
+        self._into(out, left.expand(*lead, -1, -1), right.expand(*lead, -1, -1))
+        return out
+
+    def _into(self, out: Tensor, left: Tensor, right: Tensor) -> None:
+        if out.dim() > 2:
+            for place, one, other in zip(out, left, right, strict=True):
+                self._into(place, one, other)
+        elif left.dtype == torch.int64 and left.numel() < right.numel():
+            self._blocks(out.mT, right.mT, left.mT, self.p - 1)  # limbs are made of the smaller one
+        else:
+            self._blocks(out, left, right, self.p // 2 if left.is_floating_point() else self.p - 1)
+
+    def _blocks(self, out: Tensor, whole: Tensor, split: Tensor, largest: int) -> None:
+        """out (m, n) = whole (m, k) @ split (k, n), a block of rows at a time; |whole| is at most `largest`."""
+        base = math.isqrt(2 * self.p) + 1
+        limbs = _limbs(split, base)
+        chunk = (_EXACT - 2**32) // (largest * (base // 2))  # 2³² is for what earlier chunks left, and for rounding
+        rows = max(1, _CACHED.get(out.device.type, _BLOCK) // max(1, limbs.shape[1]))
+        for place, block in zip(torch.split(out, rows), torch.split(whole, rows), strict=True):
+            high, low = self._product(block.double(), limbs, chunk, place).chunk(2, dim=1)
+            place.copy_(self._elements(torch.add(low, high, alpha=base)))
+
+    def _product(self, block: Tensor, limbs: Tensor, chunk: int, place: Tensor) -> Tensor:
+        """block (r, k) @ limbs (k, 2n) modulo p, float64 in ±(p/2 + 2), in memory as `place` (r, n) is."""
+        rows, width = len(block), limbs.shape[1]
+        upright = place.stride(0) < place.stride(1)  # then every part of what is copied later lies in one piece
+        total = block.new_zeros(width, rows).mT if upright else block.new_zeros(rows, width)
+        for some, of_limbs in zip(torch.split(block, chunk, dim=1), torch.split(limbs, chunk), strict=True):
+            self._centre(total.addmm_(some, of_limbs))
+        return total
+
+    def _centre(self, x: Tensor) -> Tensor:
+        """Integers up to 2⁵³ - 2³² brought to ±(p/2 + 2), in place."""
+        return x.sub_((x * (1 / self.p)).round_(), alpha=self.p)
+
+    def _elements(self, x: Tensor) -> Tensor:
+        """Integers up to 2⁴⁷ brought to [0, p), in place: half a unit outweighs the error of the quotient."""
+        return x.sub_((x + 0.5).mul_(1 / self.p).floor_(), alpha=self.p)
+
+
+def is_prime(n: int) -> bool:
+    """Whether n < 3,215,031,751 is prime (Miller and Rabin, with witnesses that leave nothing to chance)."""
+    if n < 2 or any(n % small == 0 for small in _WITNESSES):
+        return n in _WITNESSES
+    twos = ((n - 1) & (1 - n)).bit_length() - 1
+    return all(_passes(n, pow(witness, (n - 1) >> twos, n), twos) for witness in _WITNESSES)
+
+
+def _passes(n: int, power: int, twos: int) -> bool:
+    if power in (1, n - 1):
+        return True
+    return any((power := power * power % n) == n - 1 for _ in range(twos - 1))
+
+
+def _limbs(x: Tensor, base: int) -> Tensor:
+    """High limbs beside low ones, float64 (k, 2n), of elements (k, n)."""
+    wide = x.double()
+    limbs = wide.new_empty(len(x), 2 * x.shape[1])
+    high, low = limbs.chunk(2, dim=1)
+    torch.mul(wide, 1 / base, out=high).round_()
+    torch.sub(wide, high, alpha=base, out=low)
+    return limbs
+
+
+def _check(left: Tensor, right: Tensor) -> tuple[int, ...]:
+    """The leading dimensions of the product."""
+    if left.dtype not in (torch.int64, torch.float64) or right.dtype != torch.int64:
+        raise InputError(
+            f"a modular product of {left.dtype} and {right.dtype}: expected int64, on the left prepared ones too",
+            hint="quantise numbers first (common/numerics/fixed_point.py)",
+        )
+    try:
+        if min(left.dim(), right.dim()) > 1 and left.shape[-1] == right.shape[-2]:
+            return np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        pass
+    raise InputError(
+        f"a modular product of {tuple(left.shape)} and {tuple(right.shape)}: the shapes do not fit",
+        hint="expected (..., m, k) and (..., k, n), leading dimensions equal or 1",
+    )
