@@ -13,7 +13,7 @@ from client.context import ClientContext
 from client.shares import Exchange
 from common.coded_rows import NOTHING, Block, CodedRows
 from common.conversation import SERVER, Link
-from common.crypto.uniform import uniform
+from common.crypto.uniform import secure_elements
 from common.data.rows import generator
 from common.errors import ConfigError, ContractError, DataError, InputError
 from common.models.polynomial import Polynomial
@@ -33,7 +33,8 @@ class Sum:
         senders: hash of the set over whose models it sums.
         weights: the members' model shares G_n(alpha_j), one below the other, elements of the field, int64
             (all columns, width); zeros in the place of others.
-        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width), if answers are masked.
+        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width); None where
+            answers are not masked.
     """
 
     senders: str
@@ -59,7 +60,7 @@ class Coded:
         assert isinstance(cfg, Config)  # the registry pairs them
         self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
         self._code, self._rows, self._verifier = code, rows, keys.server
-        self._exchange = Exchange(ctx, server, keys.seals)
+        self._exchange, self._uniform = Exchange(ctx, server, keys.seals), secure_elements(code.field.p)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
         self._columns: tuple[int, ...] = ()
         self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
@@ -152,9 +153,9 @@ class Coded:
 
     async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
         """(rows of a chunk, columns) -> everybody's shares of theirs, int32 (coded, all columns)."""
-        field, code = self._code.field, self._code
+        code = self._code
         segments = quantised.view(code.segments, -1)  # (K, coded * columns)
-        shares = code.encode(segments, uniform(field.p, (code.masks, segments.shape[1])))
+        shares = code.encode(segments, self._uniform((code.masks, segments.shape[1])))
         coded = len(quantised) // code.segments
         names = self._ctx.federation.names
         sizes = {name: coded * columns for name, columns in zip(names, self._columns, strict=True)}
@@ -166,13 +167,13 @@ class Coded:
 
     def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
         """G_n at all points, with shares of a vanishing polynomial behind them if answers are masked."""
-        field, code, cfg = self._code.field, self._code, self._cfg
+        code, cfg = self._code, self._cfg
         weights = self._rounded_weights()
         self._refuse_overflow(weights)
-        shares = code.encode_same(weights.flatten(), uniform(field.p, (code.masks, weights.numel())))
+        shares = code.encode_same(weights.flatten(), self._uniform((code.masks, weights.numel())))
         masked = coded * cfg.embedding if cfg.masked_answers else 0
         if masked:
-            shares = torch.cat([shares, code.vanishing(uniform(field.p, (code.freedom, masked)))], dim=1)
+            shares = torch.cat([shares, code.vanishing(self._uniform((code.freedom, masked)))], dim=1)
         names = self._ctx.federation.names
         sizes = {name: columns * cfg.embedding + masked for name, columns in zip(names, self._columns, strict=True)}
         return shares.to(torch.int32), sizes

@@ -69,9 +69,8 @@ class Config(ProtocolConfig):
         Raises:
             ConfigError: there are too few parties, p is no prime, or too small.
         """
-        segments = self.segments
-        if segments == "auto":  # the largest K with N - R >= stragglers
-            segments = max((parties - self.stragglers - 1) // 2 + 1 - self.masks, 1)
+        largest = (parties - self.stragglers - 1) // 2 + 1 - self.masks  # K with N - R >= stragglers
+        segments = max(largest, 1) if self.segments == "auto" else self.segments
         try:
             return agreed_code(PrimeField(self.prime), segments, self.masks, parties)
         except InputError as unfit:
