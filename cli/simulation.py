@@ -39,7 +39,7 @@ from server.protocols import SERVE
 Snapshots = Mapping[str, Snapshot]
 
 
-@dataclass
+@dataclass(repr=False)  # asyncio.Runner spells out what it returns, when it gives its signal handler back
 class Outcome:
     """What is left of a run: both ends' contexts, every event, and every message in order of sending.
 
@@ -117,6 +117,7 @@ class Simulation:
             door = self._open_door(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             ctx = outcome.clients[name] = self._context(name, door, state, round)
+            ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
         await self._serve(outcome, cohort, halves)
@@ -187,6 +188,10 @@ class Simulation:
             carry(item)
 
         return carry_and_record if self.record else carry
+
+
+def _warn(telemetry: Telemetry, party: str, reason: str) -> None:
+    telemetry.event("warning", party=party, reason=reason)
 
 
 class _VirtualIncidents:

@@ -1,0 +1,256 @@
+"""FedVS against the integers: what is decoded is the quantised sum, whoever answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.coded import Coded
+from common.coded_rows import CodedRows
+from common.crypto.sealing import OVERHEAD
+from common.errors import ContractError, PartyLost
+from common.numerics import fixed_point
+from common.protocols.fedvs import (
+    CONTRACT,
+    Answer,
+    Bundle,
+    Gradient,
+    Opened,
+    Senders,
+    Shares,
+    hash_of,
+)
+from server.coded import Sums
+from tests.federation import Outcome, config, federate, parameters
+
+FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
+NETWORKS = (
+    "federation.parties=7",
+    "federation.rounds=3",
+    "federation.epochs=0",
+    "every_party.data.scale=unit",
+    "every_party.model={name: polynomial, layers: 2}",
+    "every_party.optimiser={name: adam, lr: 0.03}",
+    "server.optimiser={name: adam, lr: 0.01}",
+)
+LATE = ("federation.quorum={fastest: 6}", "parties.party4.chaos.delay={Shares: 5s}")
+
+
+def run(*sets: str, protocol: dict[str, Any] | None = None, **how: Any) -> Outcome:
+    return federate(config({**FEDVS, **(protocol or {})}, *NETWORKS, *sets), **how)
+
+
+@dataclass
+class Watched:
+    """What passed inside: rounded weights by party and stage, and every decoded block."""
+
+    weights: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=lambda: defaultdict(dict))
+    decoded: list[tuple[int, int, int, Tensor, Tensor]] = field(default_factory=list)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    seen, stage_of = Watched(), {}
+    share, rounded, decode = Coded.share, Coded._rounded_weights, Sums.decode
+
+    async def share_and_note(self: Coded, round: int, stage: int, coded: int):
+        stage_of[self._ctx.name] = (round, stage)
+        return await share(self, round, stage, coded)
+
+    def round_and_note(self: Coded) -> Tensor:
+        weights = rounded(self)
+        seen.weights[stage_of[self._ctx.name]][self._ctx.name] = weights
+        return weights
+
+    async def decode_and_note(self: Sums, round: int, stage: int, number: int, coded: int, senders: Tensor):
+        average, answers = await decode(self, round, stage, number, coded, senders)
+        seen.decoded.append((round, stage, number, senders, average))
+        return average, answers
+
+    monkeypatch.setattr(Coded, "share", share_and_note)
+    monkeypatch.setattr(Coded, "_rounded_weights", round_and_note)
+    monkeypatch.setattr(Sums, "decode", decode_and_note)
+    return seen
+
+
+def assert_exact(outcome: Outcome, seen: Watched) -> None:
+    """Every decoded block is the sum of the members' quantised products, as Python's integers have it."""
+    federation = outcome.server.federation
+    cfg, names = federation.protocol, federation.names
+    code = cfg.code(len(names))
+    rows = CodedRows(outcome.server.schedule.partition, code.segments, federation)
+    assert seen.decoded
+    for round, stage, number, senders, average in seen.decoded:
+        parts = outcome.server.schedule.evaluations(round)
+        block = [b for part in parts for b in rows.blocks(part)][number] if stage else rows.training(round)
+        total = 0
+        for name, is_in in zip(names, senders.tolist(), strict=True):
+            if is_in:
+                ctx = outcome.clients[name]
+                powers = ctx.state["model"].powers(ctx.features[block.rows[block.real]]).double()
+                data = torch.floor(powers * 2**cfg.data_bits + 0.5).long()
+                total = total + data @ fixed_point.from_field(code.field, seen.weights[round, stage][name])
+        expected = total.double() / 2 ** (cfg.data_bits + cfg.weight_bits) / len(names)
+        assert torch.equal(average[block.real], expected.float())
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [{}, {"segments": 1, "masks": 2}, {"prime": 67108859, "data_bits": 4, "weight_bits": 8}, {"masked_answers": True}],
+)
+def test_what_is_decoded_is_the_quantised_sum_to_the_last_bit(watched: Watched, protocol: dict[str, Any]) -> None:
+    assert_exact(run(protocol=protocol), watched)
+
+
+def test_networks_of_different_depth_and_shuffled_rows(watched: Watched) -> None:
+    outcome = run("parties.party2.model={name: polynomial, layers: 3}", "federation.shuffle=true")
+    assert len(outcome.clients["party2"].state["model"].weight) > len(outcome.clients["party1"].state["model"].weight)
+    assert_exact(outcome, watched)
+
+
+def test_with_one_segment_it_takes_the_steps_of_split_avg() -> None:
+    """The same rows in the same order, but for rounding the same numbers: an oracle without any code."""
+    fine = {"segments": 1, "data_bits": 10, "weight_bits": 14}
+    coded = run("federation.rounds=8", protocol=fine)
+    plain = federate(config({"name": "split_avg", "embedding": 8}, *NETWORKS, "federation.rounds=8"))
+    for ours, theirs in zip(coded.of_kind("round"), plain.of_kind("round"), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=2e-3)
+    assert coded.server.metrics["test_loss"] == pytest.approx(plain.server.metrics["test_loss"], abs=2e-3)
+
+
+def test_masks_are_fresh_and_change_nothing() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
+    boxes = [[m.boxes for _, _, m in outcome.messages if isinstance(m, Shares)] for outcome in (one, two)]
+    assert not any(torch.equal(a, b) for a, b in zip(*boxes, strict=True))
+    answers = [[m.h for _, _, m in outcome.messages if isinstance(m, Answer)] for outcome in (one, two)]
+    assert not any(torch.equal(a, b) for a, b in zip(*answers, strict=True))
+
+
+def test_stragglers_are_not_waited_for_and_nothing_is_lost() -> None:
+    """N = 7, K = 2, T = 1: five answers decode. Two parties take a minute, and every sum has their embeddings in it."""
+    slow = [f"parties.{name}.chaos.delay={{Answer: 60s}}" for name in ("party3", "party6")]
+    alone, late = run(), run(*slow)
+    assert late.seconds < 1
+    assert {event["party"] for event in late.of_kind("missing")} == {"party3", "party6"}
+    assert not late.of_kind("partial_sum")
+    for name, values in parameters(alone).items():
+        assert torch.equal(values, parameters(late)[name])
+    assert alone.server.metrics == late.server.metrics
+
+
+def test_three_stragglers_are_one_too_many() -> None:
+    slow = [f"parties.{name}.chaos.delay={{Answer: 500s}}" for name in ("party1", "party3", "party6")]
+    with pytest.raises(PartyLost, match="no Answer for round 1"):
+        run(*slow, "federation.timeouts.answer=100")
+
+
+def test_who_does_not_share_in_time_is_left_out_and_the_sum_is_called_partial(watched: Watched) -> None:
+    outcome = run(*LATE, "federation.rounds=2")
+    assert [event["without"] for event in outcome.of_kind("partial_sum") if event["stage"] == 0] == [["party4"]] * 2
+    assert_exact(outcome, watched)
+
+
+def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watched) -> None:
+    def alter(cohort: Any) -> None:
+        link = cohort["party5"]
+        deliver = link._carry
+
+        def carry(item: object) -> None:
+            if isinstance(item, Bundle) and item.round == 2 and item.stage == 0:
+                item.boxes[int(item.lengths[:1].sum()) + 20] ^= 1  # of the second party's box
+            deliver(item)
+
+        link._carry = carry
+
+    outcome = run(on_cohort=alter)
+    (partial,) = outcome.of_kind("partial_sum")
+    assert (partial["round"], partial["stage"], partial["without"]) == (2, 0, ["party2"])
+    (warning,) = outcome.of_kind("warning")
+    assert "round 2: what 'party2' sealed for 'party5' (model 2 0) cannot be opened" in warning["reason"]
+    assert_exact(outcome, watched)
+
+
+def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Coded.answer
+
+    async def lie(self: Coded, round: int, stage: int, number: int, positions: Tensor, total: Any, first: int) -> None:
+        if self._ctx.name == "party7" and round == 2:
+            total.weights[0, 0] = (total.weights[0, 0] + 1) % self._code.field.p
+        await answer(self, round, stage, number, positions, total, first)
+
+    monkeypatch.setattr(Coded, "answer", lie)
+    with pytest.raises(ContractError, match=r"party7.*Answer\.h"):
+        run()
+
+
+def test_an_answer_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("client.coded.hash_of", lambda senders: hash_of(1 - senders))
+    with pytest.raises(ContractError, match=r"Answer\.senders"):
+        run()
+
+
+def test_a_party_answers_for_no_smaller_set_than_its_policy_allows() -> None:
+    with pytest.raises(ContractError, match=r"Senders\.senders.*at least 7 parties, our policy.min_parties"):
+        run(
+            "federation.quorum={fastest: 6}",
+            "every_party.policy.min_parties=7",
+            "parties.party4.chaos.delay={Shares: 5s}",
+        )
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.rounds=1", "federation.rows.validation=0")
+    code = outcome.server.federation.protocol.code(7)
+    rows = CodedRows(outcome.server.schedule.partition, code.segments, outcome.server.federation)
+    columns = {name: len(ctx.state["model"].weight) for name, ctx in outcome.clients.items()}
+    batch = rows.training(1)
+    evaluated = sum(len(block.positions) for block in rows.blocks("test"))
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        model = [m for m in up if isinstance(m, Shares) and m.round == 1]
+        assert [m.boxes.nbytes for m in model] == [6 * (columns[name] * 8 * 4 + OVERHEAD)] * 2
+        data = [m for m in up if isinstance(m, Shares) and m.round == 0]
+        assert sum(m.boxes.nbytes for m in data) == 6 * (rows.total * columns[name] * 4 + OVERHEAD * len(data))
+        received = [m for m in down if isinstance(m, Bundle) and m.round == 1]
+        others = sum(count * 8 * 4 + OVERHEAD for other, count in columns.items() if other != name)
+        assert [m.boxes.nbytes for m in received] == [others] * 2
+        answers = [m.h.nbytes for m in up if isinstance(m, Answer)]
+        assert sum(answers) == (len(batch.positions) + evaluated) * 8 * 4
+        assert [m.dh.nbytes for m in down if isinstance(m, Gradient)] == [int(batch.real.sum()) * 8 * 4]
+        assert len([m for m in up if isinstance(m, Opened)]) == len([m for m in down if isinstance(m, Senders)]) == 2
+
+
+def test_the_server_is_given_ciphertext_and_coded_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No four elements in a row of any model share appear in what travels."""
+    shares: list[Tensor] = []
+    original = Coded._model_shares
+
+    def note(self: Coded, coded: int):
+        made, sizes = original(self, coded)
+        shares.extend(made)
+        return made, sizes
+
+    monkeypatch.setattr(Coded, "_model_shares", note)
+    outcome = run("federation.rounds=1")
+    sent = b"".join(
+        m.boxes.numpy().tobytes() for _, to, m in outcome.messages if isinstance(m, Shares) and to == "server"
+    )
+    assert len(shares) == 7 * 7 * 2
+    for share in shares:
+        words = share.numpy().tobytes()
+        assert all(words[at : at + 16] not in sent for at in range(0, len(words), 64))
+
+
+def test_it_learns() -> None:
+    outcome = run("federation.epochs=20", "federation.rounds=0", protocol={"embedding": 32})
+    assert outcome.server.metrics["test_accuracy"] > 0.9
