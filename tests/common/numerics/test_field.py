@@ -86,7 +86,7 @@ def test_leading_dimensions_broadcast() -> None:
 
 def test_every_operation_is_that_of_galois() -> None:
     field, x, y = Field(MERSENNE), elements(MERSENNE, 9, 40), elements(MERSENNE, 40, seed=1)
-    GF = galois.GF(MERSENNE)
+    GF = galois.GF(MERSENNE, compile="python-calculate")
     one, other = GF(x.numpy()), GF(y.numpy())
     for ours, theirs in [(field.add, one + other), (field.sub, one - other), (field.mul, one * other)]:
         assert ours(x, y).tolist() == np.asarray(theirs).tolist()
