@@ -5,11 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from benchmarks import accuracy, auxiliary, checkpoints, communication, epoch, exchange, halves, start, stragglers
+from benchmarks import (
+    accuracy,
+    auxiliary,
+    checkpoints,
+    communication,
+    epoch,
+    exchange,
+    field,
+    halves,
+    start,
+    stragglers,
+)
 from benchmarks.report import Figure, console, show
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "auxiliary": auxiliary.main,
+    "field": field.main,
     "exchange": exchange.main,
     "start": start.main,
     "halves": halves.main,

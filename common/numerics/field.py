@@ -1,4 +1,4 @@
-"""The prime field F_p on tensors: int64 elements of [0, p), with a modular matrix product at the speed of BLAS.
+"""The prime field F_p on tensors: int64 elements of [0, p), and matrix products of them through BLAS.
 
 Integer products have no BLAS on a CPU and no kernel at all on CUDA. So the smaller operand is split into two
 limbs of half the bits,

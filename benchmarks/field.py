@@ -1,0 +1,95 @@
+"""FedVS's arithmetic: modular products against float64 BLAS, masks against the bare keystream, a round's coding.
+
+Everything is measured in turn on one thread, in processor time, which other processes lengthen least, and medians are
+compared. A modular product contains two float64 ones of its own shape, so that its ratio begins at about two.
+
+The round is FashionMNIST as FedVS has it: 28 parties with 28 of the 784 pixels each, a batch of 256 coded rows,
+K = 6, T = 1, so that R = 13 answers decode. Its floor is a float64 product of the shapes that the coding multiplies.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from benchmarks.report import Figure, median
+from common.crypto.uniform import secure_elements
+from common.numerics.field import Field
+from common.numerics.lagrange import agreed_code
+
+PRIMES = {"2^26 - 5": 2**26 - 5, "2^31 - 1": 2**31 - 1}
+SHAPES = ((1024, 784, 64), (256, 784, 128))
+BOUNDS = {"2^26 - 5": 4.5, "2^31 - 1": 5.5}
+PREPARED = {"2^26 - 5": 4.0, "2^31 - 1": 4.5}
+PARTIES, SEGMENTS, MASKS = 28, 6, 1
+COLUMNS, ROWS, WIDTH = 28, 256, 64
+REPEATS = 25
+
+
+def main() -> list[Figure]:
+    """All of it."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    figures = [figure for name in PRIMES for shape in SHAPES for figure in _product(name, shape)]
+    return figures + [_masks(p) for p in PRIMES] + [figure for p in PRIMES for figure in _round(p)]
+
+
+def _product(name: str, shape: tuple[int, int, int]) -> list[Figure]:
+    (m, k, n), field = shape, Field(PRIMES[name])
+    left, right = torch.randint(field.p, (m, k)), torch.randint(field.p, (k, n))
+    prepared, one, other = field.prepare(left), left.double(), right.double()
+    floor, cold, warm = _times(
+        lambda: one @ other, lambda: field.matmul(left, right), lambda: field.matmul(prepared, right)
+    )
+    what = f"{m} x {k} x {n} modulo {name}"
+    return [
+        Figure(what, cold, BOUNDS[name], "ms", floor, "float64 BLAS"),
+        Figure(f"{what}, prepared", warm, PREPARED[name], "ms", floor, "float64 BLAS"),
+    ]
+
+
+def _masks(name: str) -> Figure:
+    count, draw = 2**20, secure_elements(PRIMES[name])
+    zeros = bytes(4 * count)
+
+    def keystream() -> object:
+        return Cipher(ChaCha20(os.urandom(32), bytes(16)), mode=None).encryptor().update(zeros)
+
+    floor, ours = _times(keystream, lambda: draw((count,)))
+    return Figure(f"2^20 masks modulo {name}", ours, 2.0, "ms", floor, "their keystream, 4 bytes each")
+
+
+def _round(name: str) -> list[Figure]:
+    field = Field(PRIMES[name])
+    code = agreed_code(field, SEGMENTS, MASKS, PARTIES)
+    model, masks = torch.randint(field.p, (COLUMNS, WIDTH)), torch.randint(field.p, (MASKS, COLUMNS, WIDTH))
+    answers, senders = torch.randint(field.p, (code.threshold, ROWS, WIDTH)), list(range(code.threshold))
+    generator, wide = torch.randn(PARTIES, 1 + MASKS).double(), torch.randn(1 + MASKS, COLUMNS * WIDTH).double()
+    matrix, flat = torch.randn(SEGMENTS, code.threshold).double(), answers.flatten(1).double()
+    encode_floor, encode, decode_floor, decode = _times(
+        lambda: generator @ wide,
+        lambda: code.encode_same(model, masks),
+        lambda: matrix @ flat,
+        lambda: code.decode(senders, answers),
+    )
+    against = "the same in float64"
+    return [
+        Figure(f"a party's model into {PARTIES} shares, {name}", encode, 30.0, "ms", encode_floor, against),
+        Figure(f"{SEGMENTS} sums from {code.threshold} answers, {name}", decode, 30.0, "ms", decode_floor, against),
+    ]
+
+
+def _times(*what: Callable[[], object]) -> list[float]:
+    """Milliseconds of processor time of each, medians of runs in turn; the first run warms up."""
+    times: list[list[float]] = [[] for _ in what]
+    for _ in range(REPEATS + 1):
+        for call, spent in zip(what, times, strict=True):
+            begin = time.thread_time()
+            call()
+            spent.append(1e3 * (time.thread_time() - begin))
+    return [median(spent[1:]) for spent in times]
