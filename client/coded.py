@@ -192,10 +192,11 @@ class Coded:
             len(self._ctx.federation.names),
         )
         room = self._code.field.p // 2 // parties
-        if bound > room:
+        if bound > room:  # how far beyond is a function of private rows, and errors travel
+            self._ctx.warn(f"entries of the embedding can reach {bound}, with room for {room}")
             raise DataError(
-                f"{self._ctx.name}: entries of its embedding can reach {bound}, and a field of {self._code.field.p} "
-                f"elements has room for {room} of each of {parties} parties: the sum could wrap around",
+                f"{self._ctx.name}: its embedding could leave its part of the field, +-{room} of {self._code.field.p} "
+                f"elements among {parties} parties, and the sum wrap around",
                 hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
             )
 

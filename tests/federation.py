@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,11 +29,23 @@ DIGITS: Mapping[str, Any] = {
 }
 
 
+# What a protocol cannot do without.
+NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}
+
+
+def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
+    """The digits among four parties, as a file has them."""
+    made: dict[str, Any] = copy.deepcopy(dict(DIGITS))
+    made["federation"] |= {"protocol": dict(protocol), **federation}
+    if protocol["name"] in NEEDS:
+        made["every_party"]["data"]["scale"] = "unit"
+        made["every_party"] |= NEEDS[protocol["name"]]
+    return made
+
+
 def config(protocol: Mapping[str, Any], *sets: str) -> Config:
-    """The digits among four parties, with overrides as on the command line."""
-    tree = {key: dict(value) for key, value in DIGITS.items()}
-    tree["federation"]["protocol"] = dict(protocol)
-    return parse(tree, sets)
+    """The same, with overrides as on the command line."""
+    return parse(tree(protocol), sets)
 
 
 def federate(cfg: Config, delay: Delay | None = None, clients: list[str] | None = None, **more: Any) -> Outcome:

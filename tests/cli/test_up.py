@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from common.crypto.federation import make_federation
-from tests.federation import DIGITS, config, federate
+from tests.federation import config, federate, tree
 
 pytestmark = pytest.mark.processes
 
@@ -28,10 +28,8 @@ SUMMARY = {
 
 
 def write(folder: Path, protocol: dict, **federation: object) -> Path:
-    tree = {key: dict(value) for key, value in DIGITS.items()}
-    tree["federation"] |= {"protocol": protocol, **federation}
     path = folder / "federation.yaml"
-    path.write_text(yaml.safe_dump(tree))
+    path.write_text(yaml.safe_dump(tree(protocol, **federation)))
     return path
 
 
@@ -77,6 +75,7 @@ SMOKE = [
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},
     {"name": "linear_admm"},
+    {"name": "fedvs", "embedding": 16},
 ]
 
 
@@ -88,6 +87,7 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
     output = finish(process)
     assert process.returncode == 0, output
     together = federate(config(protocol))
+    signed = 1000 if protocol["name"] == "fedvs" else 0  # on a virtual clock nobody has a certificate
     assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
     summary = json.loads((out / "summary.json").read_text())
     assert set(summary) == SUMMARY and summary["status"] == "completed"
@@ -95,10 +95,11 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
     for name, party in summary["bytes"]["parties"].items():
         sent = sum(_payload(m) for sender, _, m in together.messages if sender == name)
         told = sum(_payload(m) for _, to, m in together.messages if to == name)
-        assert (party["up"]["payload"], party["down"]["payload"]) == (sent, told)
-        assert sent < party["up"]["wire"] < sent * 1.005 + 300 * len(together.messages)
+        up, down = party["up"]["payload"], party["down"]["payload"]
+        assert sent <= up <= sent + signed and told <= down <= told + 5 * signed
+        assert up < party["up"]["wire"] < up * 1.005 + 300 * len(together.messages)
         ledger = (out / "parties" / name / "ledger.jsonl").read_text().splitlines()
-        assert sum(json.loads(line)["bytes"] for line in ledger) == sent
+        assert sum(json.loads(line)["bytes"] for line in ledger) == up
     assert not list(out.rglob("key.pem")) and "run folder:" in output and "test accuracy" in output
     assert "BEGIN" not in (out / "config.yaml").read_text()
 
