@@ -1,8 +1,8 @@
-"""Bars and maps as SVG: text that a page holds in itself, sharp at every size."""
+"""Bars, curves and maps as SVG: text that a page holds in itself, sharp at every size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from torch import Tensor
@@ -46,6 +46,43 @@ def bars(
         )
         parts.append(_text(middle, top - 4, say(value), "middle") if width > 40 else "")
         parts.append(_name(middle, name, width))
+    return _svg(WIDTH, HEIGHT, parts)
+
+
+def curves(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    say: Callable[[float], str],
+    across: Callable[[float], str],
+    *,
+    span: tuple[float, float],
+) -> str:
+    """One line a series, with its name at its end, and a legend above.
+
+    Args:
+        series: points (x, y) by name, x ascending.
+        say: a y in words of the axis.
+        across: an x in words of the axis.
+        span: of y; what lies outside is left out.
+    """
+    (low, high), end = span, max(x for points in series.values() for x, _ in points)
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x, y = point
+        height = (HEIGHT - _BOTTOM) - (y - low) / (high - low) * (HEIGHT - _BOTTOM - _TOP - 14)
+        return _LEFT + x / end * (WIDTH - _LEFT - _RIGHT), height
+
+    marks = [low, low + (high - low) / 2, high]
+    parts = [_axis(lambda y: place((0.0, y))[1], marks, say)]
+    parts += [_text(place((x, low))[0], HEIGHT - _BOTTOM + 16, across(x), "middle") for x in (0.0, end / 2, end)]
+    for number, (name, points) in enumerate(series.items()):
+        drawn = " ".join("{:.1f},{:.1f}".format(*place(point)) for point in points if low <= point[1] <= high)
+        title = f"<title>{escape(name)}</title>"
+        parts.append(
+            f'<polyline points="{drawn}" fill="none" stroke="{colour(number)}" stroke-width="2">{title}</polyline>'
+        )
+        x = _LEFT + number * (WIDTH - _LEFT) / len(series)
+        parts.append(f'<rect x="{x:.0f}" y="2" width="12" height="8" fill="{colour(number)}"/>')
+        parts.append(_text(x + 16, 11, name, "start"))
     return _svg(WIDTH, HEIGHT, parts)
 
 
