@@ -13,7 +13,7 @@ from common.conversation import SERVER, Link
 from common.crypto.sealing import OVERHEAD, SealError, Seals
 from common.errors import ContractError
 from common.protocols.fedvs import Bundle, Shares
-from common.raw import take_apart, to_bytes, to_tensor
+from common.raw import to_tensor
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,13 @@ class Exchange:
             ContractError: the bundle is malformed.
         """
         names, me = self.ctx.federation.names, self.ctx.name
+        rows = shares.contiguous().view(torch.uint8).numpy()
         boxes = [
-            to_tensor(self.seals.seal(name, to_bytes(share.contiguous().view(torch.uint8)), purpose, round, stage))
-            for name, share in zip(names, shares, strict=True)
+            self.seals.seal(name, row.data, purpose, round, stage)
+            for name, row in zip(names, rows, strict=True)
             if name != me
         ]
-        sealed = torch.stack(boxes) if boxes else torch.empty(0, 0, dtype=torch.uint8)
+        sealed = to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0)
         await self.server.send(Shares(round, stage, self.ctx.conceal(sealed, f"{purpose} shares, sealed")))
         bundle = await self.server.recv(Bundle, round, parties=len(names))
         if bundle is None:
@@ -64,23 +65,24 @@ class Exchange:
         return opened
 
     def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int]) -> dict[str, Tensor]:
-        names = self.ctx.federation.names
-        try:
-            boxes = dict(zip(names, take_apart(bundle.boxes, bundle.lengths), strict=True))
-        except ValueError as wrong:
-            raise ContractError(SERVER, "Bundle", "lengths", str(wrong), "others") from None
-        opened: dict[str, Tensor] = {}
-        for name, box in boxes.items():
-            if name == self.ctx.name or not len(box):
+        names, lengths = self.ctx.federation.names, bundle.lengths.tolist()
+        if any(length < 0 for length in lengths) or sum(lengths) != len(bundle.boxes):
+            expected = f"lengths that add up to {len(bundle.boxes)} bytes"
+            raise ContractError(SERVER, "Bundle", "lengths", expected, str(lengths))
+        boxes, at = bundle.boxes.numpy().data, 0
+        opened: dict[str, bytes] = {}
+        for name, length in zip(names, lengths, strict=True):
+            box, at = boxes[at : at + length], at + length
+            if name == self.ctx.name or not length:
                 continue
             try:
-                opened[name] = self._open_one(purpose, bundle, name, box, sizes[name])
+                opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name])
             except SealError as altered:
                 self.ctx.warn(f"round {bundle.round}: {altered}")
-        return opened
+        elements = to_tensor(b"".join(opened.values())).view(torch.int32)
+        return dict(zip(opened, elements.split([sizes[name] for name in opened]), strict=True))
 
-    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: Tensor, size: int) -> Tensor:
-        if len(box) != 4 * size + OVERHEAD:
-            raise SealError(f"{name!r} has sealed {len(box)} bytes, not {4 * size + OVERHEAD}")
-        content = self.seals.open(name, to_bytes(box), purpose, bundle.round, bundle.stage)
-        return to_tensor(content).view(torch.int32)
+    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int) -> bytes:
+        if len(box) != size + OVERHEAD:
+            raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size + OVERHEAD}")
+        return self.seals.open(name, box, purpose, bundle.round, bundle.stage)

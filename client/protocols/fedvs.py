@@ -11,7 +11,6 @@ from common.conversation import Link
 from common.errors import ConfigError
 from common.models.optimiser import stepper
 from common.models.polynomial import Polynomial
-from common.numerics.backprop import backprop
 from common.protocols.fedvs import Config, Gradient
 
 
@@ -25,7 +24,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
     assert isinstance(cfg, Config)  # the registry pairs them
     code, model = cfg.code(parties), _network(ctx)
-    bottom, step = backprop(model), stepper(ctx.optimiser())
+    step = stepper(ctx.optimiser())
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
     coded = Coded(ctx, server, model, code, rows, await agree(ctx, server))
     await coded.prepare()  # 2-9
@@ -38,8 +37,8 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         gradient = await server.recv(Gradient, t, rows=len(real), width=cfg.embedding)
         if gradient is None:  # the server went on without us: follow it
             continue
-        bottom.forward(ctx.features[real])
-        bottom.backward(gradient.dh.to(ctx.device) / parties)  # 34
+        powers = model.powers(ctx.features[real])  # (rows, columns): the network is linear in them
+        model.weight.grad = powers.T @ (gradient.dh.to(ctx.device) / parties)  # 34
         step()
         await _evaluate(ctx, rows, coded, t)
 

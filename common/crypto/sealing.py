@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 
 from cryptography.exceptions import InvalidTag
@@ -149,7 +150,7 @@ class Seals:
             context: what the box is: its purpose, round and place. The receiver must name the same.
         """
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
-        return nonce + self._keys[to][0].encrypt(nonce, content, json.dumps(context).encode())
+        return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context))
 
     def open(self, sender: str, box: bytes | memoryview, *context: _Context) -> bytes:
         """What a box holds.
@@ -158,10 +159,16 @@ class Seals:
             SealError: it was altered, is another's, or of another context; names the sender and the context.
         """
         try:
-            return self._keys[sender][1].decrypt(bytes(box[:12]), bytes(box[12:]), json.dumps(context).encode())
+            return self._keys[sender][1].decrypt(box[:12], box[12:], _bound(context))
         except (InvalidTag, ValueError) as altered:
             what = " ".join(map(str, context))
             raise SealError(
                 f"what {sender!r} sealed for {self._name!r} ({what}) cannot be opened: it was altered on the way",
                 hint="look at what lies between the two, the server first",
             ) from altered
+
+
+@lru_cache(maxsize=64)
+def _bound(context: tuple[_Context, ...]) -> bytes:
+    """The same for all the boxes of a round."""
+    return json.dumps(context).encode()

@@ -23,6 +23,7 @@ from torch import Tensor
 from common.errors import InputError
 
 LARGEST = 2**31 - 1
+_SHORT = 2  # terms: a model with one mask
 _EXACT = 2**53  # up to here float64 has every integer
 _CACHED = {"cpu": 2**15}  # numbers of a block that its passes find in the cache; also too few for torch to share out
 _BLOCK = 2**24  # elsewhere: large, since starting a kernel costs more than its passes
@@ -65,7 +66,7 @@ class Field:
 
     def mul(self, x: Tensor, y: Tensor) -> Tensor:
         """x y element by element, of shapes that broadcast."""
-        return x * y % self.p
+        return self._remainder(x * y)
 
     def prepare(self, left: Tensor) -> Tensor:
         """A left operand that is multiplied more than once, as `matmul` takes it: float64 in ±p/2.
@@ -88,9 +89,25 @@ class Field:
             InputError: dtypes or shapes do not fit.
         """
         lead = _check(left, right)
+        if self._short(left):
+            return self._remainder(torch.matmul(left, right))
         out = torch.empty((*lead, left.shape[-2], right.shape[-1]), dtype=torch.int64, device=right.device)
         self._into(out, left.expand(*lead, -1, -1), right.expand(*lead, -1, -1))
         return out
+
+    def _short(self, left: Tensor) -> bool:
+        """Whether one product of integers is exact, and so short that passes of floats would cost more."""
+        terms = left.shape[-1]
+        exact = terms * (self.p - 1) ** 2 < 2**63
+        return left.dtype == torch.int64 and left.device.type == "cpu" and exact and 0 < terms <= _SHORT
+
+    def _remainder(self, x: Tensor) -> Tensor:
+        """Integers from 0 below 2⁶³ brought to [0, p). Modulo 2³¹ - 1, 2³¹ is 1, and no division is needed."""
+        if self.p != LARGEST:
+            return x % self.p
+        for _ in range(2):
+            x = (x & LARGEST) + (x >> 31)
+        return torch.where(x >= LARGEST, x - LARGEST, x)
 
     def _into(self, out: Tensor, left: Tensor, right: Tensor) -> None:
         if out.dim() > 2:
