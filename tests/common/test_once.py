@@ -162,5 +162,9 @@ def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
     assert Once(folder).number("data") == ""
 
 
-def test_the_record_says_which_making_it_is(folder: Path) -> None:
-    assert json.loads((folder / "data.json").read_text())["number"] == "a1"
+def test_a_number_that_was_altered_is_noticed(folder: Path) -> None:
+    """The server compares numbers: another one would pass old tensors off as those of another making."""
+    record = json.loads((folder / "data.json").read_text())
+    assert record["number"] == "a1"
+    (folder / "data.json").write_text(json.dumps({**record, "number": "a2"}))
+    assert Once(folder).number("data") == ""
