@@ -52,7 +52,7 @@ class Door:
         """Sends an item; a message is charged first.
 
         Raises:
-            ContractError: a field that must be released did not come from `release`.
+            ContractError: a field that must be released did not come from `release` or `conceal`.
         """
         if isinstance(item, Message):
             redeemed = {name: self._redeem(item, name) for name in _private_fields(type(item))}
@@ -68,7 +68,8 @@ class Door:
         value = getattr(message, name)
         released = self._waiting.pop(id(value), None)
         if released is None or released.value is not value:
-            raise ContractError("this half", type(message).__name__, name, "a tensor from ctx.release", "another")
+            allowed = "a tensor from ctx.release or ctx.conceal"
+            raise ContractError("this half", type(message).__name__, name, allowed, "another")
         return released
 
 

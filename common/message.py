@@ -49,7 +49,7 @@ class TensorSpec:
         dims: one name per dimension.
         dtype: the only dtype that is allowed.
         released: the field is a function of private rows; the party's door lets only tensors
-            through that came out of `ctx.release`.
+            through that came out of `ctx.release` or `ctx.conceal`.
     """
 
     dims: tuple[str, ...]

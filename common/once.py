@@ -47,14 +47,15 @@ class Once:
         if self._folder is None:
             self._held[name] = (number, dict(tensors))
             return
+        self._held.pop(name, None)
         try:
             self._write(self._folder, name, number, tensors)
-        except OSError as failed:
+        except (OSError, SafetensorError) as failed:  # safetensors wraps what the disk says
+            reason = failed.strerror if isinstance(failed, OSError) else str(failed)
             raise EnvironmentFault(
-                f"{name} cannot be kept in {self._folder}: {failed.strerror}",
+                f"{name} cannot be kept in {self._folder}: {reason}",
                 hint="choose another --out, or make room",
             ) from failed
-        self._held.pop(name, None)
         self._read(name, self._folder)  # from the file: pages that are not needed may leave the memory
 
     def _write(self, folder: Path, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
@@ -62,7 +63,7 @@ class Once:
         (folder / f"{name}.json").unlink(missing_ok=True)  # the record goes first and comes last
         beside = folder / f"{name}.partial"
         safetensors.torch.save_file(dict(tensors), beside)
-        checksum = _checksum(beside)
+        checksum = _checksum(beside, number)
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(folder / f"{name}.safetensors")
@@ -71,13 +72,16 @@ class Once:
     def _read(self, name: str, folder: Path) -> None:
         try:
             record = json.loads((folder / f"{name}.json").read_text())
-            path = folder / f"{name}.safetensors"
-            if _checksum(path) == record["sha256"]:
-                self._held[name] = (str(record["number"]), safetensors.torch.load_file(path))
+            path, number = folder / f"{name}.safetensors", str(record["number"])
+            if _checksum(path, number) == record["sha256"]:
+                self._held[name] = (number, safetensors.torch.load_file(path))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             pass  # made again
 
 
-def _checksum(path: Path) -> str:
+def _checksum(path: Path, number: str) -> str:
+    """Of the file and the number that it was kept under."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(number.encode())
+    return digest.hexdigest()

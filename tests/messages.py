@@ -48,16 +48,16 @@ def dimensions(rows: int, width: int, classes: int) -> dict[str, int]:
     return defaultdict(lambda: width, {"rows": rows, "width": width, "classes": classes})
 
 
-def fitting_message(kind: type[Message], sizes: dict[str, int]) -> Message:
-    """A message of a kind as its contract wants it, with these dimensions; scalars at their longest."""
-    longest = {int: 2**32 - 1, float: -0.1, str: "validation", bool: True}
+def fitting_message(kind: type[Message], sizes: dict[str, int], **given: Any) -> Message:
+    """A message of a kind as its contract wants it, with these dimensions; scalars at their longest, or as given."""
+    longest = {int: 2**32 - 1, float: -0.1, str: "0123456789abcdef", bool: True}  # text: a hash, or a part's name
 
     def value(spec: TensorSpec | type) -> Any:
         if isinstance(spec, TensorSpec):
             return torch.rand([sizes[dim] for dim in spec.dims]).to(spec.dtype)
         return longest[spec]
 
-    return kind(**{name: value(spec) for name, spec in schema(kind).items()})
+    return kind(**{name: value(spec) for name, spec in schema(kind).items()} | given)
 
 
 ROUNDS = st.lists(UINT32, max_size=3).map(tuple)

@@ -60,8 +60,8 @@ class Verifier:
             named, shown = name_of(read), fingerprint(read)
         except IdentityError as bad:
             raise ForgedError(f"{name!r}: a bad certificate: {bad}", hint=bad.hint) from bad
-        public = read.public_key()
-        if named != name or shown != pin or not isinstance(public, ec.EllipticCurvePublicKey):
+        # Only a certificate that is pinned has its key read: another's may hold what no parser takes.
+        if named != name or shown != pin or not isinstance(public := read.public_key(), ec.EllipticCurvePublicKey):
             raise ForgedError(
                 f"{name!r} comes with the certificate {short(shown)} of {named!r}, the roster pins {short(pin)}",
                 hint="the roster is out of date, or somebody in between puts a key of his own there",

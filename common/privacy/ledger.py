@@ -10,7 +10,9 @@ from typing import Any, TextIO
 
 from common.errors import EnvironmentFault
 from common.lines import open_to_append, read_lines
-from common.message import Message, dtype_name, payload_bytes, schema, tensors
+from common.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
+
+_ROWS = ("rows", "coded")  # what dimensions are called whose size is a number of rows
 
 
 class Ledger:
@@ -70,10 +72,16 @@ def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> 
         **({"about": scalars} if scalars else {}),
         "fields": {name: [dtype_name(t.dtype), *t.shape] for name, t in fields.items()},
         "bytes": payload_bytes(message),
-        "rows": max((t.shape[0] for t in fields.values() if t.dim()), default=0),
+        "rows": _rows(message),
         "mechanism": mechanism,
         "epsilon": epsilon,
     }
+
+
+def _rows(message: Message) -> int:
+    """Of how many rows it is, coded ones included; 0 where no tensor has such a dimension."""
+    named = [zip(spec.dims, getattr(message, name).shape, strict=True) for name, spec in tensor_specs(type(message))]
+    return max((size for dims in named for dim, size in dims if dim in _ROWS), default=0)
 
 
 def _key(entry: dict[str, Any]) -> str:

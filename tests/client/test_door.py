@@ -17,6 +17,7 @@ from common.errors import ContractError
 from common.message import Message
 from common.privacy.ledger import Ledger
 from common.privacy.release import Released, release_clear
+from common.protocols.fedvs import Shares
 from common.protocols.split import Embedding, Gradient
 
 
@@ -164,6 +165,57 @@ def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: 
     assert lines(path)[0]["mechanism"] == "clip 1 + gaussian 2"
     (first, _) = outside.passed
     assert isinstance(first, Embedding) and first.h.sum() == 8
+
+
+def boxes() -> Tensor:
+    return torch.arange(12, dtype=torch.uint8).view(3, 4)
+
+
+def test_what_was_concealed_passes_and_is_written_down_by_its_name(door: Door, outside: Outside, path: Path) -> None:
+    message = Shares(2, 0, door.conceal(boxes(), "model shares, sealed"))
+    door(message)
+    assert outside.passed == [message] and torch.equal(message.boxes, boxes())
+    (line,) = lines(path)
+    assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Shares", "model shares, sealed", None)
+    assert (line["bytes"], line["rows"], line["about"]) == (12, 0, {"stage": 0})
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda sealed, concealed: sealed,
+        lambda sealed, concealed: concealed.clone(),
+        lambda sealed, concealed: concealed[:],
+        lambda sealed, concealed: boxes(),
+    ],
+    ids=["what was sealed", "a copy", "a view", "an equal one"],
+)
+def test_what_was_neither_concealed_nor_released_is_refused(
+    door: Door, outside: Outside, path: Path, disguise: Any
+) -> None:
+    sealed = boxes()
+    concealed = door.conceal(sealed, "model shares, sealed")
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.release or ctx.conceal, got"):
+        door(Shares(2, 0, disguise(sealed, concealed)))
+    assert outside.passed == [] and lines(path) == []
+
+
+def test_what_was_concealed_passes_once_and_without_a_gradient_history(door: Door, outside: Outside) -> None:
+    concealed = door.conceal(torch.ones(2, 4, requires_grad=True) * 2, "sealed")
+    assert not concealed.requires_grad
+    door(Embedding(1, concealed))
+    with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
+        door(Embedding(2, concealed))
+    assert len(outside.passed) == 1
+
+
+def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
+    def never(private: Tensor, *, evaluation: bool) -> Released:
+        raise AssertionError("nothing is released")
+
+    door = Door(outside, SERVER, never, Ledger(path))
+    door(Shares(1, 0, door.conceal(boxes(), "sealed")))
+    assert lines(path)[0]["epsilon"] is None
 
 
 def test_what_is_no_function_of_private_rows_passes_and_is_written_down(

@@ -29,8 +29,11 @@ from common.chaos import (
 from common.conversation import Close, Item, Open
 from common.errors import ConfigError
 from common.inprocess import run_virtual
+from common.message import Message
+from common.protocols.fedvs import Answer, Opened
 from common.protocols.split import Embedding, Evaluation
 from tests.federation import config
+from tests.messages import dimensions, fitting_message
 
 Came = list[tuple[float, Item]]
 
@@ -157,6 +160,57 @@ def test_only_the_named_kind_is_delayed() -> None:
         await asyncio.sleep(10)
 
     assert [when for when, _ in play(scene)] == [0, pytest.approx(3)]
+
+
+def answer(stage: int, block: int) -> Answer:
+    return Answer(1, stage, block, "", torch.zeros(1, 1, dtype=torch.int32))
+
+
+def test_an_answer_that_takes_its_time_holds_up_only_its_own_kind() -> None:
+    async def scene(make: Callable[..., Chaos], came: Came) -> None:
+        send = make(delay={"Answer": "3s"}).outward(receive(came))
+        for stage in range(2):
+            send(answer(stage, 0))
+            send(Opened(1, stage, torch.ones(4, dtype=torch.uint8)))
+            send(Close())
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+
+    came = [(when, type(item).__name__, getattr(item, "stage", None)) for when, item in play(scene)]
+    assert came == [(0, "Opened", 0), (0, "Close", None), (1, "Opened", 1), (1, "Close", None),
+                    (pytest.approx(3), "Answer", 0), (pytest.approx(4), "Answer", 1)]  # fmt: skip
+
+
+@given(seed=st.integers(0, 100), kinds=st.lists(st.sampled_from([Answer, Opened]), min_size=1, max_size=12))
+def test_those_of_one_kind_arrive_in_the_order_in_which_they_were_sent(seed: int, kinds: list[type[Message]]) -> None:
+    """Rounds count the messages: each answer has a delay of its own, and other kinds have none."""
+
+    async def scene(make: Callable[..., Chaos], came: Came) -> None:
+        send = make(delay={"Answer": "exp(2s)"}, seed=seed).outward(receive(came))
+        for number, kind in enumerate(kinds):
+            send(fitting_message(kind, dimensions(1, 1, 1), round=number))
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(1e6)
+
+    came = [(when, item) for when, item in play(scene) if isinstance(item, Message)]
+    for kind in (Answer, Opened):
+        numbers = [number for number, each in enumerate(kinds) if each is kind]
+        assert [item.round for _, item in came if isinstance(item, kind)] == numbers
+    assert all(when == 0.5 * item.round for when, item in came if isinstance(item, Opened))
+
+
+def test_answers_that_are_ready_share_the_line() -> None:
+    """They are made beside each other, and pass the narrow line one after the other: 1 s each."""
+
+    async def scene(make: Callable[..., Chaos], came: Came) -> None:
+        send = make(delay={"Embedding": "3s"}, bandwidth="32kbit/s").outward(receive(came))
+        send(embedding(1, 1000))
+        send(embedding(2, 1000))
+        send(Evaluation(1, "test", 0, torch.zeros(1000, 1)))
+        await asyncio.sleep(20)
+
+    came = [(when, type(item).__name__) for when, item in play(scene)]
+    assert came == [(pytest.approx(1), "Evaluation"), (pytest.approx(4), "Embedding"), (pytest.approx(5), "Embedding")]
 
 
 def test_what_was_sent_may_be_changed_while_it_is_under_way() -> None:

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from common.agreement import KeyOffer
 from common.errors import EnvironmentFault
 from common.lines import open_to_append, read_lines
+from common.message import Message
 from common.privacy.ledger import Ledger
+from common.protocols.fedvs import Answer, Prepared, Shares
 from common.protocols.split import Embedding, Evaluation
 from common.telemetry import Telemetry
 
@@ -28,7 +31,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def charge(path: Path, *messages: Embedding | Evaluation, after: int = 0) -> None:
+def charge(path: Path, *messages: Message, after: int = 0) -> None:
     ledger = Ledger(path, after)
     for message in messages:
         ledger.charge(message, "server", "none", None)
@@ -51,6 +54,23 @@ def test_an_entry_says_what_it_is_about(tmp_path: Path) -> None:
     (entry,) = entries(tmp_path / "ledger.jsonl")
     assert entry["about"] == {"part": "test", "block": 2}
     assert entry["fields"] == {"h": ["float32", 2, 3]} and entry["bytes"] == 24
+
+
+@pytest.mark.parametrize(
+    ("message", "rows"),
+    [
+        (Embedding(1, torch.zeros(5, 3)), 5),
+        (Answer(1, 0, 0, "", torch.zeros(4, 9, dtype=torch.int32)), 4),
+        (KeyOffer(0, *(torch.zeros(size, dtype=torch.uint8) for size in (32, 700, 70))), 0),
+        (Shares(1, 0, torch.zeros(6, 40, dtype=torch.uint8)), 0),
+        (Prepared(0, "", 3), 0),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
+)
+def test_rows_are_counted_only_where_a_dimension_is_called_so(tmp_path: Path, message: Message, rows: int) -> None:
+    charge(tmp_path / "ledger.jsonl", message)
+    (entry,) = entries(tmp_path / "ledger.jsonl")
+    assert (entry["kind"], entry["rows"]) == (type(message).__name__, rows)
 
 
 def test_a_line_that_a_crash_cut_short_is_closed_and_the_rest_still_counts(tmp_path: Path) -> None:

@@ -1,0 +1,260 @@
+"""What parties seal for each other: everything that somebody in between could try is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import x25519
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.crypto.federation import make_federation
+from common.crypto.identity import load_identity
+from common.crypto.sealing import KEY_BYTES, OVERHEAD, Agreement, Offer, SealError, Seals, Session
+from common.crypto.signatures import ForgedError
+from common.errors import ConfigError
+
+NAMES = ("ada", "bob", "eve")
+SESSION = Session("digits", "run 1", 7, {"seed": "0", "batch": "1"})
+PAIRS = list(permutations(NAMES, 2))
+
+# Points of small order on Curve25519 (RFC 7748, Section 6.1): with them every secret is zero.
+SMALL_ORDER = (
+    bytes(32),
+    bytes([1, *[0] * 31]),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+    (2**255 - 19).to_bytes(32, "little"),
+    (2**255 - 20).to_bytes(32, "little"),
+)
+
+
+class Parties:
+    """Three parties with certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pins = make_federation(folder, NAMES)
+        self._identities = {name: load_identity(folder / name) for name in NAMES}
+
+    def begin(self, name: str, session: Session = SESSION, *, by: str = "") -> Agreement:
+        """A party's side, signed by another where one is named."""
+        return Agreement(name, session, self._identities[by or name])
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    return Parties(tmp_path_factory.mktemp("sealing") / "certs")
+
+
+def everyone(make: Callable[[str], Agreement], pins: dict[str, str]) -> dict[str, Seals]:
+    """All parties' seals after an agreement that nobody disturbs."""
+    sides = {name: make(name) for name in NAMES}
+    offers = {name: side.offer() for name, side in sides.items()}
+    return {name: side.finish(offers, pins) for name, side in sides.items()}
+
+
+@pytest.fixture(scope="module")
+def seals(parties: Parties) -> dict[str, Seals]:
+    return everyone(parties.begin, parties.pins)
+
+
+# An agreement that nobody disturbs.
+
+
+@pytest.mark.parametrize(("sender", "receiver"), PAIRS)
+def test_every_party_agrees_with_every_other(seals: dict[str, Seals], sender: str, receiver: str) -> None:
+    box = seals[sender].seal(receiver, b"hello", "model", 3, 0)
+    assert seals[receiver].open(sender, box, "model", 3, 0) == b"hello"
+
+
+def test_without_identities_it_works_unsigned() -> None:
+    side = Agreement("ada", SESSION, None)
+    assert (side.offer().certificate, side.offer().signature) == (b"", b"")
+    seals = everyone(lambda name: Agreement(name, SESSION, None), {})
+    for sender, receiver in PAIRS:
+        assert seals[receiver].open(sender, seals[sender].seal(receiver, b"hello")) == b"hello"
+
+
+def test_an_offer_is_a_key_a_certificate_and_a_signature(parties: Parties) -> None:
+    one, two = parties.begin("ada"), parties.begin("ada")
+    assert len(one.offer().key) == KEY_BYTES and one.offer().signature
+    assert one.offer().key == one.offer().key != two.offer().key
+
+
+def test_the_keys_are_those_of_the_primitives() -> None:
+    """X25519, HKDF-SHA256 and AES-256-GCM put together once more, from ada's private key."""
+    ada, bob = Agreement("ada", SESSION, None), Agreement("bob", SESSION, None)
+    offers = {"ada": ada.offer(), "bob": bob.offer()}
+    box = bob.finish(offers, {}).seal("ada", b"hello", "model", 3)
+    secret = ada._private.exchange(x25519.X25519PublicKey.from_public_bytes(offers["bob"].key))
+    info = (
+        f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "sealed", '
+        f'"bob", "{offers["bob"].key.hex()}", "ada", "{offers["ada"].key.hex()}"]'
+    )
+    key = HKDF(hashes.SHA256(), 32, salt=None, info=info.encode()).derive(secret)
+    assert AESGCM(key).decrypt(box[:12], box[12:], b'["model", 3]') == b"hello"
+
+
+@given(content=st.binary(max_size=200))
+def test_the_overhead_is_exact(seals: dict[str, Seals], content: bytes) -> None:
+    box = seals["ada"].seal("bob", memoryview(content), "data", 0, 0)
+    assert len(box) == len(content) + OVERHEAD
+    assert seals["bob"].open("ada", memoryview(box), "data", 0, 0) == content
+
+
+def test_nonces_never_repeat_and_equal_contents_give_different_boxes(seals: dict[str, Seals]) -> None:
+    boxes = [seals["ada"].seal(to, b"same") for _ in range(2000) for to in ("bob", "eve")]
+    assert len({box[:12] for box in boxes[::2]}) == len({box[:12] for box in boxes[1::2]}) == 2000
+    assert len({box[12:] for box in boxes}) == 4000
+
+
+# What somebody in between may try with a box.
+
+
+@given(data=st.data(), content=st.binary(max_size=60))
+def test_no_byte_of_a_box_can_change(seals: dict[str, Seals], data: st.DataObject, content: bytes) -> None:
+    box = bytearray(seals["ada"].seal("bob", content, "model", 3, 0))
+    place = data.draw(st.integers(0, len(box) - 1))
+    box[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(SealError, match=r"^what 'ada' sealed for 'bob' \(model 3 0\) cannot be opened: it was altered"):
+        seals["bob"].open("ada", bytes(box), "model", 3, 0)
+
+
+@given(data=st.data())
+def test_a_box_cut_short_or_made_longer_is_noticed(seals: dict[str, Seals], data: st.DataObject) -> None:
+    box = seals["ada"].seal("bob", b"0123456789", "model", 3, 0)
+    changed = data.draw(st.one_of(st.integers(0, len(box) - 1).map(lambda cut: box[:cut]), st.just(box + b"\0")))
+    with pytest.raises(SealError):
+        seals["bob"].open("ada", changed, "model", 3, 0)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [("data", 3, 0), ("model", 4, 0), ("model", 3, 1), ("model", 3), ("model", 3, 0, 0), ("model", "3", 0),
+     ("model", 30), ()],
+    ids=["purpose", "round", "stage", "no stage", "one more", "a word for a number", "run together", "none"],
+)  # fmt: skip
+def test_a_box_of_another_context_is_not_opened(seals: dict[str, Seals], context: tuple[str | int, ...]) -> None:
+    box = seals["ada"].seal("bob", b"hello", "model", 3, 0)
+    with pytest.raises(SealError):
+        seals["bob"].open("ada", box, *context)
+
+
+@pytest.mark.parametrize(
+    ("sender", "reader", "claimed"),
+    [("ada", "eve", "ada"), ("ada", "ada", "bob"), ("eve", "bob", "ada")],
+    ids=["opened by another", "sent back", "in another's name"],
+)
+def test_a_box_is_for_one_direction_of_one_pair(
+    seals: dict[str, Seals], sender: str, reader: str, claimed: str
+) -> None:
+    box = seals[sender].seal("bob", b"hello", "model", 3, 0)
+    with pytest.raises(SealError, match=f"what '{claimed}' sealed for '{reader}'"):
+        seals[reader].open(claimed, box, "model", 3, 0)
+
+
+def test_a_box_of_an_earlier_session_is_not_opened(parties: Parties, seals: dict[str, Seals]) -> None:
+    box = seals["ada"].seal("bob", b"hello", "model", 3, 0)
+    later = everyone(lambda name: parties.begin(name, replace(SESSION, number=8)), parties.pins)
+    with pytest.raises(SealError):
+        later["bob"].open("ada", box, "model", 3, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(SESSION, federation="other"), replace(SESSION, run="run 2"), replace(SESSION, number=8),
+     replace(SESSION, config={"seed": "1", "batch": "1"}), replace(SESSION, config={})],
+    ids=["federation", "run", "session", "a value", "no values"],
+)  # fmt: skip
+def test_parties_of_different_sessions_have_different_keys(other: Session) -> None:
+    """Unsigned, so that nothing but the derivation tells them apart."""
+    ada, bob = Agreement("ada", SESSION, None), Agreement("bob", other, None)
+    offers = {"ada": ada.offer(), "bob": bob.offer()}
+    box = ada.finish(offers, {}).seal("bob", b"hello")
+    with pytest.raises(SealError):
+        bob.finish(offers, {}).open("ada", box)
+
+
+def test_the_order_in_which_a_configuration_is_written_does_not_matter() -> None:
+    turned = replace(SESSION, config=dict(reversed(SESSION.config.items())))
+    assert turned.transcript("x") == SESSION.transcript("x") != SESSION.transcript("x", "")
+
+
+# What a dishonest server may pass on in the place of an offer.
+
+
+def finish(parties: Parties, **offers: Offer) -> Seals:
+    """Ada's end of an agreement in which some offers are replaced."""
+    ada = parties.begin("ada")
+    given = {"ada": ada.offer(), **{name: parties.begin(name).offer() for name in ("bob", "eve")}}
+    return ada.finish({**given, **offers}, parties.pins)
+
+
+def test_a_key_that_the_server_puts_in_between_is_refused(parties: Parties) -> None:
+    servers_own = Agreement("bob", SESSION, None).offer().key
+    with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob'"):
+        finish(parties, bob=replace(parties.begin("bob").offer(), key=servers_own))
+
+
+@pytest.mark.parametrize(
+    "session",
+    [replace(SESSION, number=8), replace(SESSION, run="run 2"), replace(SESSION, federation="other"),
+     replace(SESSION, config={"seed": "1", "batch": "1"})],
+    ids=["session", "run", "federation", "configuration"],
+)  # fmt: skip
+def test_an_offer_for_something_else_is_refused(parties: Parties, session: Session) -> None:
+    with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob', or was for another session"):
+        finish(parties, bob=parties.begin("bob", session).offer())
+
+
+def test_anothers_offer_is_refused(parties: Parties) -> None:
+    with pytest.raises(ForgedError, match=r"^'bob' comes with the certificate .* of 'eve'"):
+        finish(parties, bob=parties.begin("eve").offer())
+    with pytest.raises(ForgedError, match=r"^'bob' comes with the certificate .* of 'eve'"):
+        finish(parties, bob=parties.begin("bob", by="eve").offer())
+
+
+def test_an_offer_by_another_certificate_of_that_name_is_refused(parties: Parties, tmp_path: Path) -> None:
+    make_federation(tmp_path / "certs", NAMES)
+    strangers = Agreement("bob", SESSION, load_identity(tmp_path / "certs" / "bob"))
+    with pytest.raises(ForgedError, match=r"^'bob' comes with the certificate .* of 'bob', the roster pins"):
+        finish(parties, bob=strangers.offer())
+
+
+@pytest.mark.parametrize("lacking", ["certificate", "signature"])
+def test_an_unsigned_offer_is_refused_by_who_has_a_certificate(parties: Parties, lacking: str) -> None:
+    with pytest.raises(ForgedError, match="'bob'"):
+        finish(parties, bob=replace(parties.begin("bob").offer(), **{lacking: b""}))
+
+
+def test_our_own_key_that_comes_back_as_another_is_refused(parties: Parties) -> None:
+    with pytest.raises(SealError, match=r"^the key of 'ada' came back as another$"):
+        finish(parties, ada=parties.begin("ada").offer())
+
+
+def test_with_an_identity_and_no_pin_it_refuses(parties: Parties) -> None:
+    ada, bob = parties.begin("ada"), parties.begin("bob")
+    with pytest.raises(ConfigError, match=r"^federation\.parties\.bob: no certificate fingerprint$"):
+        ada.finish({"ada": ada.offer(), "bob": bob.offer()}, {"ada": parties.pins["ada"], "bob": ""})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [*SMALL_ORDER, b"", bytes(31), bytes(33), b"\x07" * 31],
+    ids=["zero", "one", "order 8", "order 8 too", "p", "p - 1", "none", "31 zeros", "33 zeros", "31 bytes"],
+)
+def test_a_key_that_is_none_is_refused_signed_or_not(parties: Parties, key: bytes) -> None:
+    """A party itself may be the dishonest one."""
+    ada, bob = Agreement("ada", SESSION, None), parties.begin("bob")
+    with pytest.raises(SealError, match=r"^'bob' offers no usable key: "):
+        ada.finish({"ada": ada.offer(), "bob": Offer(key)}, {})
+    bob._public = key
+    with pytest.raises(SealError, match=r"^'bob' offers no usable key: "):
+        finish(parties, bob=bob.offer())

@@ -1,0 +1,170 @@
+"""What is made once in a run is there again after a restart, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import SafetensorError
+from torch import Tensor
+
+from common import once as once_module
+from common.errors import EnvironmentFault
+from common.once import Once
+
+FIRST = {"shares": torch.arange(12, dtype=torch.int32).view(3, 4)}
+SECOND = {"shares": torch.full((2, 4), 7, dtype=torch.int32), "more": torch.rand(3)}
+
+
+def same(one: object, other: dict[str, Tensor]) -> bool:
+    assert isinstance(one, dict)
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in other)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where FIRST is kept as `data` under the number `a1`."""
+    Once(tmp_path / "once").keep("data", "a1", FIRST)
+    return tmp_path / "once"
+
+
+@pytest.fixture(params=["in memory", "in a folder"])
+def once(request: pytest.FixtureRequest, tmp_path: Path) -> Once:
+    return Once(tmp_path / "once" if request.param == "in a folder" else None)
+
+
+def test_nothing_is_there_at_first(once: Once) -> None:
+    assert once.number("data") == ""
+    with pytest.raises(KeyError):
+        once.get("data")
+
+
+def test_what_was_kept_is_there_by_name_until_something_takes_its_place(once: Once) -> None:
+    once.keep("data", "a1", FIRST)
+    once.keep("other", "b2", SECOND)
+    assert (once.number("data"), once.number("other")) == ("a1", "b2")
+    assert same(once.get("data"), FIRST) and same(once.get("other"), SECOND)
+    once.keep("data", "c3", SECOND)
+    assert once.number("data") == "c3" and same(once.get("data"), SECOND)
+
+
+def test_a_new_object_on_the_same_folder_has_it(folder: Path) -> None:
+    again = Once(folder)
+    assert again.number("data") == "a1" and same(again.get("data"), FIRST)
+    assert same(Once(folder).get("data"), FIRST)  # also where nobody asks for its number first
+    assert sorted(path.name for path in folder.iterdir()) == ["data.json", "data.safetensors"]
+
+
+def test_a_folder_is_made_with_the_first_thing_that_is_kept(tmp_path: Path) -> None:
+    once = Once(tmp_path / "run" / "once")
+    assert once.number("data") == "" and not (tmp_path / "run").exists()
+
+
+def test_what_is_held_stays_as_it_was_when_another_takes_its_place(folder: Path) -> None:
+    """The tensors are read from the file's pages: the new file must not be written over the old one."""
+    once = Once(folder)
+    held = once.get("data")
+    once.keep("data", "c3", {"shares": torch.zeros(3, 4, dtype=torch.int32)})
+    assert same(held, FIRST)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("once")
+    Once(folder).keep("data", "a1", FIRST)
+    victim = folder / data.draw(st.sampled_from(["data.json", "data.safetensors"]))
+    content = victim.read_bytes()
+    if data.draw(st.booleans(), label="cut short"):
+        victim.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    else:
+        place, bit = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(0, 7))
+        victim.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+    once = Once(folder)
+    assert once.number("data") == ""
+    with pytest.raises(KeyError):
+        once.get("data")
+    once.keep("data", "c3", SECOND)
+    assert Once(folder).number("data") == "c3" and same(Once(folder).get("data"), SECOND)
+
+
+@pytest.mark.parametrize("record", ["", "[]", "7", "{}", '{"number": "a1"}', '{"number": "a1", "sha256": null}'])
+def test_a_record_that_says_something_else_is_none(folder: Path, record: str) -> None:
+    (folder / "data.json").write_text(record)
+    assert Once(folder).number("data") == ""
+
+
+@pytest.mark.parametrize("lost", ["data.json", "data.safetensors"])
+def test_one_of_the_two_files_alone_is_nothing(folder: Path, lost: str) -> None:
+    (folder / lost).unlink()
+    assert Once(folder).number("data") == ""
+
+
+def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old record goes first: else it would stand beside tensors that are not its own."""
+
+    def crash(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(once_module, "write_durably", crash)
+    with pytest.raises(KeyboardInterrupt):
+        Once(folder).keep("data", "c3", SECOND)
+    assert not (folder / "data.json").exists() and Once(folder).number("data") == ""
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        ("safetensors.torch.save_file", SafetensorError("I/O error: No space left on device (os error 28)")),
+        ("os.fsync", OSError(28, "No space left on device")),
+        ("common.once.write_durably", OSError(28, "No space left on device")),
+    ],
+    ids=["tensors", "forced to the disk", "record"],
+)
+def test_a_full_disk_is_said_and_nothing_is_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception
+) -> None:
+    def full(*_args: object) -> None:
+        raise error
+
+    once = Once(folder)
+    assert once.number("data") == "a1"
+    monkeypatch.setattr(failing, full)
+    with pytest.raises(EnvironmentFault, match=r"^data cannot be kept in .*No space left on device") as refused:
+        once.keep("data", "c3", SECOND)
+    assert "make room" in refused.value.hint
+    assert once.number("data") == Once(folder).number("data") == ""
+    monkeypatch.undo()
+    once.keep("data", "c3", SECOND)
+    assert once.number("data") == Once(folder).number("data") == "c3"
+
+
+def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
+    """Not pretended: a child that may write no more than 1000 bytes."""
+    if (child := os.fork()) == 0:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            Once(folder).keep("data", "c3", {"shares": torch.zeros(10_000)})
+        except EnvironmentFault as refused:
+            os._exit(0 if "File too large" in str(refused) else 2)
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert Once(folder).number("data") == ""
+
+
+def test_a_number_that_was_altered_is_noticed(folder: Path) -> None:
+    """The server compares numbers: another one would pass old tensors off as those of another making."""
+    record = json.loads((folder / "data.json").read_text())
+    assert record["number"] == "a1"
+    (folder / "data.json").write_text(json.dumps({**record, "number": "a2"}))
+    assert Once(folder).number("data") == ""
