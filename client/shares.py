@@ -80,7 +80,7 @@ class Exchange:
             except SealError as altered:
                 self.ctx.warn(f"round {bundle.round}: {altered}")
         elements = to_tensor(b"".join(opened.values())).view(torch.int32)
-        return dict(zip(opened, elements.split([sizes[name] for name in opened]), strict=True))
+        return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
 
     def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int) -> bytes:
         if len(box) != size + OVERHEAD:

@@ -102,8 +102,11 @@ def name_of(certificate: Certificate | bytes) -> str:
         IdentityError: it has no name, more than one, two that differ, or one that is not allowed.
     """
     parsed = _parsed(certificate)
-    subject = [str(part.value) for part in parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    claimed = names.named_by(_alternatives(parsed, x509.DNSName))
+    try:  # fields are parsed when they are read
+        subject = [str(part.value) for part in parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        claimed = names.named_by(_alternatives(parsed, x509.DNSName))
+    except MALFORMED as error:
+        raise IdentityError("the certificate's name cannot be read", hint="ask for it again") from error
     if len(subject) != 1 or claimed != subject:
         raise IdentityError(
             f"the certificate speaks for {subject} and {claimed}, not for one party",
