@@ -276,12 +276,12 @@ def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
 )  # fmt: skip
 def test_a_malformed_tensor_is_refused_in_words_and_takes_no_memory(body: bytes, said: str) -> None:
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         with pytest.raises(WireError) as refused:
             EmbeddingOf.decode(body)
         assert said in str(refused.value)
-        assert time.perf_counter() - begin < 1
+        assert time.process_time() - begin < 1
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
