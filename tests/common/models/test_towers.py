@@ -113,6 +113,14 @@ def test_the_normed_head_by_hand() -> None:
     assert sorted(sizes.values()) == [(2,), (2, 1), (2, 7)]  # bias, lengths, directions
 
 
+def test_the_normed_head_takes_a_single_row_as_in_evaluation() -> None:
+    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, seed=0)
+    normed(torch.randn(50, 6) + 1)
+    row = torch.randn(1, 6)
+    alone = normed(row)
+    assert torch.equal(alone, normed.eval()(row))
+
+
 def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
     rows = torch.ones(4000, 6)
     deep = build_head(MlpHeadConfig(hidden=1), 6, 2, seed=0)
