@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 
@@ -78,15 +79,25 @@ class NormedHeadConfig(BaseModel):
     hidden: PositiveInt = 128
 
     def module(self, inputs: int, classes: int) -> nn.Module:
-        """The head: (batch, inputs) -> (batch, classes). In training a batch needs two rows."""
+        """The head: (batch, inputs) -> (batch, classes)."""
         return nn.Sequential(
             nn.Linear(inputs, self.hidden),
-            nn.BatchNorm1d(self.hidden),
+            BatchNorm(self.hidden),
             nn.Linear(self.hidden, self.hidden),
             nn.ReLU(),
-            nn.BatchNorm1d(self.hidden),
+            BatchNorm(self.hidden),
             weight_norm(nn.Linear(self.hidden, classes)),
         )
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm over rows. A single row, as an epoch may end with, has no deviation and goes by the running ones."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(batch, width) -> (batch, width)."""
+        if len(input) > 1:
+            return super().forward(input)
+        return functional.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
 class SeededDropout(nn.Dropout):

@@ -98,6 +98,29 @@ def test_the_mlp_head_by_hand() -> None:
     torch.testing.assert_close(deep(rows), torch.relu(rows @ first.T + bias) @ second.T + last)
 
 
+def test_the_normed_head_by_hand() -> None:
+    """In training every hidden value of a batch has mean 0 and deviation 1, before the second layer and the last."""
+    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, seed=0)
+    rows = torch.randn(50, 6)
+    first, second, last = (layer for layer in normed.modules() if isinstance(layer, nn.Linear))
+
+    def standard(x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt()
+
+    hidden = standard(torch.relu(standard(rows @ first.weight.T + first.bias) @ second.weight.T + second.bias))
+    torch.testing.assert_close(normed(rows), hidden @ last.weight.T + last.bias, atol=1e-5, rtol=1e-4)
+    sizes = {name: tuple(p.shape) for name, p in last.named_parameters()}
+    assert sorted(sizes.values()) == [(2,), (2, 1), (2, 7)]  # bias, lengths, directions
+
+
+def test_the_normed_head_takes_a_single_row_as_in_evaluation() -> None:
+    normed = build_head(head({"name": "normed", "hidden": 7}), 6, 2, seed=0)
+    normed(torch.randn(50, 6) + 1)
+    row = torch.randn(1, 6)
+    alone = normed(row)
+    assert torch.equal(alone, normed.eval()(row))
+
+
 def test_the_mlp_head_drops_a_quarter_in_training_only() -> None:
     rows = torch.ones(4000, 6)
     deep = build_head(MlpHeadConfig(hidden=1), 6, 2, seed=0)
