@@ -41,7 +41,7 @@ def quantised_data(party: str, field: Field, values: Tensor, bits: int) -> Tenso
     try:
         return fixed_point.quantise_data(field, values, bits)
     except InputError as bad:
-        raise DataError(f"{party}: {bad}", hint=bad.hint) from None
+        raise _unfit(party, "the data", field, bits, bad.hint) from None
 
 
 def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draws: torch.Generator) -> Tensor:
@@ -49,7 +49,7 @@ def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draw
     try:
         return fixed_point.quantise_model(field, model.weight.detach().cpu(), bits, draws)
     except InputError as bad:
-        raise DataError(f"{party}: {bad}", hint=bad.hint) from None
+        raise _unfit(party, "the weights", field, bits, bad.hint) from None
 
 
 def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> float:
@@ -74,3 +74,9 @@ def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> No
             f"elements among {parties} parties, and the sum wrap around",
             hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
         )
+
+
+def _unfit(party: str, whose: str, field: Field, bits: int, hint: str) -> DataError:
+    """Without the number that is too large: errors travel."""
+    said = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
+    return DataError(said, hint=hint)

@@ -70,8 +70,12 @@ def test_it_refuses_sums_that_could_wrap(tmp_path: Path, capsys: pytest.CaptureF
     [
         (("every_party.model={name: mlp}",), ConfigError, "parties.party1.model: fedvs computes on shares"),
         (("federation.protocol.columns=12",), ConfigError, "party1 has 21 columns with powers and bias"),
-        (("federation.protocol.prime=101",), DataError, "party1: the data reach 1, which with 8 bits leaves"),
-        (("federation.protocol.weight_bits=24", "federation.protocol.prime=1048573"), DataError, "the weights reach"),
+        (("federation.protocol.prime=101",), DataError, "party1: the data are not all finite, or with 8 bits leave"),
+        (
+            ("federation.protocol.weight_bits=24", "federation.protocol.prime=1048573"),
+            DataError,
+            "the weights are not all finite, or with 24 bits leave",
+        ),
         (
             ("federation.rows={validation: 0, test: 1795}", "federation.batch=2", "federation.protocol.segments=3"),
             ConfigError,
