@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cli.coding import Coding
 from cli.screen import out
-from client.context import bottom_model
+from client.context import bottom_model, party_seed
 from common.config import Config, load
-from common.data.scale import Scaler
-from common.data.sources import load_features, load_labels
+from common.data.sources import load_features, load_labels, prepare
 from common.data.split import Seat
 from common.errors import ConfigError, DataError
 from common.protocols import CONTRACTS
+from common.protocols.fedvs import Config as CodedConfig
 from common.schedule import Schedule
 from server.context import check_labels
 
@@ -22,6 +23,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     federation = config.federation
     base = file.parent.resolve()
     rows = _check_labels(config, base)
+    coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
         seat = Seat(federation.names.index(name), len(federation.names))
         features = load_features(party.data, seat, base)
@@ -31,11 +33,14 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
                 hint="all members need the same rows in the same order",
             )
         schedule = Schedule(federation, len(features.values), features.official_test)
-        Scaler.fit(party.data.scale, features.values, schedule.partition.train)
+        columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
         shape = tuple(features.values.shape[1:])
         width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
-        bottom_model(name, party.model, shape, width, federation.seed, base)
-        out.print(f"{name}: {len(features.values)} rows of {shape}", markup=False)
+        model = bottom_model(name, party.model, shape, width, party_seed(federation, name), base)
+        more = coding.add(name, columns, model, schedule.partition) if coding else ""
+        out.print(f"{name}: {len(features.values)} rows of {shape}{more}", markup=False)
+    if coding:
+        coding.show()
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
 
 

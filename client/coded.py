@@ -10,12 +10,13 @@ from torch import Tensor
 
 from client.agreement import Keys
 from client.context import ClientContext
+from client.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
 from client.shares import Exchange
 from common.coded_rows import NOTHING, Block, CodedRows
 from common.conversation import SERVER, Link
 from common.crypto.uniform import secure_elements
 from common.data.rows import generator
-from common.errors import ConfigError, ContractError, DataError, InputError
+from common.errors import ContractError
 from common.models.polynomial import Polynomial
 from common.numerics import fixed_point
 from common.numerics.lagrange import LagrangeCode
@@ -75,13 +76,8 @@ class Coded:
             SealError: somebody's share of data was altered on the way: without it nothing can be computed.
         """
         ctx, round = self._ctx, self._ctx.round
-        self._largest = torch.zeros(1, len(self._model.weight), dtype=torch.int64)
-        if (columns := self._largest.shape[1]) > self._cfg.columns:
-            raise ConfigError(
-                f"{ctx.name} has {columns} columns with powers and bias, federation.protocol.columns is "
-                f"{self._cfg.columns}",
-                hint="raise it, in every member's file, or lower the model's layers",
-            )
+        columns = columns_of(ctx.name, self._model, self._cfg)
+        self._largest = torch.zeros(1, columns, dtype=torch.int64)
         await self._server.send(Prepared(round, ctx.once.number(_SHARES), columns))
         plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
         if plan is None:
@@ -146,10 +142,7 @@ class Coded:
         """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""
         values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
         values[block.rows == NOTHING] = 0
-        try:
-            return fixed_point.quantise_data(self._code.field, values, self._cfg.data_bits)
-        except InputError as bad:
-            raise DataError(f"{self._ctx.name}: {bad}", hint=bad.hint) from None
+        return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
 
     async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
         """(rows of a chunk, columns) -> everybody's shares of theirs, int32 (coded, all columns)."""
@@ -167,38 +160,27 @@ class Coded:
 
     def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
         """G_n at all points, with shares of a vanishing polynomial behind them if answers are masked."""
-        code, cfg = self._code, self._cfg
+        code, cfg, names = self._code, self._cfg, self._ctx.federation.names
         weights = self._rounded_weights()
-        self._refuse_overflow(weights)
+        self._refuse_wrapping(weights)
         shares = code.encode_same(weights.flatten(), self._uniform((code.masks, weights.numel())))
         masked = coded * cfg.embedding if cfg.masked_answers else 0
         if masked:
             shares = torch.cat([shares, code.vanishing(self._uniform((code.freedom, masked)))], dim=1)
-        names = self._ctx.federation.names
         sizes = {name: columns * cfg.embedding + masked for name, columns in zip(names, self._columns, strict=True)}
         return shares.to(torch.int32), sizes
 
     def _rounded_weights(self) -> Tensor:
         """W_n, elements of the field, int64 (columns, width)."""
-        weights = self._model.weight.detach().cpu()
-        try:
-            return fixed_point.quantise_model(self._code.field, weights, self._cfg.weight_bits, self._rounding)
-        except InputError as bad:
-            raise DataError(f"{self._ctx.name}: {bad}", hint=bad.hint) from None
+        bits = self._cfg.weight_bits
+        return rounded_weights(self._ctx.name, self._code.field, self._model, bits, self._rounding)
 
-    def _refuse_overflow(self, weights: Tensor) -> None:
-        bound, parties = (
-            fixed_point.sum_bound(self._code.field, self._largest, weights),
-            len(self._ctx.federation.names),
-        )
-        room = self._code.field.p // 2 // parties
-        if bound > room:  # how far beyond is a function of private rows, and errors travel
-            self._ctx.warn(f"entries of the embedding can reach {bound}, with room for {room}")
-            raise DataError(
-                f"{self._ctx.name}: its embedding could leave its part of the field, +-{room} of {self._code.field.p} "
-                f"elements among {parties} parties, and the sum wrap around",
-                hint="lower federation.protocol.data_bits or weight_bits, scale the data, or take a larger prime",
-            )
+    def _refuse_wrapping(self, weights: Tensor) -> None:
+        field, parties = self._code.field, len(self._ctx.federation.names)
+        times = margin(field, self._largest, weights, parties)
+        if times < 1:
+            self._ctx.warn(f"entries of the embedding can reach {1 / times:.3g} times what there is room for")
+        refuse_wrapping(self._ctx.name, field, times, parties)
 
     def _check_set(self, announced: Senders, stage: int) -> None:
         if announced.stage != stage:

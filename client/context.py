@@ -69,12 +69,17 @@ class ClientContext:
 
     @property
     def seed(self) -> int:
-        """What this party's parameters are drawn from; parties with equal models must not start equal."""
-        return self.federation.seed * 1009 + self.federation.names.index(self.name) + 1
+        """What this party's parameters are drawn from."""
+        return party_seed(self.federation, self.name)
 
     def _build(self, width: int) -> nn.Module:
         shape = self.features.shape[1:]
         return bottom_model(self.name, self.config.model, shape, width, self.seed, self.base).to(self.device)
+
+
+def party_seed(federation: FederationConfig, name: str) -> int:
+    """What a party's parameters are drawn from; parties with equal models must not start equal."""
+    return federation.seed * 1009 + federation.names.index(name) + 1
 
 
 def bottom_model(

@@ -6,9 +6,9 @@ from client.agreement import agree
 from client.coded import Coded
 from client.context import ClientContext
 from client.local import Local
+from client.quantised import polynomial
 from common.coded_rows import CodedRows
 from common.conversation import Link
-from common.errors import ConfigError
 from common.models.optimiser import stepper
 from common.models.polynomial import Polynomial
 from common.protocols.fedvs import Config, Gradient
@@ -58,10 +58,4 @@ async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: Coded, round: in
 def _network(ctx: ClientContext) -> Polynomial:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    model = ctx.model(cfg.embedding)
-    if not isinstance(model, Polynomial):
-        raise ConfigError(
-            f"parties.{ctx.name}.model: fedvs computes on shares, which only a polynomial network can",
-            hint="model: {name: polynomial, layers: 2}",
-        )
-    return model
+    return polynomial(ctx.name, ctx.model(cfg.embedding))

@@ -36,6 +36,7 @@ from common.errors import ConfigError, InputError
 from common.message import Message, TensorSpec, message
 from common.numerics.field import Field as PrimeField
 from common.numerics.lagrange import LagrangeCode, agreed_code
+from common.numerics.quantise import WHOLE
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -63,18 +64,34 @@ class Config(ProtocolConfig):
     columns: int = Field(default=1024, ge=1, description="the most columns of a party's data, powers and bias included")
     chunk: int = Field(default=1024, ge=1, description="coded rows that are shared at a time")
 
+    def most_segments(self, parties: int, stragglers: int) -> int:
+        """The largest K with N - R >= stragglers; below 1 if there is none."""
+        return (parties - stragglers - 1) // 2 + 1 - self.masks
+
     def code(self, parties: int) -> LagrangeCode:
         """The agreed code among so many parties.
 
         Raises:
             ConfigError: there are too few parties, p is no prime, or too small.
         """
-        largest = (parties - self.stragglers - 1) // 2 + 1 - self.masks  # K with N - R >= stragglers
-        segments = max(largest, 1) if self.segments == "auto" else self.segments
+        segments = self._segments(parties)
         try:
             return agreed_code(PrimeField(self.prime), segments, self.masks, parties)
         except InputError as unfit:
             raise ConfigError(f"federation.protocol: {unfit}", hint=unfit.hint) from None
+
+    def _segments(self, parties: int) -> int:
+        if self.segments != "auto":
+            return self.segments
+        most = self.most_segments(parties, self.stragglers)
+        least = 2 * self.masks + 1  # R where K = 1
+        if most < 1 and least <= parties:
+            raise ConfigError(
+                f"federation.protocol.stragglers = {self.stragglers}: with masks = {self.masks} at least {least} of "
+                f"the {parties} parties must answer in every round",
+                hint=f"take stragglers up to {parties - least}, or more parties",
+            )
+        return max(most, 1)  # where even one segment is too many, the code says so
 
 
 @message
@@ -186,6 +203,12 @@ def check(federation: FederationConfig) -> None:
         raise ConfigError(
             "federation.privacy with the protocol fedvs: elements of a field cannot be clipped and noised",
             hint="leave it out; what the coding hides and what not is in docs/protocols/fedvs.md",
+        )
+    if federation.compress.up != WHOLE:
+        raise ConfigError(
+            f"federation.compress.up = {federation.compress.up} with the protocol fedvs: parties send sealed boxes and "
+            "elements of a field, which lose their meaning with any of their bits",
+            hint="leave it out; compress.down makes the gradients smaller, and only them",
         )
     if federation.absence != "rollback":
         raise ConfigError(

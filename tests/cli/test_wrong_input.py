@@ -240,6 +240,7 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "vafl",
         "vimadmm",
         "vimadmm_j",
+        "fedvs",
         "centralized",
         "linear_admm",
     ],
