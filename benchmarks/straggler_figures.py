@@ -34,10 +34,10 @@ DP = "federation.privacy={clip: 1, epsilon: 5, delta: 1.0e-5, evaluate: clean}"
 FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
     "2": {
         "FedVS, K = 6": fedvs(6, 1, 600),
-        "Wait": ("split_avg/stragglers.yaml", "federation.rounds=45"),
+        "Wait": ("split_avg/stragglers.yaml", "federation.rounds=600"),
         "Ignore": ("split_avg/stragglers.yaml", "federation.quorum={deadline: 0.5}", "federation.rounds=700"),
         "VAFL": ("split_avg/stragglers.yaml", "federation.protocol.arrivals=true", "federation.rounds=2000"),
-        "Wait-DP": ("split_avg/stragglers.yaml", "federation.rounds=45", DP, "federation.benchmark=true"),
+        "Wait-DP": ("split_avg/stragglers.yaml", "federation.rounds=600", DP, "federation.benchmark=true"),
     },
     "3": {
         f"K = {segments}": fedvs(segments, 1, rounds) for segments, rounds in ((2, 400), (6, 400), (8, 250), (12, 60))
@@ -90,8 +90,9 @@ def main() -> None:
     for number in wanted:
         series: dict[str, Points] = {}
         for name, (file, *sets) in FIGURES[number].items():
-            series[name] = [point for point in trace(file, *sets) if point[0] <= SECONDS]
-            console.print(f"figure {number}, {describe(name, series[name])}")
+            points = trace(file, *sets)
+            console.print(f"figure {number}, {describe(name, points)}")
+            series[name] = [point for point in points if point[0] <= SECONDS]
         picture = curves(series, lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.4, 0.9))
         (folder / f"fedvs-figure-{number}.svg").write_text(picture)
         (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series))
