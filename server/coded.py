@@ -120,6 +120,8 @@ class Sums:
         shares = await self._clients.collect(Shares, round, quorum, stale=partial(_before, stage), parties=others)
         for party, answer in shares.items():
             _check_stage(party, answer, stage)
+        for party in await self._clients.collect(Shares, round, Quorum(need=0), stale=partial(_before, stage)):
+            raise ContractError(party, "Shares", "", "one a stage", "a second")
         await self._clients.tell({name: self._bundle(name, round, stage, shares) for name in self._names})
         return shares
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from client.coded import Coded
+from client.door import Door
 from common.coded_rows import CodedRows
 from common.crypto.sealing import OVERHEAD
 from common.errors import ContractError, PartyLost
@@ -204,6 +205,19 @@ def test_a_party_answers_for_no_smaller_set_than_its_policy_allows() -> None:
             "every_party.policy.min_parties=7",
             "parties.party4.chaos.delay={Shares: 5s}",
         )
+
+
+def test_two_shares_of_one_party_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    conceal = Door.conceal
+
+    def twice(self: Door, value: Tensor, how: str) -> Tensor:
+        if how == "model shares, sealed":
+            self._carry(Shares(1, 0, value))
+        return conceal(self, value, how)
+
+    monkeypatch.setattr(Door, "conceal", twice)
+    with pytest.raises(ContractError, match="sent Shares: expected one a stage, got a second"):
+        run()
 
 
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
