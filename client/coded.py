@@ -82,7 +82,7 @@ class Coded:
         plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
         if plan is None:
             raise ContractError(SERVER, "Preparation", "", "before the first round", "a round")
-        self._columns = tuple(plan.columns.tolist())
+        self._columns = self._check_plan(plan, columns)
         received = torch.empty(0 if not plan.anew else self._rows.total, sum(self._columns), dtype=torch.int32)
         for stage, block in enumerate(self._rows.chunks(self._cfg.chunk)):
             quantised = self._quantised(block)
@@ -93,6 +93,17 @@ class Coded:
         if plan.anew:
             ctx.once.keep(_SHARES, plan.sharing, {"shares": received})
         self._data = ctx.once.get(_SHARES)["shares"]
+
+    def _check_plan(self, plan: Preparation, ours: int) -> tuple[int, ...]:
+        """Everybody's columns, if the server's plan can be followed."""
+        ctx, columns = self._ctx, tuple(plan.columns.tolist())
+        seat, most = ctx.federation.names.index(ctx.name), self._cfg.columns
+        if columns[seat] != ours or not all(1 <= count <= most for count in columns):
+            expected = f"1 to {most} each, and {ours} of ours"
+            raise ContractError(SERVER, "Preparation", "columns", expected, str(list(columns)))
+        if not plan.anew and plan.sharing != (held := ctx.once.number(_SHARES)):
+            raise ContractError(SERVER, "Preparation", "sharing", held or "a new one", plan.sharing)
+        return columns
 
     async def share(self, round: int, stage: int, coded: int) -> Sum | None:
         """Shares our model with all others, and learns over whose this stage sums: steps 14 to 20.

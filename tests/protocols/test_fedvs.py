@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from common.protocols.fedvs import (
     Bundle,
     Gradient,
     Opened,
+    Preparation,
     Senders,
     Shares,
     hash_of,
@@ -205,6 +206,22 @@ def test_a_party_answers_for_no_smaller_set_than_its_policy_allows() -> None:
             "every_party.policy.min_parties=7",
             "parties.party4.chaos.delay={Shares: 5s}",
         )
+
+
+@pytest.mark.parametrize(
+    ("lie", "error"),
+    [
+        ({"anew": False}, r"Preparation\.sharing: expected a new one"),
+        ({"columns": torch.full((7,), 9)}, r"Preparation\.columns: expected 1 to 1024 each, and 21 of ours"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(lie: dict[str, Any], error: str) -> None:
+    def alter(cohort: Any) -> None:
+        carry = cohort["party1"]._carry
+        cohort["party1"]._carry = lambda item: carry(replace(item, **lie) if isinstance(item, Preparation) else item)
+
+    with pytest.raises(ContractError, match=error):
+        run(on_cohort=alter)
 
 
 def test_two_shares_of_one_party_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
