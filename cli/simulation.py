@@ -130,13 +130,18 @@ class Simulation:
             SERVE[self.config.federation.protocol.name](outcome.server, cohort)
         )
         everyone = [serving, *halves]
-        while not serving.done():
-            await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in everyone if task.done()]:
-                task.result()
-                everyone.remove(task)
-        outcome.seconds = asyncio.get_running_loop().time()
-        await asyncio.gather(*halves)
+        try:
+            while not serving.done():
+                await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in everyone if task.done()]:
+                    task.result()
+                    everyone.remove(task)
+            outcome.seconds = asyncio.get_running_loop().time()
+            await asyncio.gather(*halves)
+        finally:  # the first error is the one that counts
+            for task in everyone:
+                task.cancel()
+            await asyncio.gather(*everyone, return_exceptions=True)
 
     def _outcome(self) -> Outcome:
         events: list[Event] = []

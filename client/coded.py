@@ -207,14 +207,13 @@ class Coded:
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))
 
     def _sum(self, senders: str, members: Sequence[str], opened: dict[str, Tensor], coded: int) -> Sum:
-        width, names = self._cfg.embedding, self._ctx.federation.names
-        weights = [
-            opened[name][: columns * width].view(columns, width).to(torch.int64)
-            if name in members
-            else torch.zeros(columns, width, dtype=torch.int64)
-            for name, columns in zip(names, self._columns, strict=True)
+        width, sizes = self._cfg.embedding, zip(self._ctx.federation.names, self._columns, strict=True)
+        parts = [
+            opened[name][: columns * width] if name in members else torch.zeros(columns * width, dtype=torch.int32)
+            for name, columns in sizes
         ]
+        weights = torch.cat(parts).to(torch.int64).view(-1, width)
         if not self._cfg.masked_answers:
-            return Sum(senders, torch.cat(weights), None)
+            return Sum(senders, weights, None)
         tails = torch.stack([opened[name][-coded * width :].to(torch.int64) for name in members])
-        return Sum(senders, torch.cat(weights), (tails.sum(0) % self._code.field.p).view(coded, width))
+        return Sum(senders, weights, (tails.sum(0) % self._code.field.p).view(coded, width))
