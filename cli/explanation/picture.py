@@ -73,7 +73,8 @@ def curves(
 
     marks = [low, low + (high - low) / 2, high]
     parts = [_axis(lambda y: place((0.0, y))[1], marks, say)]
-    parts += [_text(place((x, low))[0], HEIGHT - _BOTTOM + 16, across(x), "middle") for x in (0.0, end / 2, end)]
+    for x, anchor in ((0.0, "start"), (end / 2, "middle"), (end, "end")):
+        parts.append(_text(place((x, low))[0], HEIGHT - _BOTTOM + 16, across(x), anchor))
     for number, (name, points) in enumerate(series.items()):
         drawn = " ".join("{:.1f},{:.1f}".format(*place(point)) for point in points if low <= point[1] <= high)
         title = f"<title>{escape(name)}</title>"

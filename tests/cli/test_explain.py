@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -19,7 +20,7 @@ from cli.explanation.findings import Findings, PartyFindings, measure
 from cli.explanation.keep import Keep, reduced
 from cli.explanation.maps import flatten_map
 from cli.explanation.page import numbers, sentences
-from cli.explanation.picture import bars
+from cli.explanation.picture import HEIGHT, WIDTH, bars, curves
 from cli.explanation.trained import open_run
 from cli.simulation import Outcome
 from client.protocols import LOCAL
@@ -256,6 +257,17 @@ def test_maps_of_equal_embeddings() -> None:
     apart = flatten_map(torch.randn(60, 5, generator=torch.Generator().manual_seed(0)) + 50 * classes[:, None], 0)
     middles = [apart[classes == number].mean(0) for number in (0, 1)]
     assert all((apart[classes == n] - middles[n]).norm(dim=1).max() < (middles[0] - middles[1]).norm() for n in (0, 1))
+
+
+def test_curves_keep_to_their_span_and_end_at_the_edges() -> None:
+    series = {"<a>": [(0.0, 0.5), (4.0, 1.0)], "b": [(1.0, 0.2), (2.0, 0.0)]}
+    picture = curves(series, lambda y: f"{y:.1f}", lambda x: f"{x:.0f} s", span=(0.2, 1.0))
+    lines = re.findall(r'<polyline points="([^"]*)"', picture)
+    points = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
+    assert [len(line) for line in points] == [2, 1]  # 0.0 is out of the span
+    (left, _), (right, top) = points[0]
+    assert left < points[1][0][0] < right <= WIDTH and top < points[1][0][1] < HEIGHT
+    assert "<a>" not in picture and "&lt;a&gt;" in picture and ">4 s<" in picture
 
 
 def test_bars_stand_on_their_floor_and_names_are_escaped() -> None:
