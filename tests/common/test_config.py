@@ -97,7 +97,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"server__head": "./head"}, "server.head = './head': expected ./FILE.py:NAME"),
     ({"server__head": {"file": "head.py"}}, "server.head.file = 'head.py': expected ./FILE.py:NAME"),
     ({"server__optimiser": "sdg"},
-     "server.optimiser = 'sdg': expected sgd, adam, adamw, adagrad or rmsprop (did you mean 'sgd'?)"),
+     "server.optimiser = 'sdg': expected sgd, adam, adamw, adagrad, rmsprop or adadelta (did you mean 'sgd'?)"),
+    ({"every_party__optimiser": {"name": "adadelt", "lr": 1}},
+     "every_party.optimiser.name = 'adadelt': expected sgd, adam, adamw, adagrad, rmsprop or adadelta "
+     "(did you mean 'adadelta'?)"),
     ({"every_party__model__name": "mpl"},
      "every_party.model.name = 'mpl': expected mlp, cnn, linear, polynomial or ./FILE.py:NAME (did you mean 'mlp'?)"),
     ({"every_party__data__split": "colums"},
