@@ -88,9 +88,13 @@ def bottom_model(
     """A party's model, (rows, *input_shape) -> (rows, width).
 
     Raises:
-        ConfigError: its outputs have another width.
+        ConfigError: the party's model does not fit its rows, its file is not usable, or its outputs have
+            another width.
     """
-    model = build_model(config, input_shape, seed, base)
+    try:
+        model = build_model(config, input_shape, seed, base)
+    except ConfigError as error:
+        raise ConfigError(f"parties.{party}.model: {error}", hint=error.hint) from error
     if (made := output_width(model, input_shape)) != width:
         raise ConfigError(
             f"parties.{party}.model makes embeddings of width {made}, federation.protocol.embedding is {width}",

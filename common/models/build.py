@@ -20,10 +20,12 @@ from common.data.split import Shape
 from common.errors import ConfigError
 from common.models.cnn import CnnConfig
 from common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
+from common.models.lenet import LenetConfig
 from common.models.linear import LinearConfig
 from common.models.mlp import MlpConfig
 from common.models.own import OwnConfig, first_line
 from common.models.polynomial import PolynomialConfig
+from common.models.resnet import ResnetConfig
 
 
 def _expand(value: object) -> object:
@@ -45,6 +47,9 @@ ModelConfig = Annotated[
     Annotated[
         Annotated[MlpConfig, Tag("mlp")]
         | Annotated[CnnConfig, Tag("cnn")]
+        | Annotated[LenetConfig, Tag("lenet")]
+        | Annotated[ResnetConfig, Tag("resnet18")]
+        | Annotated[ResnetConfig, Tag("resnet50")]
         | Annotated[LinearConfig, Tag("linear")]
         | Annotated[PolynomialConfig, Tag("polynomial")]
         | _Own,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import nn
 
 from common.data.split import Shape
-from common.errors import ConfigError
+from common.models.image import image_sizes, with_channels
 
 
 class CnnConfig(BaseModel):
@@ -30,16 +30,11 @@ class CnnConfig(BaseModel):
         Raises:
             ConfigError: rows are no images.
         """
-        if len(input_shape) not in (2, 3):
-            raise ConfigError(
-                f"the model 'cnn' takes images, but a row of this party has the shape {input_shape}",
-                hint="use the model `mlp`, or split the source by image_rows, patches or halves",
-            )
-        *planes, height, width = input_shape
+        channels, height, width = image_sizes(self.name, input_shape)
         first, second = self.channels
         return nn.Sequential(
-            nn.Unflatten(1, (1, height)) if not planes else nn.Identity(),  # (batch, C, H, W)
-            nn.Conv2d(planes[0] if planes else 1, first, kernel_size=3, padding=1),
+            with_channels(input_shape),  # (batch, C, H, W)
+            nn.Conv2d(channels, first, kernel_size=3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),  # (batch, first, H/2, W/2), rounded up: one row stays one
             nn.Conv2d(first, second, kernel_size=3, padding=1),

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
+
+from common.models.norm import BatchNorm
 
 
 class LinearHeadConfig(BaseModel):
@@ -88,16 +89,6 @@ class NormedHeadConfig(BaseModel):
             BatchNorm(self.hidden),
             weight_norm(nn.Linear(self.hidden, classes)),
         )
-
-
-class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over rows. A single row, as an epoch may end with, has no deviation and goes by the running ones."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(batch, width) -> (batch, width)."""
-        if len(input) > 1:
-            return super().forward(input)
-        return functional.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
 class SeededDropout(nn.Dropout):

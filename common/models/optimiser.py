@@ -20,7 +20,10 @@ class _Config(BaseModel):
 
 
 class SgdConfig(_Config):
-    """Stochastic gradient descent; the values are those of VIMADMM's local models on MNIST."""
+    """Stochastic gradient descent; the values are those of VIMADMM's local models on MNIST.
+
+    Plain with `momentum: 0`; with Nesterov's momentum instead of Polyak's where `nesterov` is true.
+    """
 
     name: Literal["sgd"] = "sgd"
     lr: Rate = 0.1
@@ -60,6 +63,8 @@ class AdagradConfig(_Config):
 
     name: Literal["adagrad"] = "adagrad"
     lr: Rate = 1e-2
+    lr_decay: Decay = 0.0
+    initial_accumulator_value: Decay = 0.0
     eps: Rate = 1e-10
     weight_decay: Decay = 0.0
 
@@ -72,6 +77,17 @@ class RmspropConfig(_Config):
     alpha: Momentum = 0.99
     eps: Rate = 1e-8
     momentum: Momentum = 0.0
+    centered: bool = False
+    weight_decay: Decay = 0.0
+
+
+class AdadeltaConfig(_Config):
+    """Adadelta, which finds its own rate: `lr` only scales it."""
+
+    name: Literal["adadelta"] = "adadelta"
+    lr: Rate = 1.0
+    rho: Momentum = 0.9
+    eps: Rate = 1e-6
     weight_decay: Decay = 0.0
 
 
@@ -82,7 +98,10 @@ def _expand(value: object) -> object:
 
 
 OptimiserConfig = Annotated[
-    Annotated[SgdConfig | AdamConfig | AdamWConfig | AdagradConfig | RmspropConfig, Field(discriminator="name")],
+    Annotated[
+        SgdConfig | AdamConfig | AdamWConfig | AdagradConfig | RmspropConfig | AdadeltaConfig,
+        Field(discriminator="name"),
+    ],
     BeforeValidator(_expand),
 ]
 """`{name: sgd, lr: 0.1}`, or in short `sgd`; sgd where no name is given."""
@@ -155,4 +174,5 @@ _LEAN: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": _lean(torch.optim.AdamW),
     "adagrad": _lean(torch.optim.Adagrad),
     "rmsprop": _lean(torch.optim.RMSprop),
+    "adadelta": _lean(torch.optim.Adadelta),
 }

@@ -97,9 +97,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"server__head": "./head"}, "server.head = './head': expected ./FILE.py:NAME"),
     ({"server__head": {"file": "head.py"}}, "server.head.file = 'head.py': expected ./FILE.py:NAME"),
     ({"server__optimiser": "sdg"},
-     "server.optimiser = 'sdg': expected sgd, adam, adamw, adagrad or rmsprop (did you mean 'sgd'?)"),
+     "server.optimiser = 'sdg': expected sgd, adam, adamw, adagrad, rmsprop or adadelta (did you mean 'sgd'?)"),
+    ({"every_party__optimiser": {"name": "adadelt", "lr": 1}},
+     "every_party.optimiser.name = 'adadelt': expected sgd, adam, adamw, adagrad, rmsprop or adadelta "
+     "(did you mean 'adadelta'?)"),
     ({"every_party__model__name": "mpl"},
-     "every_party.model.name = 'mpl': expected mlp, cnn, linear, polynomial or ./FILE.py:NAME (did you mean 'mlp'?)"),
+     "every_party.model.name = 'mpl': expected mlp, cnn, lenet, resnet18, resnet50, linear, polynomial or "
+     "./FILE.py:NAME (did you mean 'mlp'?)"),
+    ({"every_party__model": "restnet18"},
+     "every_party.model = 'restnet18': expected mlp, cnn, lenet, resnet18, resnet50, linear, polynomial or "
+     "./FILE.py:NAME (did you mean 'resnet18'?)"),
     ({"every_party__data__split": "colums"},
      "every_party.data.split = 'colums': expected all, columns, windows, image_rows, patches or halves "
      "(did you mean 'columns'?)"),

@@ -1,33 +1,63 @@
+import json
+
 import pytest
 import torch
 from torch import nn
 
 from common.errors import CheckpointError
-from common.models.optimiser import AdamConfig, SgdConfig, build_optimiser
+from common.models.optimiser import (
+    AdadeltaConfig,
+    AdagradConfig,
+    AdamConfig,
+    AdamWConfig,
+    OptimiserConfig,
+    RmspropConfig,
+    SgdConfig,
+    build_optimiser,
+    stepper,
+)
 from common.state import Snapshot, State
 
+OPTIMISERS = [
+    SgdConfig(momentum=0),
+    SgdConfig(),
+    SgdConfig(nesterov=True),
+    AdamConfig(),
+    AdamWConfig(),
+    AdagradConfig(lr_decay=0.1),
+    RmspropConfig(),
+    RmspropConfig(momentum=0.9, centered=True),
+    AdadeltaConfig(),
+]
 
-def trained(state: State, optimiser: AdamConfig | SgdConfig, steps: int) -> nn.Module:
+
+def trained(state: State, optimiser: OptimiserConfig, steps: int) -> nn.Module:
     """Keeps a model, its optimiser and a counter, and makes some steps."""
     torch.manual_seed(0)
     model = state.keep("model", lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
     steps_of = state.keep("optimiser", lambda: build_optimiser(optimiser, model.parameters()))
     noise = state.keep("noise", lambda: torch.Generator().manual_seed(1))
     count = state.keep("count", lambda: {"steps": 0, 7: (1.5, None, True)})
+    step = stepper(steps_of)
     for _ in range(steps):
         steps_of.zero_grad()
         model(torch.randn(5, 3, generator=noise)).square().sum().backward()
-        steps_of.step()
+        step()
         count["steps"] += 1
     return model
 
 
-@pytest.mark.parametrize("optimiser", [SgdConfig(lr=0.1), AdamConfig()])
-def test_a_restored_state_goes_on_as_if_it_had_never_stopped(optimiser: AdamConfig | SgdConfig) -> None:
+def through_json(snapshot: Snapshot) -> Snapshot:
+    """What a file gives back of a snapshot."""
+    return Snapshot(snapshot.tensors, json.loads(json.dumps(snapshot.values)))
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
+def test_a_restored_state_goes_on_as_if_it_had_never_stopped(optimiser: OptimiserConfig) -> None:
     whole, first = State(), State()
     trained(whole, optimiser, 5)
     trained(first, optimiser, 3)
-    second = State(first.capture())
+    second = State(through_json(first.capture()))
     model = trained(second, optimiser, 2)
     for ours, theirs in zip(model.state_dict().values(), whole["model"].state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)

@@ -55,6 +55,24 @@ def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(n
         assert resumed.server.metrics == alone.server.metrics
 
 
+def test_parties_with_models_and_optimisers_of_their_own_go_on_too() -> None:
+    """A quarter of every image each: statistics of batch norm, squares and moments are all restored."""
+    differ = (
+        "federation.batch=32",
+        "every_party.data.split={kind: patches, grid: [2, 2]}",
+        "parties.party1={model: lenet, optimiser: {name: adagrad}}",
+        "parties.party2={model: resnet18, optimiser: {name: adadelta}}",
+        "parties.party3={model: cnn, optimiser: {name: sgd, nesterov: true}}",
+        "parties.party4={model: mlp, optimiser: {name: rmsprop, centered: true}}",
+    )
+    cfg = config(PROTOCOLS["split"], *SHORT, *differ, "federation.rounds=2")
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(1, alone.saved[1]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[2][member], alone.saved[2][member])
+        assert not same(alone.saved[1][member], alone.saved[2][member])
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("member", [SERVER, "party2"])
 def test_what_a_member_keeps_matters(name: str, member: str) -> None:

@@ -1,5 +1,7 @@
 """Towers and heads: what they compute, equal weights for equal seeds, shapes that fit."""
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -34,7 +36,7 @@ def test_the_first_weights_are_torch_s_own() -> None:
     assert torch.equal(next(build_model(MlpConfig(), (4,), seed=3).parameters()), expected)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "linear"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lenet", "linear"])
 def test_equal_seeds_give_equal_weights(name: str) -> None:
     first, second, third = (build_model(model(name), (4, 6), seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], second[key]) for key in first)
@@ -61,16 +63,20 @@ def test_the_cnn_takes_images_of_any_size(shape: tuple[int, ...], rows: int) -> 
     assert embedding.shape == (rows, 5) and bool((embedding >= 0).all())
 
 
-def test_the_cnn_sees_where_a_pixel_is() -> None:
-    tower = build_model(CnnConfig(), (8, 8), seed=0)
+@pytest.mark.parametrize("name", ["cnn", "lenet"])
+def test_a_tower_sees_where_a_pixel_is(name: str) -> None:
+    tower = build_model(model(name), (8, 8), seed=0)
     images = torch.zeros(2, 8, 8)
     images[0, 1, 1] = images[1, 6, 6] = 1
     assert not torch.equal(*tower(images))
 
 
-def test_the_cnn_refuses_tables() -> None:
-    with pytest.raises(ConfigError, match=r"takes images, but .* \(30,\)"):
-        build_model(CnnConfig(), (30,), seed=0)
+@pytest.mark.parametrize("name", ["cnn", "lenet", "resnet18", "resnet50"])
+@pytest.mark.parametrize("shape", [(30,), (1, 3, 4, 5), (0, 8), (3, 8, 0)])
+def test_a_tower_for_images_refuses_other_rows(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' takes images, but .* {re.escape(str(shape))}") as caught:
+        build_model(model(name), shape, seed=0)
+    assert "mlp" in caught.value.hint
 
 
 def test_the_linear_tower() -> None:

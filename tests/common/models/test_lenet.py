@@ -1,0 +1,57 @@
+"""LeNet against the sizes that were published, and by hand."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+from torch.nn import functional
+
+from common.models.build import ModelConfig, build_model
+from common.models.lenet import LenetConfig
+
+model = TypeAdapter(ModelConfig).validate_python
+
+
+def test_ten_outputs_make_the_61706_parameters_of_lenet_5() -> None:
+    """Counted by the layers of LeCun et al. 1998 with all maps connected: 156, 2416, 48120, 10164 and 850."""
+    tower = build_model(model({"name": "lenet", "embedding": 10}), (28, 28), seed=0)
+    sizes = [sum(p.numel() for p in layer.parameters()) for layer in tower]
+    assert [size for size in sizes if size] == [156, 2416, 48120, 10164, 850]
+    assert sum(sizes) == 61706
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_it_is_what_is_said_where_five_divides_the_sides(channels: int) -> None:
+    tower = build_model(LenetConfig(), (channels, 10, 15), seed=0)
+    c1, b1, c3, b3, c5, b5, f6, b6, last, bias = tower.parameters()
+    rows = torch.randn(4, channels, 10, 15)
+    maps = functional.conv2d(rows, c1, b1, padding=2).relu()
+    maps = functional.conv2d(maps, c3, b3, padding=2).relu()
+    maps = maps.unflatten(3, (5, 3)).unflatten(2, (5, 2)).mean((3, 5))  # (4, 16, 5, 5)
+    units = (torch.einsum("bchw,ochw->bo", maps, c5) + b5).relu()
+    torch.testing.assert_close(tower(rows), ((units @ f6.T + b6).relu() @ last.T + bias).relu())
+
+
+def test_a_grey_row_is_a_row_of_one_channel() -> None:
+    grey, colour = (build_model(LenetConfig(), shape, seed=3) for shape in ((6, 7), (1, 6, 7)))
+    rows = torch.randn(2, 6, 7)
+    assert torch.equal(grey(rows), colour(rows[:, None]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.tuples(st.integers(1, 14), st.integers(1, 14))
+    | st.tuples(st.integers(1, 3), st.integers(1, 14), st.integers(1, 14)),
+    st.integers(1, 3),
+)
+def test_it_takes_images_of_any_size(shape: tuple[int, ...], rows: int) -> None:
+    tower = build_model(LenetConfig(embedding=5), shape, seed=0)
+    embedding = tower(torch.randn(rows, *shape))
+    assert embedding.shape == (rows, 5) and bool((embedding >= 0).all()) and bool(embedding.isfinite().all())
+
+
+@pytest.mark.parametrize("value", [{"name": "lenet", "embedding": 0}, {"name": "lenet", "channels": [6, 16]}])
+def test_the_configuration_refuses(value: object) -> None:
+    with pytest.raises(ValidationError):
+        model(value)
