@@ -98,7 +98,8 @@ class Outcome:
 @cache
 def contexts() -> tuple[ServerContext, dict[str, ClientContext]]:
     """Of a small federation; nothing here needs their data."""
-    cfg: Config = config({"name": "fedvs"}, f"federation.parties=[{', '.join(NAMES)}]", "federation.timeouts.answer=5")
+    roster, protocol = ", ".join(NAMES), {"name": "fedvs", "stragglers": 0}
+    cfg: Config = config(protocol, f"federation.parties=[{roster}]", "federation.timeouts.answer=5")
     clients = {name: client_context(cfg, name, Path(), lambda value: value) for name in NAMES}
     return server_context(cfg, Path(), Telemetry()), clients
 
