@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmarks import (
     accuracy,
     auxiliary,
+    blinding,
     checkpoints,
     coded,
     communication,
@@ -23,6 +24,7 @@ from benchmarks.report import Figure, console, show
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "auxiliary": auxiliary.main,
     "field": field.main,
+    "blinding": blinding.main,
     "exchange": exchange.main,
     "start": start.main,
     "halves": halves.main,

@@ -10,14 +10,13 @@ K = 6, T = 1, so that R = 13 answers decode. Its floor is a float64 product of t
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from benchmarks.report import Figure, median
+from benchmarks.report import Figure
+from benchmarks.times import times
 from common.crypto.uniform import secure_elements
 from common.numerics.field import Field
 from common.numerics.lagrange import agreed_code
@@ -28,7 +27,6 @@ BOUNDS = {"2^26 - 5": 4.5, "2^31 - 1": 5.5}
 PREPARED = {"2^26 - 5": 4.0, "2^31 - 1": 4.5}
 PARTIES, SEGMENTS, MASKS = 28, 6, 1
 COLUMNS, ROWS, WIDTH = 28, 256, 64
-REPEATS = 25
 
 
 def main() -> list[Figure]:
@@ -43,7 +41,7 @@ def _product(name: str, shape: tuple[int, int, int]) -> list[Figure]:
     (m, k, n), field = shape, Field(PRIMES[name])
     left, right = torch.randint(field.p, (m, k)), torch.randint(field.p, (k, n))
     prepared, one, other = field.prepare(left), left.double(), right.double()
-    floor, cold, warm = _times(
+    floor, cold, warm = times(
         lambda: one @ other, lambda: field.matmul(left, right), lambda: field.matmul(prepared, right)
     )
     what = f"{m} x {k} x {n} modulo {name}"
@@ -60,7 +58,7 @@ def _masks(name: str) -> Figure:
     def keystream() -> object:
         return Cipher(ChaCha20(os.urandom(32), bytes(16)), mode=None).encryptor().update(zeros)
 
-    floor, ours = _times(keystream, lambda: draw((count,)))
+    floor, ours = times(keystream, lambda: draw((count,)))
     return Figure(f"2^20 masks modulo {name}", ours, 2.0, "ms", floor, "their keystream, 4 bytes each")
 
 
@@ -71,7 +69,7 @@ def _round(name: str) -> list[Figure]:
     answers, senders = torch.randint(field.p, (code.threshold, ROWS, WIDTH)), list(range(code.threshold))
     generator, wide = torch.randn(PARTIES, 1 + MASKS).double(), torch.randn(1 + MASKS, COLUMNS * WIDTH).double()
     matrix, flat = torch.randn(SEGMENTS, code.threshold).double(), answers.flatten(1).double()
-    encode_floor, encode, decode_floor, decode = _times(
+    encode_floor, encode, decode_floor, decode = times(
         lambda: generator @ wide,
         lambda: code.encode_same(model, masks),
         lambda: matrix @ flat,
@@ -82,14 +80,3 @@ def _round(name: str) -> list[Figure]:
         Figure(f"a party's model into {PARTIES} shares, {name}", encode, 30.0, "ms", encode_floor, against),
         Figure(f"{SEGMENTS} sums from {code.threshold} answers, {name}", decode, 30.0, "ms", decode_floor, against),
     ]
-
-
-def _times(*what: Callable[[], object]) -> list[float]:
-    """Milliseconds of processor time of each, medians of runs in turn; the first run warms up."""
-    times: list[list[float]] = [[] for _ in what]
-    for _ in range(REPEATS + 1):
-        for call, spent in zip(what, times, strict=True):
-            begin = time.thread_time()
-            call()
-            spent.append(1e3 * (time.thread_time() - begin))
-    return [median(spent[1:]) for spent in times]

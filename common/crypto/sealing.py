@@ -5,12 +5,14 @@ which session it is for, with the key of its certificate: the server, who passes
 cannot put a key of its own in between. Every ordered pair of parties derives a key of its own
 (HKDF over both public keys and all that names the session), and every sealed box (AES-256-GCM)
 is bound to what it is: its purpose, round, and place. Keys live in memory, for one session.
+
+Every unordered pair has one more key, for masks, that neither seals nor opens anything.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -102,7 +104,22 @@ class Agreement:
             SealError: an offer is no key, or ours came back as another.
             ConfigError: we have a certificate, and the roster pins none for somebody.
         """
-        keys: dict[str, tuple[AESGCM, AESGCM]] = {}
+        keys = {other: self._pair(other, key, secret) for other, key, secret in self._exchange(offers, pins)}
+        return Seals(self._name, keys)
+
+    def mask_keys(self, offers: Mapping[str, Offer], pins: Mapping[str, str]) -> dict[str, bytes]:
+        """A key for masks with each of the others, 32 bytes, the same at both ends (`common/crypto/blinding.py`).
+
+        Args and errors as those of `finish`, which may be called too: the keys have nothing in common.
+        """
+        ours = (self._name, self._public)
+        return {
+            other: self._derive(secret, "masks", *sorted([ours, (other, key)]))
+            for other, key, secret in self._exchange(offers, pins)
+        }
+
+    def _exchange(self, offers: Mapping[str, Offer], pins: Mapping[str, str]) -> Iterator[tuple[str, bytes, bytes]]:
+        """Every other party, its key, and what X25519 makes of that and ours."""
         for other, offer in offers.items():
             if other == self._name:
                 if offer.key != self._public:
@@ -111,24 +128,27 @@ class Agreement:
             if self._signer.certificate:
                 verifier = Verifier(other, offer.certificate, pins.get(other, ""))
                 verifier.check(f"the key of {other!r}", self._content(other, offer.key), offer.signature)
-            keys[other] = self._pair(other, offer.key)
-        return Seals(self._name, keys)
+            yield other, offer.key, self._secret(other, offer.key)
 
     def _content(self, name: str, key: bytes) -> bytes:
         return self._session.transcript("offer", name, key.hex())
 
-    def _pair(self, other: str, key: bytes) -> tuple[AESGCM, AESGCM]:
+    def _secret(self, other: str, key: bytes) -> bytes:
         try:
-            secret = self._private.exchange(x25519.X25519PublicKey.from_public_bytes(key))
+            return self._private.exchange(x25519.X25519PublicKey.from_public_bytes(key))
         except ValueError as bad:  # of another length, or of small order: the secret would be zero
             raise SealError(f"{other!r} offers no usable key: {bad}", hint="its software is broken, or worse") from bad
-        outward = self._derive(secret, self._name, self._public, other, key)
-        inward = self._derive(secret, other, key, self._name, self._public)
+
+    def _pair(self, other: str, key: bytes, secret: bytes) -> tuple[AESGCM, AESGCM]:
+        ours, theirs = (self._name, self._public), (other, key)
+        outward = self._derive(secret, "sealed", ours, theirs)
+        inward = self._derive(secret, "sealed", theirs, ours)
         return AESGCM(outward), AESGCM(inward)
 
-    def _derive(self, secret: bytes, sender: str, sender_key: bytes, receiver: str, receiver_key: bytes) -> bytes:
-        info = self._session.transcript("sealed", sender, sender_key.hex(), receiver, receiver_key.hex())
-        return HKDF(hashes.SHA256(), 32, salt=None, info=info).derive(secret)
+    def _derive(self, secret: bytes, use: str, one: tuple[str, bytes], two: tuple[str, bytes]) -> bytes:
+        """A key for one use between two, in this order; each is a name and a public key."""
+        info = self._session.transcript(use, one[0], one[1].hex(), two[0], two[1].hex())
+        return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 class Seals:

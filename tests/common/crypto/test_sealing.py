@@ -8,6 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -113,6 +114,49 @@ def test_nonces_never_repeat_and_equal_contents_give_different_boxes(seals: dict
     boxes = [seals["ada"].seal(to, b"same") for _ in range(2000) for to in ("bob", "eve")]
     assert len({box[:12] for box in boxes[::2]}) == len({box[:12] for box in boxes[1::2]}) == 2000
     assert len({box[12:] for box in boxes}) == 4000
+
+
+# Keys for masks.
+
+
+def test_every_pair_has_one_key_for_masks_and_no_two_pairs_the_same(parties: Parties) -> None:
+    sides = {name: parties.begin(name) for name in NAMES}
+    offers = {name: side.offer() for name, side in sides.items()}
+    keys = {name: side.mask_keys(offers, parties.pins) for name, side in sides.items()}
+    assert all(set(keys[name]) == {*NAMES} - {name} for name in NAMES)
+    assert all(keys[one][other] == keys[other][one] for one, other in PAIRS)
+    assert len({keys[one][other] for one, other in PAIRS}) == 3
+
+
+def test_a_key_for_masks_is_that_of_the_primitives_and_seals_nothing() -> None:
+    """Another use than "sealed", both parties in the order of their names, whoever derives."""
+    zoe, bob = Agreement("zoe", SESSION, None), Agreement("bob", SESSION, None)
+    offers = {"zoe": zoe.offer(), "bob": bob.offer()}
+    secret = zoe._private.exchange(x25519.X25519PublicKey.from_public_bytes(offers["bob"].key))
+    info = (
+        f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "masks", '
+        f'"bob", "{offers["bob"].key.hex()}", "zoe", "{offers["zoe"].key.hex()}"]'
+    )
+    key = HKDF(hashes.SHA256(), 32, salt=None, info=info.encode()).derive(secret)
+    assert zoe.mask_keys(offers, {}) == {"bob": key} and bob.mask_keys(offers, {}) == {"zoe": key}
+    box = zoe.finish(offers, {}).seal("bob", b"hello")
+    with pytest.raises(InvalidTag):
+        AESGCM(key).decrypt(box[:12], box[12:], b"[]")
+
+
+@pytest.mark.parametrize("other", [replace(SESSION, number=8), replace(SESSION, run="run 2")])
+def test_another_session_has_other_keys_for_masks(other: Session) -> None:
+    """Unsigned, so that nothing but the derivation tells them apart."""
+    ada, bob = Agreement("ada", SESSION, None), Agreement("bob", other, None)
+    offers = {"ada": ada.offer(), "bob": bob.offer()}
+    assert ada.mask_keys(offers, {})["bob"] != bob.mask_keys(offers, {})["ada"]
+
+
+def test_a_key_for_masks_with_somebody_in_between_is_refused(parties: Parties) -> None:
+    ada, servers_own = parties.begin("ada"), Agreement("bob", SESSION, None).offer().key
+    offers = {"ada": ada.offer(), "bob": replace(parties.begin("bob").offer(), key=servers_own)}
+    with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob'"):
+        ada.mask_keys(offers, parties.pins)
 
 
 # What somebody in between may try with a box.
