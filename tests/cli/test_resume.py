@@ -21,6 +21,7 @@ pytestmark = pytest.mark.processes
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 
 
+@pytest.mark.timeout(400)  # eight starts of a federation, on a machine that may be busy
 def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
     """A server, a party and everything at once are killed; see `make drill` for the long one."""
     assert drill(3, random.Random(4), ("server", "party", "all")) == 0
