@@ -13,11 +13,11 @@ from torch import nn
 
 from benchmarks.report import Figure, median, percentile
 from benchmarks.runs import ROOT, Run, run
-from client.context import bottom_model
 from common.config import load
 from common.data.scale import Scaler
 from common.data.sources import load_features, load_labels
 from common.data.split import Seat
+from common.models.bottom import bottom_model
 from common.models.build import build_head
 from common.schedule import Schedule
 
@@ -63,7 +63,7 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
         raw = load_features(party.data, Seat(seat, 2), Path()).values
         parts.append(Scaler.fit(party.data.scale, raw, schedule.partition.train).apply(raw))
         seed = federation.seed * 1009 + seat + 1
-        bottoms.append(bottom_model(name, party.model, tuple(raw.shape[1:]), 128, seed, Path()))
+        bottoms.append(bottom_model(f"parties.{name}", party.model, tuple(raw.shape[1:]), 128, seed, Path()))
     head = build_head(config.server.head, 256, 10, federation.seed * 1009)
     optimiser = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.05)
     found, seconds = [], []

@@ -6,14 +6,15 @@ from pathlib import Path
 
 from cli.coding import Coding
 from cli.screen import out
-from client.context import bottom_model, party_seed
+from client.context import party_seed
 from common.config import Config, load
 from common.data.sources import load_features, load_labels, prepare
-from common.data.split import Seat
 from common.errors import ConfigError, DataError
+from common.models.bottom import bottom_model
 from common.protocols import CONTRACTS
 from common.protocols.fedvs import Config as CodedConfig
 from common.schedule import Schedule
+from server.active import load_columns
 from server.context import check_labels
 
 
@@ -25,8 +26,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     rows = _check_labels(config, base)
     coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
-        seat = Seat(federation.names.index(name), len(federation.names))
-        features = load_features(party.data, seat, base)
+        features = load_features(party.data, federation.seat(name), base)
         if rows is not None and len(features.values) != rows:
             raise DataError(
                 f"{name} has {len(features.values)} rows, the labels have {rows}",
@@ -36,7 +36,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
         shape = tuple(features.values.shape[1:])
         width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
-        model = bottom_model(name, party.model, shape, width, party_seed(federation, name), base)
+        model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""
         out.print(f"{name}: {len(features.values)} rows of {shape}{more}", markup=False)
     if coding:
@@ -69,4 +69,9 @@ def _check_labels(config: Config, base: Path) -> int | None:
     parts = schedule.partition
     sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
     out.print(f"server: {len(labels.values)} labels of {len(labels.classes)} classes: {sizes}", markup=False)
+    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values))
+    if columns is not None and config.server.active is not None:
+        width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]
+        bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
+        out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
     return len(labels.values)

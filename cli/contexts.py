@@ -10,10 +10,10 @@ from torch import Tensor
 from client.context import ClientContext
 from common.config import Config
 from common.data.sources import load_features, load_labels, prepare
-from common.data.split import Seat
 from common.errors import ConfigError
 from common.schedule import Schedule
 from common.telemetry import Telemetry
+from server.active import load_columns
 from server.context import ServerContext
 
 
@@ -25,13 +25,15 @@ def server_context(config: Config, base: Path, telemetry: Telemetry) -> ServerCo
 
     Raises:
         ConfigError: there is no `server` section.
-        DataError: the labels are not there or not usable.
+        DataError: the labels, or the server's own columns, are not there or not usable.
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     labels = load_labels(config.server.labels, base)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    return ServerContext(config.federation, config.server, labels.values, schedule, telemetry, base)
+    ctx = ServerContext(config.federation, config.server, labels.values, schedule, telemetry, base)
+    ctx.columns = load_columns(config.federation, config.server, schedule, base, len(labels.values))
+    return ctx
 
 
 def client_context(
@@ -52,8 +54,7 @@ def client_context(
         DataError: its data are not there or not usable.
     """
     federation, party = config.federation, config.parties[name]
-    seat = Seat(federation.names.index(name), len(federation.names))
-    features = load_features(party.data, seat, base)
+    features = load_features(party.data, federation.seat(name), base)
     schedule = Schedule(federation, len(features.values), features.official_test)
     columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
     return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)

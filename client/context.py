@@ -14,7 +14,8 @@ from common.crypto.identity import Identity
 from common.crypto.sealing import Session
 from common.data.scale import Columns
 from common.errors import ConfigError
-from common.models.build import ModelConfig, build_model, output_width
+from common.models.bottom import bottom_model
+from common.models.build import build_head
 from common.models.optimiser import build_optimiser
 from common.once import Once
 from common.schedule import Schedule
@@ -58,6 +59,15 @@ class ClientContext:
         """theta_k, the party's bottom model, with outputs of the agreed width."""
         return self.state.keep("model", lambda: self._build(width))
 
+    def head(self, width: int) -> nn.Module:
+        """The party's prediction network: (rows, width) -> (rows, classes)."""
+        return self.state.keep("head", lambda: self._build_head(width))
+
+    def head_optimiser(self) -> torch.optim.Optimizer:
+        """Of the prediction network, which must have been made."""
+        make = lambda: build_optimiser(self.config.head_optimiser, self.state["head"].parameters())  # noqa: E731
+        return self.state.keep("head optimiser", make)
+
     def optimiser(self) -> torch.optim.Optimizer:
         """Of the bottom model, which must have been made."""
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
@@ -74,30 +84,18 @@ class ClientContext:
 
     def _build(self, width: int) -> nn.Module:
         shape = self.features.shape[1:]
-        return bottom_model(self.name, self.config.model, shape, width, self.seed, self.base).to(self.device)
+        return bottom_model(f"parties.{self.name}", self.config.model, shape, width, self.seed, self.base).to(
+            self.device
+        )
+
+    def _build_head(self, width: int) -> nn.Module:
+        try:
+            head = build_head(self.config.head, width, self.federation.outputs, self.seed, self.base)
+        except ConfigError as error:
+            raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
+        return head.to(self.device)
 
 
 def party_seed(federation: FederationConfig, name: str) -> int:
     """What a party's parameters are drawn from; parties with equal models must not start equal."""
     return federation.seed * 1009 + federation.names.index(name) + 1
-
-
-def bottom_model(
-    party: str, config: ModelConfig, input_shape: tuple[int, ...], width: int, seed: int, base: Path
-) -> nn.Module:
-    """A party's model, (rows, *input_shape) -> (rows, width).
-
-    Raises:
-        ConfigError: the party's model does not fit its rows, its file is not usable, or its outputs have
-            another width.
-    """
-    try:
-        model = build_model(config, input_shape, seed, base)
-    except ConfigError as error:
-        raise ConfigError(f"parties.{party}.model: {error}", hint=error.hint) from error
-    if (made := output_width(model, input_shape)) != width:
-        raise ConfigError(
-            f"parties.{party}.model makes embeddings of width {made}, federation.protocol.embedding is {width}",
-            hint="make the two equal",
-        )
-    return model

@@ -16,7 +16,6 @@ from common.config import FederationConfig, PartyConfig
 from common.crypto.identity import Identity, load_identity
 from common.data.features import Features
 from common.data.sources import load_features
-from common.data.split import Seat
 from common.device import choose_device, release_free_memory
 from common.errors import ConfigError, IdentityError, PartyAway
 from common.membership import Hello
@@ -95,8 +94,7 @@ class ClientRun:
         telemetry.event("warning", party=self.name, reason=reason)
 
     def _features(self) -> Features:
-        seat = Seat(self.federation.names.index(self.name), len(self.federation.names))
-        return load_features(self.config.data, seat, self.base)
+        return load_features(self.config.data, self.federation.seat(self.name), self.base)
 
     def _hello(self, features: Features) -> Hello:
         return Hello(

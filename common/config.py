@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -32,6 +32,7 @@ from common.crypto.certificates import check_fingerprint
 from common.crypto.names import SERVER, check_party_name
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
+from common.data.split import Seat
 from common.errors import ConfigError, IdentityError, nearest
 from common.models.build import HeadConfig, ModelConfig
 from common.models.heads import LinearHeadConfig
@@ -273,6 +274,11 @@ class FederationConfig(_Section):
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
 
+    def seat(self, member: str) -> Seat:
+        """A member's place among those who hold columns: the active party has the first, where there is one."""
+        holders = (SERVER, *self.names) if CONTRACTS[self.protocol.name].active else self.names
+        return Seat(holders.index(member), len(holders))
+
     def lasting_hashes(self) -> dict[str, str]:
         """`hashes` of what cannot change while a run lasts: what its numbers depend on, and not how long it is."""
         # "parties" is the roster's order; "parties.NAME" are fingerprints, which may be renewed.
@@ -298,6 +304,14 @@ class ServerPrivacyConfig(_Section):
     labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
 
 
+class ActiveConfig(_Section):
+    """The server's own columns and bottom model, in protocols where it is the active party."""
+
+    data: DataConfig
+    model: ModelConfig = MlpConfig()
+    optimiser: OptimiserConfig = SgdConfig()
+
+
 class ServerConfig(_Member):
     """The server's own section."""
 
@@ -307,6 +321,9 @@ class ServerConfig(_Member):
     privacy: ServerPrivacyConfig = ServerPrivacyConfig()
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
+    active: ActiveConfig | None = Field(
+        default=None, description="columns of its own, in protocols that have use for it"
+    )
 
     @field_validator("optimiser", mode="before")
     @classmethod
@@ -321,6 +338,9 @@ class PartyConfig(_Member):
     data: DataConfig
     model: ModelConfig = MlpConfig()
     optimiser: OptimiserConfig = SgdConfig()
+    head: HeadConfig = Field(
+        default=LinearHeadConfig(), description="the party's prediction network, in protocols where it has one"
+    )
     head_optimiser: OptimiserConfig = Field(
         default=SgdConfig(lr=0.03, momentum=0), description="of the party's own head, in protocols where it has one"
     )
@@ -332,12 +352,16 @@ class PartyConfig(_Member):
     def _plain_sgd(cls, value: Any) -> Any:
         return _without_momentum(value)
 
-    def with_width(self, agreed: int | None) -> PartyConfig:
-        """The same, with a built-in model that names no width of its own given the agreed one."""
-        model = self.model
-        if agreed is None or isinstance(model, OwnConfig) or "embedding" in model.model_fields_set:
-            return self
-        return self.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
+
+Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
+
+
+def _with_width(tower: Tower, agreed: int | None) -> Tower:
+    """The same, with a built-in model that names no width of its own given the agreed one."""
+    model = tower.model
+    if agreed is None or isinstance(model, OwnConfig) or "embedding" in model.model_fields_set:
+        return tower
+    return tower.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
 
 
 class LaunchConfig(_Section):
@@ -363,8 +387,27 @@ class Config(_Section):
                 hint = f"there are {', '.join(self.federation.names)}"
                 raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
             self._known_kinds(name)
+        self._known_active()
         agreed = getattr(self.federation.protocol, "embedding", None)
-        return self.model_copy(update={"parties": {n: p.with_width(agreed) for n, p in self.parties.items()}})
+        parties = {name: _with_width(party, agreed) for name, party in self.parties.items()}
+        server = self.server
+        if server is not None and server.active is not None:
+            server = server.model_copy(update={"active": _with_width(server.active, agreed)})
+        return self.model_copy(update={"parties": parties, "server": server})
+
+    def _known_active(self) -> None:
+        name, able = self.federation.protocol.name, [n for n, contract in CONTRACTS.items() if contract.active]
+        if self.server is None or (name in able) == (self.server.active is not None):
+            return
+        if name in able:
+            raise ConfigError(
+                f"server.active: missing, and in {name} the server has columns of its own",
+                hint="name them: server.active.data, with a model and an optimiser, as a party has them",
+            )
+        raise ConfigError(
+            f"server.active: in {name} the server has no columns of its own",
+            hint=f"let a party hold them, or take one of {', '.join(able)}",
+        )
 
     def _known_kinds(self, party: str) -> None:
         kinds = CONTRACTS[self.federation.protocol.name].kinds

@@ -17,6 +17,7 @@ from common.conversation import SERVER, Harvest, Quorum
 from common.crypto.identity import Identity
 from common.crypto.sealing import Session
 from common.data.labels import Labels
+from common.data.scale import Columns
 from common.errors import DataError
 from common.message import Message
 from common.privacy.labels import NoisyLabels, posterior
@@ -32,6 +33,7 @@ class ServerContext:
 
     Attributes:
         labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place.
+        columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
         noisy: what may be used of the training labels, if they are protected.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
@@ -52,6 +54,7 @@ class ServerContext:
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
     round: int = 0
     clock: Callable[[], float] = time.monotonic
+    columns: Columns | None = None
     noisy: NoisyLabels | None = None
     session: Session = field(default_factory=Session)
     identity: Identity | None = None

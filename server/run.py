@@ -27,6 +27,7 @@ from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
+from server.active import load_columns
 from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
@@ -87,9 +88,11 @@ class ServerRun:
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.identity = identity
+        columns = load_columns(self.federation, self.config, schedule, self.base, len(values))
+        ctx.columns = columns and columns.to(device)
         ctx.protect(noisy)
         facts = Facts(len(labels.values), labels.official_test)
-        del labels, values  # what is protected is in the context alone
+        del labels, values, columns  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked)
             contract = CONTRACTS[self.federation.protocol.name]

@@ -34,6 +34,7 @@ class Contract:
         limits: the largest value of every dimension name, from the agreed config.
         subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
+        active: whether the server holds columns of its own (`server.active`), as the active party.
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
     """
 
@@ -44,6 +45,7 @@ class Contract:
     limits: Callable[[FederationConfig], Mapping[str, int]]
     sees: Mapping[str, str]
     subsampling: bool = False
+    active: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property

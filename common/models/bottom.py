@@ -1,0 +1,34 @@
+"""A bottom model of the agreed width, or a refusal that says whose it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from common.errors import ConfigError
+from common.models.build import ModelConfig, build_model, output_width
+
+
+def bottom_model(
+    owner: str, config: ModelConfig, input_shape: tuple[int, ...], width: int, seed: int, base: Path
+) -> nn.Module:
+    """A member's model, (rows, *input_shape) -> (rows, width).
+
+    Args:
+        owner: its section, `parties.NAME` or `server.active`, for the error.
+
+    Raises:
+        ConfigError: the model does not fit the rows, its file is not usable, or its outputs have
+            another width.
+    """
+    try:
+        model = build_model(config, input_shape, seed, base)
+    except ConfigError as error:
+        raise ConfigError(f"{owner}.model: {error}", hint=error.hint) from error
+    if (made := output_width(model, input_shape)) != width:
+        raise ConfigError(
+            f"{owner}.model makes embeddings of width {made}, federation.protocol.embedding is {width}",
+            hint="make the two equal",
+        )
+    return model

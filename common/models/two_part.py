@@ -1,0 +1,90 @@
+"""A member's own model in two parts: embedding network and prediction network (VFedMH, Section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+
+
+class TwoPart:
+    """h(.; theta_k), (rows, ...) -> E_k (rows, width), and p(.; theta_k), (rows, width) -> R_k (rows, classes).
+
+    What the prediction network is given need not be E_k alone: it may be an average that E_k is a part of.
+
+    Args:
+        bottom, head: the two networks.
+        bottom_optimiser, head_optimiser: of their parameters.
+    """
+
+    def __init__(
+        self,
+        bottom: nn.Module,
+        head: nn.Module,
+        bottom_optimiser: torch.optim.Optimizer,
+        head_optimiser: torch.optim.Optimizer,
+    ) -> None:
+        self._modules, self._bottom, self._head = (bottom, head), backprop(bottom), head
+        self._steps: tuple[Callable[[], object], ...] = (stepper(bottom_optimiser), stepper(head_optimiser))
+        self._given = self._logits = torch.empty(0)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """E_k of a batch, detached."""
+        return self._bottom.forward(x)
+
+    def predict(self, e: Tensor) -> Tensor:
+        """R_k of the embeddings E of a batch, detached."""
+        self._given = e.detach().requires_grad_()
+        with torch.enable_grad():
+            self._logits = self._head(self._given)
+        return self._logits.detach()
+
+    def learn(self, dr: Tensor, share: float = 1.0) -> None:
+        """One step of both optimisers down the loss of the last `embed` and `predict`.
+
+        Args:
+            dr: the loss's gradient at R_k, (rows, classes).
+            share: dE / dE_k, which is 1/C where E is the average of C.
+        """
+        self._head.zero_grad(set_to_none=True)
+        torch.autograd.backward(self._logits, dr)
+        assert self._given.grad is not None  # it requires it
+        self._bottom.backward(self._given.grad * share)
+        for step in self._steps:
+            step()
+
+    def evaluation(self) -> Evaluation:
+        """Both networks in evaluation mode, as long as the context lasts."""
+        return Evaluation(*self._modules)
+
+
+class Evaluation:
+    """Both networks as they are evaluated: without dropout, without a graph, with batch norm's running statistics."""
+
+    def __init__(self, bottom: nn.Module, head: nn.Module) -> None:
+        self._bottom, self._head = bottom, head
+
+    def __enter__(self) -> Evaluation:
+        self._bottom.eval()
+        self._head.eval()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bottom.train()
+        self._head.train()
+
+    @torch.no_grad()
+    def embed(self, x: Tensor) -> Tensor:
+        """E_k of some rows."""
+        e: Tensor = self._bottom(x)
+        return e
+
+    @torch.no_grad()
+    def predict(self, e: Tensor) -> Tensor:
+        """R_k of their embeddings."""
+        r: Tensor = self._head(e)
+        return r

@@ -1,0 +1,61 @@
+"""The server as the active party: labels, and columns and a model of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from common.config import FederationConfig, ServerConfig
+from common.conversation import SERVER
+from common.data.scale import Columns
+from common.data.sources import load_features, prepare
+from common.errors import DataError
+from common.models.bottom import bottom_model
+from common.models.optimiser import build_optimiser
+from common.models.two_part import TwoPart
+from common.schedule import Schedule
+from server.context import ServerContext
+from server.heads import joint_head
+
+
+def load_columns(
+    federation: FederationConfig, config: ServerConfig, schedule: Schedule, base: Path, rows: int
+) -> Columns | None:
+    """What the server's models see of `server.active.data`: scaled; None where it has none.
+
+    Args:
+        rows: of the labels.
+
+    Raises:
+        DataError: they are not there or not usable, or are other rows than the labels'.
+    """
+    if config.active is None:
+        return None
+    features = load_features(config.active.data, federation.seat(SERVER), base)
+    if (found := len(features.values)) != rows:
+        raise DataError(
+            f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
+        )
+    return prepare(config.active.data, features.values, schedule.partition.train, federation.seed, SERVER)
+
+
+def active_party(ctx: ServerContext, width: int) -> TwoPart:
+    """l_0: the server's own two networks with their optimisers, as they are in the state or begin.
+
+    Args:
+        width: of an embedding.
+    """
+    config, columns = ctx.config.active, ctx.columns
+    assert config is not None and columns is not None  # the protocol's contract asks for them
+    shape = tuple(columns.shape[1:])
+    seed = ctx.federation.seed * 1009 + len(ctx.federation.names) + 1  # the parties' are 1 .. M
+    make = lambda: bottom_model("server.active", config.model, shape, width, seed, ctx.base).to(ctx.device)  # noqa: E731
+    bottom: nn.Module = ctx.state.keep("active model", make)
+    head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width))
+    return TwoPart(
+        bottom,
+        head,
+        ctx.state.keep("active optimiser", lambda: build_optimiser(config.optimiser, bottom.parameters())),
+        ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters())),
+    )
