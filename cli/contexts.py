@@ -41,7 +41,7 @@ def client_context(
     name: str,
     base: Path,
     release: Callable[..., Tensor],
-    conceal: Callable[[Tensor, str], Tensor] = lambda value, _how: value,
+    conceal: Callable[..., Tensor] = lambda value, _how, _of=None: value,
 ) -> ClientContext:
     """A party's, with its columns read, scaled and, where its configuration says so, noised.
 

@@ -13,7 +13,7 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, best_words, describe_privacy, label_words
+from cli.summary import METRICS, best_words, describe_privacy, label_words, own_models
 from common.config import load
 from common.telemetry import Telemetry
 from server.summary import label_privacy, protection, write_whole
@@ -64,6 +64,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     for key, name in METRICS.items():
         if (value := ctx.metrics.get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    for name, words in own_models(ctx.metrics):
+        table.add_row(name, words)
     if (best := ctx.best.summary(0)) is not None:
         table.add_row("best", best_words(best))
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")

@@ -13,6 +13,9 @@ from rich.table import Table
 from cli.progress import megabytes
 from common.protocols import CONTRACTS
 
+_OWN = "test_accuracy_"
+_MANY = 8  # parties that fit in a line
+
 METRICS = {
     "test_accuracy": "test accuracy",
     "val_accuracy": "validation accuracy",
@@ -34,6 +37,8 @@ def show_summary(console: Console, folder: Path) -> None:
     for key, name in METRICS.items():
         if (value := summary["metrics"].get(key)) is not None:
             table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+    for name, words in own_models(summary["metrics"]):
+        table.add_row(name, words)
     if (best := summary["best"]) is not None:
         table.add_row("best", best_words(best))
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
@@ -48,6 +53,17 @@ def show_summary(console: Console, folder: Path) -> None:
     )
     console.print(table)
     console.print(f"run folder: {folder}", markup=False)
+
+
+def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """A line about every party's own model, where each has a whole one; of many, the worst and the best."""
+    found = {name.removeprefix(_OWN): value for name, value in metrics.items() if name.startswith(_OWN)}
+    if not found:
+        return []
+    if len(found) > _MANY:
+        worst, best = (choose(found, key=found.__getitem__) for choose in (min, max))
+        return [("parties' test accuracy", f"{worst} {found[worst]:.2%} to {best} {found[best]:.2%}")]
+    return [("parties' test accuracy", ", ".join(f"{party} {value:.2%}" for party, value in found.items()))]
 
 
 def describe_privacy(summary: Mapping[str, Any]) -> str:

@@ -19,10 +19,12 @@ class Keys:
 
     Args:
         seals: between it and every other party.
+        masks: a key with every other party, for sums that are taken blind.
         server: checks what the server signs; None where nobody has certificates.
     """
 
     seals: Seals
+    masks: dict[str, bytes]
     server: Verifier | None
 
 
@@ -43,10 +45,11 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     ring = await server.recv(KeyRing, ctx.round, parties=len(names))
     if ring is None:
         raise ContractError(SERVER, "KeyRing", "", "everyone's keys before the first round", "a round")
-    seals = agreement.finish(_offers(names, ring), ctx.federation.parties)
+    offers, pins = _offers(names, ring), ctx.federation.parties
+    seals, masks = agreement.finish(offers, pins), agreement.mask_keys(offers, pins)
     if ctx.identity is None:
-        return Keys(seals, None)
-    return Keys(seals, Verifier(SERVER, to_bytes(ring.server), ctx.federation.server))
+        return Keys(seals, masks, None)
+    return Keys(seals, masks, Verifier(SERVER, to_bytes(ring.server), ctx.federation.server))
 
 
 def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:

@@ -201,7 +201,7 @@ class Coded:
             self._verifier.check(
                 f"the set of senders of round {announced.round}", content, to_bytes(announced.signature)
             )
-        members, least = int((announced.senders == 1).sum()), self._ctx.config.policy.min_parties
+        members, least = int((announced.senders == 1).sum()), self._ctx.config.policy.min_parties or 1
         if members < least:
             expected = f"at least {least} parties, our policy.min_parties"
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))

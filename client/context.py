@@ -45,7 +45,7 @@ class ClientContext:
     features: Columns
     schedule: Schedule
     release: Callable[..., Tensor]
-    conceal: Callable[[Tensor, str], Tensor]
+    conceal: Callable[..., Tensor]
     warn: Callable[[str], None] = lambda _reason: None
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

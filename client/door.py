@@ -37,15 +37,18 @@ class Door:
         self._waiting[id(released.value)] = released
         return released.value
 
-    def conceal(self, value: Tensor, how: str) -> Tensor:
+    def conceal(self, value: Tensor, how: str, of: Tensor | None = None) -> Tensor:
         """Lets values leave as they are that say nothing by themselves: sealed for others, or shares of a code.
 
         Args:
             value: what leaves.
             how: for the ledger.
+            of: what `release` returned, if that is what is concealed: it was paid for, and is not sent itself.
         """
         concealed = value.detach()
-        self._waiting[id(concealed)] = Released(concealed, how, None)
+        inner = None if of is None else self._redeem_tensor(of)
+        mechanism, epsilon = (how, None) if inner is None else (f"{inner.mechanism}, {how}", inner.epsilon)
+        self._waiting[id(concealed)] = Released(concealed, mechanism, epsilon)
         return concealed
 
     def __call__(self, item: Item) -> None:
@@ -65,12 +68,16 @@ class Door:
         self._carry(item)
 
     def _redeem(self, message: Message, name: str) -> Released:
-        value = getattr(message, name)
-        released = self._waiting.pop(id(value), None)
-        if released is None or released.value is not value:
+        released = self._redeem_tensor(getattr(message, name))
+        if released is None:
             allowed = "a tensor from ctx.release or ctx.conceal"
             raise ContractError("this half", type(message).__name__, name, allowed, "another")
         return released
+
+    def _redeem_tensor(self, value: Tensor) -> Released | None:
+        """What is known of a tensor that came from here, once."""
+        released = self._waiting.pop(id(value), None)
+        return released if released is not None and released.value is value else None
 
 
 def _private_fields(kind: type[Message]) -> list[str]:

@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.conversation import Quorum
 from common.crypto.certificates import check_fingerprint
@@ -177,6 +178,7 @@ class FederationConfig(_Section):
         default="rollback", description="what a run does when a party is gone and may come back"
     )
     compress: CompressConfig = CompressConfig()
+    blinding: BlindingConfig = BlindingConfig()
     privacy: PrivacyConfig | None = Field(default=None, description="left out, nothing is protected")
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
     benchmark: bool = Field(default=False, description="nobody's secrets are in it: allows evaluations in the clear")
@@ -518,8 +520,14 @@ def _share_template(tree: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
 
 
+_CHOICES = ("name", "file", "source", "kind")  # what says of which kind a section is
+
+
 def _merge(under: Any, over: Any) -> Any:
+    """Lays keys over keys. What is of another kind than the template's takes nothing from that."""
     if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    if any(over[key] != under.get(key) for key in _CHOICES if key in over):
         return over
     return {**under, **{key: _merge(under.get(key), value) for key, value in over.items()}}
 

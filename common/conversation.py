@@ -151,6 +151,7 @@ class Link:
     ) -> None:
         self.peer = peer
         self.kinds, self.limits = kinds, limits
+        self._declared = kinds
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
         self.on_save: Callable[[Save], None] = lambda _save: None
@@ -191,7 +192,7 @@ class Link:
 
     def renew(self, carry: Carrier) -> None:
         """Transport only: the peer is back, over another connection; what it said before is forgotten."""
-        self._carry = carry
+        self._carry, self.kinds = carry, self._declared
         self.mailbox.welcome_back(self.peer)
 
     async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:

@@ -86,6 +86,11 @@ class Schedule:
         """Row numbers of a part, in blocks of at most a batch."""
         return torch.split(getattr(self.partition, part), self._block)
 
+    def stage(self, round: int, part: str, block: int) -> int:
+        """The number of a block among all that are evaluated after a round, from 1: the training batch is 0."""
+        before = self.evaluations(round)[: self.evaluations(round).index(part)]
+        return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
+
     def _releases(self, rounds: int) -> int:
         """How many matrices one party releases in a run of so many rounds, at most."""
         validations = -(-rounds // self._every)

@@ -20,6 +20,7 @@ from common.data.labels import Labels
 from common.data.scale import Columns
 from common.errors import DataError
 from common.message import Message
+from common.once import Once
 from common.privacy.labels import NoisyLabels, posterior
 from common.schedule import Schedule
 from common.state import Snapshot, State
@@ -41,6 +42,7 @@ class ServerContext:
         clock: seconds, of which only differences matter.
         session: which one this is: in all that is signed in it.
         identity: the server's key and certificate; None on loopback without TLS.
+        once: what is made once in a run.
     """
 
     federation: FederationConfig
@@ -58,6 +60,7 @@ class ServerContext:
     noisy: NoisyLabels | None = None
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
+    once: Once = field(default_factory=Once)
     _evidence: Tensor | None = None
     _begun: float = 0.0
 

@@ -7,12 +7,12 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from common.conversation import Cohort, Harvest
 from common.errors import ContractError
 from common.message import M, Message
 from server.context import ServerContext
+from server.score import Score
 
 
 async def evaluate(
@@ -32,37 +32,52 @@ async def evaluate(
         among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
         dims: the message's dimensions beside `rows`.
     """
-    resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
-    passed: set[tuple[str, int]] = set()
     for part in ctx.schedule.evaluations(round):
-        hits = loss = rows = 0.0
+        score = Score()
         for number, block in enumerate(ctx.schedule.blocks(part)):
-            late = partial(_is_among, frozenset(passed))
-            size = len(block)
-            answers = await clients.collect(
-                kind, round, ctx.quorum, among={*among, *resting}, stale=late, rows=size, **dims
-            )
-            passed.add((part, number))
-            _check_place(answers, part, number)
-            targets = ctx.labels[block]
+            answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
                 logits = predict(answers, len(block))
-                loss += functional.cross_entropy(logits, targets, reduction="sum").item()
-            hits += (logits.argmax(1) == targets).sum().item()
-            rows += len(block)
-        ctx.evaluated(round, part, accuracy=hits / rows, loss=loss / rows)
+            score.add(logits, ctx.labels[block])
+        ctx.evaluated(round, part, **score.metrics)
+
+
+async def collect_block(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    round: int,
+    place: tuple[str, int],
+    among: Collection[str],
+    **dims: int,
+) -> Harvest[M]:
+    """Everyone's answers for one block.
+
+    Args:
+        place: part and number of the block.
+        kind, among: as above.
+        dims: all of the message's dimensions.
+
+    Raises:
+        ContractError: an answer is of a block whose turn has not come, or of none.
+    """
+    resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
+    late = partial(_is_before, ctx, round, place)
+    answers = await clients.collect(kind, round, ctx.quorum, among={*among, *resting}, stale=late, **dims)
+    for party, answer in answers.items():
+        if (found := _place(answer)) != place:
+            expected, got = (f"{part} {number}" for part, number in (place, found))
+            raise ContractError(party, kind.__name__, "block", expected, got)
+    return answers
 
 
 def _place(answer: Message) -> tuple[str, int]:
     return getattr(answer, "part", ""), getattr(answer, "block", -1)
 
 
-def _is_among(passed: frozenset[tuple[str, int]], answer: Message) -> bool:
-    return _place(answer) in passed
-
-
-def _check_place(answers: Harvest[Message], part: str, block: int) -> None:
-    for party, answer in answers.items():
-        place = _place(answer)
-        if place != (part, block):
-            raise ContractError(party, type(answer).__name__, "block", f"{part} {block}", f"{place[0]} {place[1]}")
+def _is_before(ctx: ServerContext, round: int, place: tuple[str, int], answer: Message) -> bool:
+    """Whether an answer is of a block whose turn has passed."""
+    (part, number), parts = _place(answer), ctx.schedule.evaluations(round)
+    if part not in parts:
+        return False
+    return (parts.index(part), number) < (parts.index(place[0]), place[1])

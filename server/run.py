@@ -20,6 +20,7 @@ from common.data.sources import load_labels
 from common.device import choose_device
 from common.errors import CheckpointError, ConfigError, IdentityError, PartyFailed
 from common.message import largest_bytes
+from common.once import Once
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
 from common.telemetry import Event, Listener, Telemetry
@@ -87,7 +88,7 @@ class ServerRun:
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
-        ctx.identity = identity
+        ctx.identity, ctx.once = identity, Once(self.out / "once")
         columns = load_columns(self.federation, self.config, schedule, self.base, len(values))
         ctx.columns = columns and columns.to(device)
         ctx.protect(noisy)

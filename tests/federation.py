@@ -13,6 +13,7 @@ from cli.simulation import Outcome, Simulation
 from common.config import Config, parse
 from common.conversation import SERVER
 from common.inprocess import Delay
+from common.protocols import CONTRACTS
 from common.state import State
 
 DIGITS: Mapping[str, Any] = {
@@ -37,6 +38,8 @@ def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them."""
     made: dict[str, Any] = copy.deepcopy(dict(DIGITS))
     made["federation"] |= {"protocol": dict(protocol), **federation}
+    if CONTRACTS[protocol["name"]].active:
+        made["server"]["active"] = {"data": copy.deepcopy(made["every_party"]["data"])}
     if protocol["name"] in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
         made["every_party"] |= NEEDS[protocol["name"]]

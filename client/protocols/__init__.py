@@ -15,6 +15,7 @@ from client.protocols import (
     split,
     split_avg,
     vafl,
+    vfedmh,
     vimadmm,
     vimadmm_j,
 )
@@ -31,6 +32,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
+    "vfedmh": vfedmh.participate,
     "centralized": centralized.participate,
     "linear_admm": linear_admm.participate,
 }

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from client.blinded import terms
 from client.context import ClientContext
 from client.evaluation import evaluate
 from client.local import headed
@@ -22,12 +23,15 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, CrossEntropy()
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
+    own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
+        if not await own.begin(t):
+            continue
         batch = ctx.schedule.batch(t)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         with torch.no_grad():
             o = head(h)
-        await server.send(Logits(t, ctx.release(o)))  # 1
+        await server.send(own.training(t, ctx.release(o)))  # 1
         labels = await server.recv(Labels, t, rows=len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
@@ -38,4 +42,4 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         bottom.backward(dh)
         head.step()
         step()
-        await evaluate(ctx, server, t, whole, partial(Evaluation, t))
+        await evaluate(ctx, server, t, whole, partial(own.evaluation, t))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from client.blinded import terms
 from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import SERVER, Link
@@ -19,6 +20,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = backprop(model), stepper(optimiser)
+    own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)
     turns = ctx.state.keep("turns", lambda: {"done": 0})
 
     async def exchange(t: int, until: int) -> bool:
@@ -26,7 +28,8 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         turn = turns["done"] + 1 if cfg.arrivals else t
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
-        await server.send(Embedding(t, turn, ctx.release(h)))  # 1
+        released = ctx.release(h)
+        await server.send(Embedding(t, turn, released) if cfg.arrivals else own.training(t, released))  # 1
         gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
         if gradient is None:
             return False
@@ -38,9 +41,11 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         return True
 
     async for t in server.rounds(after=ctx.round):
+        if not await own.begin(t):
+            continue
         if not cfg.arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
             if await exchange(t, until=t):
-                await evaluate(ctx, server, t, model, partial(Evaluation, t))
+                await evaluate(ctx, server, t, model, partial(own.evaluation, t))
         else:
             while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
                 pass

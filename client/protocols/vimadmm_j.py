@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from client.blinded import terms
 from client.context import ClientContext
 from client.evaluation import evaluate
 from client.local import headed
@@ -23,15 +24,18 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     (whole, head), classes = headed(ctx), ctx.federation.outputs
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
+    own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
-            await evaluate(ctx, server, t, whole, partial(Evaluation, t))
+            await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
+            continue
+        if not await own.begin(t):
             continue
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         with torch.no_grad():
             o = ctx.release(head(bottom.forward(x)))  # (rows, classes)
-        await server.send(Logits(t, o))  # 1
+        await server.send(own.training(t, o))  # 1
         told = await _told(cfg, server, t, o, rows=len(batch), classes=classes)
         if told is None:  # the server went on without us: follow it
             continue
@@ -39,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         joint_local_steps(
             bottom, step, head.weight, head.step, x, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau
         )  # 5
-        await evaluate(ctx, server, t, whole, partial(Evaluation, t))
+        await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
 
 
 async def _told(cfg: Config, server: Link, t: int, o: Tensor, **dims: int) -> tuple[Tensor, Tensor] | None:

@@ -11,6 +11,8 @@ from common.errors import ConfigError
 if TYPE_CHECKING:
     from common.config import FederationConfig
 
+_BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
+
 Adjacency = Literal["participation", "replace"]
 
 
@@ -70,7 +72,9 @@ class PolicyConfig(BaseModel):
     max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
     protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
-    min_parties: int = Field(default=1, ge=1, description="in the roster")
+    min_parties: int | None = Field(
+        default=None, ge=1, description="in the roster, and in every sum; left out, 3 in blinded sums and else 1"
+    )
 
     def refuse(self, party: str, federation: FederationConfig) -> None:
         """Refuses a federation that is weaker than this, as far as its configuration tells.
@@ -81,8 +85,12 @@ class PolicyConfig(BaseModel):
         parties, name, privacy = len(federation.parties), federation.protocol.name, federation.privacy
         if self.protocols is not None and name not in self.protocols:
             self.object(party, "protocols", ", ".join(self.protocols), name)
-        if parties < self.min_parties:
-            self.object(party, "min_parties", self.min_parties, parties)
+        blinded = getattr(federation.protocol, "aggregate", "clear") == "blinded"
+        least = self.min_parties or (_BLINDED if blinded else 1)
+        if parties < least:
+            self.object(party, "min_parties", least, parties)
+        if blinded and federation.blinding.least < least:
+            self.object(party, "min_parties", least, f"blinding.least = {federation.blinding.least}")
         for rule in ("max_epsilon", "min_noise_multiplier"):
             if (wants := getattr(self, rule)) is None:
                 continue

@@ -13,6 +13,7 @@ from common.protocols import (
     split,
     split_avg,
     vafl,
+    vfedmh,
     vimadmm,
     vimadmm_j,
 )
@@ -29,6 +30,7 @@ CONTRACTS: Mapping[str, Contract] = {
         vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
+        vfedmh.CONTRACT,
         centralized.CONTRACT,
         linear_admm.CONTRACT,
     )

@@ -24,6 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -36,6 +37,9 @@ class Config(ProtocolConfig):
 
     name: Literal["fdml"] = "fdml"
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
+    aggregate: Summing = Field(
+        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
+    )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
     )
@@ -75,17 +79,32 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+    return {
+        "rows": federation.batch,
+        "width": config.embedding,
+        "classes": federation.outputs,
+        **blinded_limits(federation, federation.outputs),
+    }
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses sums that cannot be blinded."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    if config.aggregate == "blinded":
+        check_blinded(federation)
 
 
 CONTRACT = Contract(
     title="FDML: averaged logits; every party is given the labels",
     source="Hu et al. 2019",
     config=Config,
-    messages=(Logits, Labels, Aggregate, Evaluation),
+    messages=(Logits, Labels, Aggregate, Evaluation, *BLINDED),
     limits=limits,
+    check=check,
     sees={
-        "server": "every party's logits of the training, validation and test rows, in the clear",
+        "server": "every party's logits of the training, validation and test rows, in the clear; "
+        "blinded, only their sums",
         "party": "THE LABELS of all training rows, and the mean of all parties' logits of its batch rows",
     },
 )

@@ -35,6 +35,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.errors import ConfigError
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -51,6 +53,9 @@ class Config(ProtocolConfig):
         default="average", description="how the parties' embeddings make one: their average, maximum, or side by side"
     )
     arrivals: bool = Field(default=False, description="parties come when they like, instead of all in every round")
+    aggregate: Summing = Field(
+        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
+    )
     missing: Literal["leave_out", "zero", "last", "skip"] = Field(
         default="leave_out",
         description="a party that did not answer: left out, so that the average is over those who did (side by side, "
@@ -91,17 +96,34 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    return {"rows": federation.batch, "width": config.embedding}
+    return {"rows": federation.batch, "width": config.embedding, **blinded_limits(federation, config.embedding)}
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses sums that cannot be blinded, and what is no sum over everyone who is there."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    if config.aggregate != "blinded":
+        return
+    check_blinded(federation)
+    if config.combine != "average" or config.arrivals:
+        has = "arrivals = true" if config.arrivals else f"combine = {config.combine}"
+        raise ConfigError(
+            f"federation.protocol.{has}: only averages over a round's parties can be blinded",
+            hint="take combine: average without arrivals, or aggregate: clear",
+        )
 
 
 CONTRACT = Contract(
     title="Split learning with one global embedding: an average, maximum or concatenation; together or as parties come",
     source="Li et al. 2023 (FedVS), Sections 2 and 6",
     config=Config,
-    messages=(Embedding, Gradient, Evaluation),
+    messages=(Embedding, Gradient, Evaluation, *BLINDED),
     limits=limits,
+    check=check,
     sees={
-        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "server": "every party's embeddings of the training, validation and test rows, in the clear; "
+        "blinded, only their sums",
         "party": "with an average, the gradient at it, the same for all, and how many answered; else the gradient at "
         "its own cut layer; both carry information about the labels",
     },

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.errors import ConfigError
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -39,6 +41,9 @@ class Config(ProtocolConfig):
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
     update: Literal["variables", "signal"] = Field(
         default="variables", description="what step 4 sends: lambda and s_k, or the one tensor that steps depend on"
+    )
+    aggregate: Summing = Field(
+        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
     )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
@@ -80,18 +85,39 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
+    return {
+        "rows": federation.batch,
+        "width": config.embedding,
+        "classes": federation.outputs,
+        **blinded_limits(federation, federation.outputs),
+    }
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses sums that cannot be blinded, and residuals that only the parts of a sum could give."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    if config.aggregate != "blinded":
+        return
+    check_blinded(federation)
+    if config.update != "signal":
+        raise ConfigError(
+            "federation.protocol.update = variables: the server cannot tell s_k without o_k, which is blinded",
+            hint="set federation.protocol.update to signal: the parties then take the same steps",
+        )
 
 
 CONTRACT = Contract(
     title="VIMADMM-J: heads at the parties, logits travel, many local steps per exchange",
     source="Xie et al. 2024, Algorithm 3",
     config=Config,
-    messages=(Logits, Update, Signal, Evaluation),
+    messages=(Logits, Update, Signal, Evaluation, *BLINDED),
     limits=limits,
+    check=check,
     subsampling=True,
     sees={
-        "server": "every party's logits of the training, validation and test rows, in the clear",
+        "server": "every party's logits of the training, validation and test rows, in the clear; "
+        "blinded, only their sums",
         "party": "duals and residuals of its batch rows, which carry information about the labels",
     },
 )

@@ -21,6 +21,7 @@ from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schem
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
     agreement_pb2,
+    blinded_pb2,
     centralized_pb2,
     fdml_pb2,
     fedbcd_pb2,
@@ -30,6 +31,7 @@ from common.wire._generated import (
     split_pb2,
     tensor_pb2,
     vafl_pb2,
+    vfedmh_pb2,
     vimadmm_j_pb2,
     vimadmm_pb2,
 )
@@ -55,13 +57,14 @@ PROTOS: Mapping[str, ModuleType] = {
     "vafl": vafl_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
+    "vfedmh": vfedmh_pb2,
     "centralized": centralized_pb2,
     "linear_admm": linear_admm_pb2,
     "fedvs": fedvs_pb2,
 }
 
 # What several protocols say in the same way.
-SHARED: ModuleType = agreement_pb2
+SHARED: tuple[ModuleType, ...] = (agreement_pb2, blinded_pb2)
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 _CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}
@@ -141,7 +144,7 @@ class Codec:
 
 
 def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
-    own = module if hasattr(module, kind) else SHARED
+    own = next(place for place in (module, *SHARED) if hasattr(place, kind))
     proto: type[ProtoMessage] = getattr(own, kind)  # `kind` is our own contract's, not the wire's
     return {field.name: field.number for field in proto.DESCRIPTOR.fields}
 

@@ -16,6 +16,7 @@ from server.protocols import (
     split,
     split_avg,
     vafl,
+    vfedmh,
     vimadmm,
     vimadmm_j,
 )
@@ -31,6 +32,7 @@ SERVE: Mapping[str, Serve] = {
     "vafl": vafl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
+    "vfedmh": vfedmh.serve,
     "centralized": centralized.serve,
     "linear_admm": linear_admm.serve,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch.nn import functional
 
 from common.coded_rows import CodedRows
 from common.conversation import Cohort
@@ -14,6 +13,7 @@ from server.agreement import introduce
 from server.coded import Sums
 from server.combined import CombinedHead
 from server.context import ServerContext
+from server.score import Score
 
 
 def joint(ctx: ServerContext) -> CombinedHead:
@@ -50,14 +50,11 @@ async def _evaluate(ctx: ServerContext, sums: Sums, rows: CodedRows, whole: Comb
         return
     senders, number = await sums.agree(round, 1), 0
     for part in parts:
-        hits = loss = rows_seen = 0.0
+        score = Score()
         for block in rows.blocks(part):
             average, _ = await sums.decode(round, 1, number, len(block.positions), senders)
-            targets = ctx.labels[block.rows[block.real].to(ctx.device)]
             with torch.no_grad():
                 logits = whole.logits([average[block.real]])
-                loss += functional.cross_entropy(logits, targets, reduction="sum").item()
-            hits += (logits.argmax(1) == targets).sum().item()
-            rows_seen += len(targets)
+            score.add(logits, ctx.labels[block.rows[block.real].to(ctx.device)])
             number += 1
-        ctx.evaluated(round, part, accuracy=hits / rows_seen, loss=loss / rows_seen)
+        ctx.evaluated(round, part, **score.metrics)

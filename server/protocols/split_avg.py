@@ -9,11 +9,14 @@ from statistics import fmean
 from torch import Tensor
 
 from common.conversation import Cohort, Harvest
+from common.message import Message
 from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from server.blinded import blinded
 from server.combined import CombinedHead
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.standin import StandIn
+from server.sums import Sums, evaluate_sums
 from server.turns import batch_of, turns
 
 
@@ -32,6 +35,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     how = "last" if cfg.arrivals else "zero" if cfg.missing == "leave_out" else cfg.missing
     present = StandIn(ctx, parties, width, how)
     alone = cfg.missing == "leave_out" and not cfg.arrivals and cfg.combine != "concatenate"
+
+    blind = await blinded(ctx, clients, width) if cfg.aggregate == "blinded" else None
 
     def counted(answers: Mapping[str, object]) -> list[str]:
         """Whose embeddings the global one is made of: H is an average over so many. Of nobody's, it is zeros."""
@@ -58,6 +63,17 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
         return answers, await learn(answers, batch, t)
 
+    async def unseen(sums: Sums, t: int) -> tuple[Harvest[Message], float | None]:
+        """Steps 1 to 3 where only the sum of the embeddings is known."""
+        batch = ctx.schedule.batch(t)
+        found = await sums.training(t, batch)
+        if found.total is None:
+            return found.answers, None
+        loss, (dh,), _ = whole.backward([found.total / len(found.answers)], partial(ctx.targets, batch))
+        await clients.tell(dict.fromkeys(found.answers, Gradient(t, len(found.answers), dh)))
+        whole.step()
+        return found.answers, loss
+
     async def as_they_come(t: int) -> tuple[Harvest[Embedding], float | None]:
         came: dict[str, Embedding] = {}
         losses = []
@@ -69,9 +85,12 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         return Harvest(came, absent), fmean(losses) if losses else None
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await (as_they_come(t) if cfg.arrivals else together(t))
+        answers, loss = await (unseen(blind, t) if blind else as_they_come(t) if cfg.arrivals else together(t))
         if loss is None:
             ctx.skip(t, answers)
             continue
         ctx.record(t, loss, answers)
+        if blind:
+            await evaluate_sums(ctx, blind, t, lambda h, count: whole.logits([h / count]), answers)
+            continue
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

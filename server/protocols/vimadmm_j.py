@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from operator import attrgetter
 
-from common.conversation import Cohort, Harvest
+import torch
+
+from common.conversation import Cohort
 from common.numerics import admm
 from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from server.blinded import blinded
 from server.context import ServerContext
-from server.evaluation import evaluate
 from server.joint import LogitSum
 from server.standin import StandIn
+from server.sums import Clear, evaluate_sums
 
 
 def joint(ctx: ServerContext) -> LogitSum:
@@ -28,31 +30,25 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     loss = CrossEntropy()
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
-
-    whole = joint(ctx)
-
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        return whole.logits(present.zeros({party: answer.o for party, answer in answers.items()}, rows))
-
+    clear = Clear(ctx, clients, Logits, Evaluation, attrgetter("o"), present, classes=classes)
+    everyone = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, classes)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(
-            Logits, t, ctx.quorum, among=ctx.schedule.participants(t), rows=len(batch), classes=classes
-        )  # 1
-        parts = present.fill({party: answer.o for party, answer in answers.items()}, batch, t)
-        if parts is None:
+        found = await everyone.training(t, batch)  # 1
+        answers = found.answers
+        if found.total is None:
             ctx.skip(t, answers)
             continue
-        own = torch.stack(parts).to(ctx.device)  # o_k, (M, rows, classes)
-        total = own.sum(0)
+        total = found.total.to(ctx.device)  # sum_i o_i, (rows, classes)
         y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
         if cfg.update == "signal":
             await clients.tell(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
         else:
-            residual = admm.residual(z, total, own)
+            assert found.parts is not None  # blinded sums need no residuals: the contract sees to it
+            residual = admm.residual(z, total, torch.stack(found.parts).to(ctx.device))
             seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
             await clients.tell({party: Update(t, dual, residual[seat]) for seat, party in seats})  # 4
         ctx.record(t, loss.value(total, y).mean().item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)
+        await evaluate_sums(ctx, everyone, t, lambda o, _count: o, answers)

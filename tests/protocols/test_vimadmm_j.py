@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 
+from common.blinded import BLINDED
 from common.conversation import SERVER
 from common.errors import ConfigError
 from common.models.heads import xavier
@@ -76,7 +77,7 @@ def test_one_tensor_down_does_the_same_with_half_the_bytes() -> None:
         for name, values in parameters(one).items():
             torch.testing.assert_close(parameters(two)[name], values, atol=1e-4, rtol=1e-3)
         kinds = {type(m) for _, _, m in two.messages}
-        assert kinds == set(CONTRACT.messages) - {Update}
+        assert kinds == set(CONTRACT.messages) - set(BLINDED) - {Update}
         assert two.payload[0] == one.payload[0] and two.payload[1] == one.payload[1] / 2
 
 
@@ -98,7 +99,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Signal}
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - set(BLINDED) - {Signal}
         assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
         sizes = [m.dual.nbytes + m.residual.nbytes for m in down if isinstance(m, Update)]
         assert sizes == [4 * 2 * n * 10 for n in rows]

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from common.agreement import AGREEMENT
+from common.blinded import BLINDED
 from common.message import DTYPES, Message, TensorSpec, message, schema
 from common.protocols import CONTRACTS
 from common.wire import codec as codec_module
@@ -43,7 +44,8 @@ PROTO_TYPES = {
 
 
 def proto_of(protocol: str, kind: type[Message]) -> type[ProtoMessage]:
-    return getattr(SHARED if kind in AGREEMENT else PROTOS[protocol], kind.__name__)
+    place = next(place for place in (PROTOS[protocol], *SHARED) if hasattr(place, kind.__name__))
+    return getattr(place, kind.__name__)
 
 
 def encoded(protocol: str, message: Message) -> bytes:
@@ -87,14 +89,16 @@ def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str
 
 @pytest.mark.parametrize("protocol", CONTRACTS)
 def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
-    own = {kind.__name__ for kind in CONTRACTS[protocol].messages if kind not in AGREEMENT}
+    own = {kind.__name__ for kind in CONTRACTS[protocol].messages if kind not in BLINDED}
     assert set(PROTOS[protocol].DESCRIPTOR.message_types_by_name) == own
 
 
 def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
-    assert set(SHARED.DESCRIPTOR.message_types_by_name) == {kind.__name__ for kind in AGREEMENT}
+    declared = {name for place in SHARED for name in place.DESCRIPTOR.message_types_by_name}
+    assert declared == {kind.__name__ for kind in BLINDED}
     for contract in CONTRACTS.values():
-        assert set(AGREEMENT) <= set(contract.messages) or not set(AGREEMENT) & set(contract.messages)
+        shared = {kind for kind in BLINDED if kind in contract.messages}
+        assert shared in (set(), set(AGREEMENT), set(BLINDED))
 
 
 @every_kind

@@ -1,0 +1,60 @@
+"""VFedMH, a party's half. The box: common/protocols/vfedmh.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from client.blinded import terms
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import SERVER, Link
+from common.errors import ContractError
+from common.models.two_part import TwoPart
+from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Adds its embeddings to the global one, predicts from that, and follows the gradient of its own loss."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    bottom, head = ctx.model(cfg.embedding), ctx.head(cfg.embedding)
+    model = TwoPart(bottom, head, ctx.optimiser(), ctx.head_optimiser())
+    classes, width = ctx.federation.outputs, cfg.embedding
+    own = await terms(ctx, server, cfg.aggregate, Embedding, Evaluation)
+
+    async def average(t: int, stage: int, rows: int) -> Global | None:
+        """E of a stage, or None if we are late."""
+        told = await server.recv(Global, t, rows=rows, width=width)
+        if told is not None and told.stage != stage:
+            raise ContractError(SERVER, "Global", "stage", str(stage), str(told.stage))
+        if told is not None and told.members < 1:
+            raise ContractError(SERVER, "Global", "members", "at least 1", str(told.members))
+        return told
+
+    async def look(t: int) -> None:
+        """Our part in an evaluation: first all our embeddings, then a prediction for every block."""
+        await evaluate(ctx, server, t, bottom, partial(own.evaluation, t))
+        stage = 0
+        for part in ctx.schedule.evaluations(t):
+            for block in ctx.schedule.blocks(part):
+                stage += 1
+                if (told := await average(t, stage, len(block))) is None:
+                    return
+                with model.evaluation() as still:
+                    r = still.predict(told.e.to(ctx.device))
+                await server.send(Prediction(t, stage, r))
+
+    async for t in server.rounds(after=ctx.round):
+        if not await own.begin(t):
+            continue
+        batch = ctx.schedule.batch(t)
+        e = model.embed(ctx.features[batch])  # (rows, width)
+        await server.send(own.training(t, ctx.release(e)))  # 1
+        if (told := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it
+            continue
+        await server.send(Prediction(t, 0, model.predict(told.e.to(ctx.device))))  # 3
+        gradient = await server.recv(Gradient, t, rows=len(batch), classes=classes)
+        if gradient is None:
+            continue
+        model.learn(gradient.dr.to(ctx.device), 1 / told.members)  # 5
+        await look(t)

@@ -1,0 +1,123 @@
+"""VFedMH: every party its own architecture and optimiser, over one global embedding that is added up blind.
+
+Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training Multi-party Heterogeneous Models" (2023),
+Sections 4.2 to 4.5, Algorithm 1. The server is the active party l_0: it has labels, columns and a model of its
+own. Party k's model is an embedding network h and a prediction network p:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      0   server     S, the parties over whose embeddings the round sums            -> every party in S
+      1   party k    [E_k] = h(x_k; theta_k) + r_k, blinded (Eqs. 4, 5)             -> server
+      2   server     E = 1/C (h(x_a; theta_a) + sum_(k in S) [E_k])   (Eq. 6), C = |S| + 1     -> every party in S
+      3   party k    R_k = p(E; theta_k)                                            -> server
+      4   server     L_k = l(R_k, y)   (Eq. 7); dR_k = d L_k / d R_k                -> party k
+      5   party k    back-propagates dR_k through p, and dE / C through h; one step on theta_k (Eq. 2)
+          server     the same on theta_a with R_a = p(E; theta_a)
+
+The paper sends the scalar L_k in step 4, which nobody can differentiate; dR_k takes its place. What r_k is, and
+why not what the paper says: common/crypto/blinding.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["vfedmh"] = "vfedmh"
+    embedding: int = Field(default=64, ge=1, description="width of every member's embedding")
+    aggregate: Summing = Field(
+        default="blinded", description="clear: the server sees every party's embeddings, as in most other protocols"
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server, where sums are in the clear: E_k of the batch, float32 (rows, width)."""
+
+    e: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Evaluation(Message):
+    """Party to server, likewise: E_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    e: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Global(Message):
+    """Server to party: E, float32 (rows, width), the average over everyone who is in it: C of them.
+
+    Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
+    """
+
+    stage: int
+    members: int
+    e: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Prediction(Message):
+    """Party to server: R_k, its logits, float32 (rows, classes): a function of E and of what p has learned from E."""
+
+    stage: int
+    r: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Gradient(Message):
+    """Server to party: dR_k, the gradient of the batch's mean loss at R_k, float32 (rows, classes)."""
+
+    dr: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {
+        "rows": federation.batch,
+        "width": config.embedding,
+        "classes": federation.outputs,
+        **blinded_limits(federation, config.embedding),
+    }
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses sums that cannot be blinded."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    if config.aggregate == "blinded":
+        check_blinded(federation)
+
+
+CONTRACT = Contract(
+    title="VFedMH: heterogeneous models over one global embedding, which is added up blind",
+    source="Wang et al. 2023, Algorithm 1",
+    config=Config,
+    messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
+    limits=limits,
+    check=check,
+    active=True,
+    sees={
+        "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "
+        "them), and every party's predictions from the global embedding",
+        "party": "the global embedding of the same rows, and the gradient of its own loss at its predictions, which "
+        "tells the labels of its batch rows",
+    },
+)

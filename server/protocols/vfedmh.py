@@ -1,0 +1,119 @@
+"""VFedMH, the server's half: the active party. The box: common/protocols/vfedmh.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from operator import attrgetter
+
+from torch import Tensor
+
+from common.conversation import Cohort, Harvest
+from common.errors import ContractError
+from common.models.two_part import TwoPart
+from common.numerics.losses import CrossEntropy
+from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
+from server.active import active_party
+from server.blinded import blinded
+from server.context import ServerContext
+from server.score import Score
+from server.standin import StandIn
+from server.sums import Clear, Found, Sums
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Averages everyone's embeddings with its own, and lends every party its labels' gradient."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, loss, model = cfg.embedding, CrossEntropy(), active_party(ctx, cfg.embedding)
+    present = StandIn(ctx, tuple(clients), width, "zero")  # who is missing is no part of the average
+    clear = Clear(ctx, clients, Embedding, Evaluation, attrgetter("e"), present, width=width)
+    sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
+    together = Together(ctx, clients, sums)
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        own = model.embed(_columns(ctx, batch))
+        found = await sums.training(t, batch)  # 1
+        if found.total is None:
+            ctx.skip(t, found.answers)
+            continue
+        e, predictions = await together.predictions(t, 0, own, found)  # 2, 3
+        gradients = {}
+        for party, answer in predictions.items():  # 4
+            r = answer.r.to(ctx.device)
+            gradients[party] = Gradient(t, loss.gradient(r, ctx.targets(batch, r)) / len(batch))
+        await clients.tell(gradients)
+        r = model.predict(e)
+        y = ctx.targets(batch, r)
+        model.learn(loss.gradient(r, y) / len(batch), 1 / (len(found.answers) + 1))
+        ctx.record(t, loss.value(r, y).mean().item(), found.answers)
+        await _evaluate(ctx, together, model, t, found.answers)
+
+
+class Together:
+    """The global embedding, and what everyone predicts from it."""
+
+    def __init__(self, ctx: ServerContext, clients: Cohort, sums: Sums) -> None:
+        self.sums = sums
+        self._ctx, self._clients = ctx, clients
+
+    async def predictions(
+        self, round: int, stage: int, own: Tensor, found: Found
+    ) -> tuple[Tensor, Harvest[Prediction]]:
+        """E of a batch or block, on the device, and R_k of those who say it in time.
+
+        Args:
+            own: E_a, float32 (rows, width).
+            found: the parties' sum, which there is.
+        """
+        assert found.total is not None
+        count = len(found.answers) + 1
+        e = (own + found.total.to(self._ctx.device)) / count
+        await self._clients.tell(dict.fromkeys(found.answers, Global(round, stage, count, e)))
+        answers = await self._clients.collect(
+            Prediction,
+            round,
+            self._ctx.quorum,
+            among=found.answers,
+            stale=partial(_before, stage),
+            rows=len(e),
+            classes=self._ctx.federation.outputs,
+        )
+        for party, answer in answers.items():
+            if answer.stage != stage:
+                raise ContractError(party, "Prediction", "stage", str(stage), str(answer.stage))
+        return e, answers
+
+
+async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, round: int, among: Collection[str]) -> None:
+    """How good every member's model is on the parts that are due; the active party's is the run's.
+
+    If there is no sum of a block the evaluation is given up: the same rows over other parties would tell on them.
+    """
+    stage = 0
+    for part in ctx.schedule.evaluations(round):
+        score, scores = Score(), {party: Score() for party in among}
+        for number, block in enumerate(ctx.schedule.blocks(part)):
+            stage += 1
+            found = await together.sums.block(round, part, number, len(block), among)
+            if found.total is None:
+                ctx.warn(f"round {round}: no evaluation of the {part} rows, since a party did not answer")
+                return
+            with model.evaluation() as still:
+                e, predictions = await together.predictions(round, stage, still.embed(_columns(ctx, block)), found)
+                score.add(still.predict(e), ctx.labels[block])
+            for party, answer in predictions.items():
+                scores[party].add(answer.r.to(ctx.device), ctx.labels[block])
+        theirs = {f"accuracy_{party}": each.metrics["accuracy"] for party, each in scores.items() if each.rows}
+        ctx.evaluated(round, part, **score.metrics, **theirs)
+
+
+def _columns(ctx: ServerContext, rows: Tensor) -> Tensor:
+    """x_a, float32 (rows, ...)."""
+    assert ctx.columns is not None  # the protocol's contract asks for them
+    return ctx.columns[rows]
+
+
+def _before(stage: int, answer: Prediction) -> bool:
+    return answer.stage < stage
