@@ -32,25 +32,64 @@ async def evaluate(
         among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
         dims: the message's dimensions beside `rows`.
     """
+    counted = lambda answers, block: predict(answers, len(block))  # noqa: E731
+    await evaluate_beside(ctx, clients, kind, round, counted, among, **dims)
+
+
+async def evaluate_beside(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    round: int,
+    predict: Callable[[Harvest[M], Tensor], Tensor],
+    among: Collection[str],
+    **dims: int,
+) -> None:
+    """`evaluate` where the server has columns of its own: `predict` is given the block's row numbers, int64 (rows,)."""
     resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
     passed: set[tuple[str, int]] = set()
     for part in ctx.schedule.evaluations(round):
-        hits = loss = rows = 0.0
+        score = _Score(ctx)
         for number, block in enumerate(ctx.schedule.blocks(part)):
             late = partial(_is_among, frozenset(passed))
-            size = len(block)
             answers = await clients.collect(
-                kind, round, ctx.quorum, among={*among, *resting}, stale=late, rows=size, **dims
+                kind, round, ctx.quorum, among={*among, *resting}, stale=late, rows=len(block), **dims
             )
             passed.add((part, number))
             _check_place(answers, part, number)
-            targets = ctx.labels[block]
-            with torch.no_grad():
-                logits = predict(answers, len(block))
-                loss += functional.cross_entropy(logits, targets, reduction="sum").item()
-            hits += (logits.argmax(1) == targets).sum().item()
-            rows += len(block)
-        ctx.evaluated(round, part, accuracy=hits / rows, loss=loss / rows)
+            score.add(partial(predict, answers), block)
+        score.enter(round, part)
+
+
+def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
+    """The same, of a model that needs nobody's answer.
+
+    Args:
+        predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
+    """
+    for part in ctx.schedule.evaluations(round):
+        score = _Score(ctx)
+        for block in ctx.schedule.blocks(part):
+            score.add(predict, block)
+        score.enter(round, part)
+
+
+class _Score:
+    """Hits and losses of one part, block by block."""
+
+    def __init__(self, ctx: ServerContext) -> None:
+        self._ctx = ctx
+        self._hits = self._loss = self._rows = 0.0
+
+    @torch.no_grad()
+    def add(self, predict: Callable[[Tensor], Tensor], block: Tensor) -> None:
+        targets, logits = self._ctx.labels[block], predict(block)
+        self._loss += functional.cross_entropy(logits, targets, reduction="sum").item()
+        self._hits += (logits.argmax(1) == targets).sum().item()
+        self._rows += len(block)
+
+    def enter(self, round: int, part: str) -> None:
+        self._ctx.evaluated(round, part, accuracy=self._hits / self._rows, loss=self._loss / self._rows)
 
 
 def _place(answer: Message) -> tuple[str, int]:
