@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -33,6 +34,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "vimadmm_j": vimadmm_j.participate,
     "centralized": centralized.participate,
     "linear_admm": linear_admm.participate,
+    "agg_vfl": agg_vfl.participate,
 }
 
 # A party's part of the joint model, from its state.

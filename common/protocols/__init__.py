@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -31,5 +32,6 @@ CONTRACTS: Mapping[str, Contract] = {
         vimadmm_j.CONTRACT,
         centralized.CONTRACT,
         linear_admm.CONTRACT,
+        agg_vfl.CONTRACT,
     )
 }

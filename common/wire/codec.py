@@ -20,6 +20,7 @@ from torch import Tensor
 from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
+    agg_vfl_pb2,
     agreement_pb2,
     centralized_pb2,
     fdml_pb2,
@@ -57,6 +58,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "vimadmm_j": vimadmm_j_pb2,
     "centralized": centralized_pb2,
     "linear_admm": linear_admm_pb2,
+    "agg_vfl": agg_vfl_pb2,
     "fedvs": fedvs_pb2,
 }
 

@@ -8,6 +8,7 @@ from common.conversation import Cohort
 from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -33,6 +34,7 @@ SERVE: Mapping[str, Serve] = {
     "vimadmm_j": vimadmm_j.serve,
     "centralized": centralized.serve,
     "linear_admm": linear_admm.serve,
+    "agg_vfl": agg_vfl.serve,
 }
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.

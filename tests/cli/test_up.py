@@ -76,6 +76,7 @@ SMOKE = [
     {"name": "centralized"},
     {"name": "linear_admm"},
     {"name": "fedvs", "embedding": 16},
+    {"name": "agg_vfl", "embedding": 16},
 ]
 
 

@@ -24,6 +24,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "centralized": {"name": "centralized"},
     "linear_admm": {"name": "linear_admm"},
     "fedvs": {"name": "fedvs", "embedding": 8},
+    "agg_vfl": {"name": "agg_vfl", "embedding": 8},
 }
 NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
