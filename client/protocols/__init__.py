@@ -13,6 +13,7 @@ from client.protocols import (
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -35,6 +36,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "centralized": centralized.participate,
     "linear_admm": linear_admm.participate,
     "agg_vfl": agg_vfl.participate,
+    "local": local.participate,
 }
 
 # A party's part of the joint model, from its state.

@@ -11,6 +11,7 @@ from common.protocols import (
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -33,5 +34,6 @@ CONTRACTS: Mapping[str, Contract] = {
         centralized.CONTRACT,
         linear_admm.CONTRACT,
         agg_vfl.CONTRACT,
+        local.CONTRACT,
     )
 }

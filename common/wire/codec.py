@@ -17,7 +17,7 @@ import torch
 from google.protobuf.message import Message as ProtoMessage
 from torch import Tensor
 
-from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
+from common.message import DTYPES, Kinds, Message, TensorSpec, declared, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
     agg_vfl_pb2,
@@ -47,7 +47,7 @@ from common.wire.fields import (
     varint,
 )
 
-# One .proto file a protocol, by the protocol's name.
+# One .proto file a protocol that has messages, by the protocol's name.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
     "split_avg": split_avg_pb2,
@@ -112,8 +112,7 @@ class Codec:
             WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
         """
         if kind not in self.kinds:
-            declared = f"one of {', '.join(sorted(self.kinds))}"
-            raise WireError(declared, "an undeclared kind", kind[:80] or "a letter")
+            raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
         specs = schema(self.kinds[kind])
         names = self._names[kind]
         values: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from server.protocols import (
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -35,6 +36,7 @@ SERVE: Mapping[str, Serve] = {
     "centralized": centralized.serve,
     "linear_admm": linear_admm.serve,
     "agg_vfl": agg_vfl.serve,
+    "local": local.serve,
 }
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.
