@@ -1,8 +1,8 @@
 """aggVFL: everybody predicts on its own, the predictions are averaged, and nothing is trained on top.
 
-The baselines Heter_aggVFL and Homo_aggVFL of "VFedMH: Vertical Federated Learning for Training Multiple
-Heterogeneous Models", Sections 5.2 and 5.5, Table 2. The server is the active party a: it holds the labels, columns
-and a model in two parts of its own. K passive parties hold other columns of the same rows:
+The baselines Heter_aggVFL and Homo_aggVFL of Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training
+Multi-party Heterogeneous Models" (2023), Sections 5.2 and 5.5, Table 2. The server is the active party a: it holds
+the labels, columns and a model in two parts of its own. K passive parties hold other columns of the same rows:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -73,13 +73,13 @@ def limits(federation: FederationConfig) -> dict[str, int]:
 
 CONTRACT = Contract(
     title="aggVFL: the average of all members' predictions, the server's own among them",
-    source="the baselines Heter_aggVFL and Homo_aggVFL of VFedMH, Sections 5.2 and 5.5",
+    source="Heter_aggVFL and Homo_aggVFL, baselines of Wang et al. 2023 (VFedMH), Section 5.2",
     config=Config,
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
     active=True,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
-        "party": "the gradient at the average of all logits of its batch rows, which carries their labels",
+        "party": "the gradient at the average of all logits of its batch rows, which names their labels",
     },
 )

@@ -1,7 +1,8 @@
 """The active party alone: what its own columns and labels are worth without anybody else's.
 
-The baseline Local of "VFedMH: Vertical Federated Learning for Training Multiple Heterogeneous Models", Section 5.2,
-Tables 1 and 2. The server is the active party a: it holds the labels, columns and a model in two parts of its own.
+The baseline Local of Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training Multi-party Heterogeneous
+Models" (2023), Section 5.2, Tables 1 and 2. The server is the active party a: it holds the labels, columns and a model
+in two parts of its own.
 
     for each round t:
         server     derives the batch B(t)
@@ -45,7 +46,7 @@ def _check(federation: FederationConfig) -> None:
 
 CONTRACT = Contract(
     title="The active party alone: the server trains on its own columns, and the parties say nothing",
-    source="the baseline Local of VFedMH, Section 5.2",
+    source="Local, a baseline of Wang et al. 2023 (VFedMH), Section 5.2",
     config=Config,
     messages=(),
     limits=limits,

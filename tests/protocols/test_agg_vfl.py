@@ -105,6 +105,7 @@ def test_all_are_sent_the_gradient_at_their_own_predictions() -> None:
     assert list(told) == ["party1", "party2", "party3", "party4"]
     for dr in told.values():
         torch.testing.assert_close(dr, leaves[0].grad)
+        assert torch.equal(dr.argmin(1), outcome.server.labels[rows])  # so says docs/security.md
 
 
 def lost(sender: str, _to: str, item: object) -> float:
