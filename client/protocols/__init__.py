@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -35,6 +37,8 @@ PARTICIPATE: Mapping[str, Participate] = {
     "vfedmh": vfedmh.participate,
     "centralized": centralized.participate,
     "linear_admm": linear_admm.participate,
+    "agg_vfl": agg_vfl.participate,
+    "local": local.participate,
 }
 
 # A party's part of the joint model, from its state.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -33,5 +35,7 @@ CONTRACTS: Mapping[str, Contract] = {
         vfedmh.CONTRACT,
         centralized.CONTRACT,
         linear_admm.CONTRACT,
+        agg_vfl.CONTRACT,
+        local.CONTRACT,
     )
 }

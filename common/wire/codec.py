@@ -17,9 +17,10 @@ import torch
 from google.protobuf.message import Message as ProtoMessage
 from torch import Tensor
 
-from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
+from common.message import DTYPES, Kinds, Message, TensorSpec, declared, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
+    agg_vfl_pb2,
     agreement_pb2,
     blinded_pb2,
     centralized_pb2,
@@ -48,7 +49,7 @@ from common.wire.fields import (
     varint,
 )
 
-# One .proto file a protocol, by the protocol's name.
+# One .proto file a protocol that has messages, by the protocol's name.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
     "split_avg": split_avg_pb2,
@@ -60,6 +61,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "vfedmh": vfedmh_pb2,
     "centralized": centralized_pb2,
     "linear_admm": linear_admm_pb2,
+    "agg_vfl": agg_vfl_pb2,
     "fedvs": fedvs_pb2,
 }
 
@@ -113,8 +115,7 @@ class Codec:
             WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
         """
         if kind not in self.kinds:
-            declared = f"one of {', '.join(sorted(self.kinds))}"
-            raise WireError(declared, "an undeclared kind", kind[:80] or "a letter")
+            raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
         specs = schema(self.kinds[kind])
         names = self._names[kind]
         values: dict[str, Any] = {}

@@ -8,11 +8,13 @@ from common.conversation import Cohort
 from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
+    agg_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -35,6 +37,8 @@ SERVE: Mapping[str, Serve] = {
     "vfedmh": vfedmh.serve,
     "centralized": centralized.serve,
     "linear_admm": linear_admm.serve,
+    "agg_vfl": agg_vfl.serve,
+    "local": local.serve,
 }
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.

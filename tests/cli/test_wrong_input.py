@@ -263,6 +263,8 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "fedvs",
         "centralized",
         "linear_admm",
+        "agg_vfl",
+        "local",
     ],
 )
 def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:

@@ -25,8 +25,10 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "linear_admm": {"name": "linear_admm"},
     "fedvs": {"name": "fedvs", "embedding": 8},
     "vfedmh": {"name": "vfedmh", "embedding": 8},
+    "agg_vfl": {"name": "agg_vfl", "embedding": 8},
+    "local": {"name": "local", "embedding": 8},
 }
-NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
+NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER), ("local", "party2")}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
 CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST}
