@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -28,6 +29,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "fedvs": fedvs.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
+    "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
@@ -42,6 +44,7 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "fedvs": fedvs.local,
     "fedbcd": bottom,
     "fdml": lambda ctx: headed(ctx)[0],
+    "c_vfl": bottom,
     "vafl": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],

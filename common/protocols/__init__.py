@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.protocols import (
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -26,6 +27,7 @@ CONTRACTS: Mapping[str, Contract] = {
         fedvs.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
+        c_vfl.CONTRACT,
         vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,

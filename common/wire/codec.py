@@ -21,6 +21,7 @@ from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schem
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
     agreement_pb2,
+    c_vfl_pb2,
     centralized_pb2,
     fdml_pb2,
     fedbcd_pb2,
@@ -52,6 +53,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "split_avg": split_avg_pb2,
     "fedbcd": fedbcd_pb2,
     "fdml": fdml_pb2,
+    "c_vfl": c_vfl_pb2,
     "vafl": vafl_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
