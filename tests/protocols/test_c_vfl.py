@@ -15,6 +15,12 @@ from tests.federation import Outcome, config, federate, parameters
 
 C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}
 MLP = "federation.protocol.head={name: mlp, hidden: 12, dropout: 0}"
+DIFFER = (
+    "every_party.data.split=image_rows",
+    "parties.party1={model: lenet, optimiser: {name: adam}}",
+    "parties.party2.model=cnn",
+    "parties.party3.model={name: linear, activation: relu}",
+)
 BITS = "federation.compress={up: 4, down: 4}"
 
 
@@ -86,9 +92,10 @@ def test_one_local_step_is_a_step_of_one_joint_model() -> None:
         assert torch.allclose(flat(model), parameters(outcome)[name], atol=1e-6)
 
 
-def test_one_local_step_is_split_learning() -> None:
-    one = run("federation.protocol.local_steps=1")
-    other = federate(config({"name": "split", "embedding": 16}, "federation.rounds=6", "federation.epochs=0"))
+@pytest.mark.parametrize("sets", [(), DIFFER], ids=["alike", "models that differ"])
+def test_one_local_step_is_split_learning(sets: tuple[str, ...]) -> None:
+    one = run("federation.protocol.local_steps=1", *sets)
+    other = federate(config({"name": "split", "embedding": 16}, "federation.rounds=6", "federation.epochs=0", *sets))
     assert [e["loss"] for e in one.of_kind("round")] == pytest.approx([e["loss"] for e in other.of_kind("round")])
     for name, values in parameters(one).items():
         assert torch.allclose(values, parameters(other)[name], atol=1e-6)
