@@ -23,7 +23,7 @@ def joint(ctx: ServerContext) -> JointHead:
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
-    """Tells every party all that it needs to descend the joint loss alone, and does so itself meanwhile."""
+    """Tells every party all that it needs to descend the joint loss alone, and does so itself."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     ctx.warn(
