@@ -8,6 +8,7 @@ from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
     agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -31,6 +32,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "fedvs": fedvs.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
+    "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
@@ -48,6 +50,7 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "fedvs": fedvs.local,
     "fedbcd": bottom,
     "fdml": lambda ctx: headed(ctx)[0],
+    "c_vfl": bottom,
     "vafl": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from common.protocols import (
     agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -29,6 +30,7 @@ CONTRACTS: Mapping[str, Contract] = {
         fedvs.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
+        c_vfl.CONTRACT,
         vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,

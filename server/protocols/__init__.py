@@ -9,6 +9,7 @@ from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
     agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
@@ -31,6 +32,7 @@ SERVE: Mapping[str, Serve] = {
     "fedvs": fedvs.serve,
     "fedbcd": fedbcd.serve,
     "fdml": fdml.serve,
+    "c_vfl": c_vfl.serve,
     "vafl": vafl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
@@ -48,6 +50,7 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "fedvs": fedvs.joint,
     "fedbcd": fedbcd.joint,
     "fdml": fdml.joint,
+    "c_vfl": c_vfl.joint,
     "vafl": vafl.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,

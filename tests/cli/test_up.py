@@ -70,7 +70,7 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 
 SMOKE = [
-    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl")),
+    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
     *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j")),
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},

@@ -257,6 +257,7 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "split_avg",
         "fedbcd",
         "fdml",
+        "c_vfl",
         "vafl",
         "vimadmm",
         "vimadmm_j",
