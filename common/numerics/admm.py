@@ -10,7 +10,7 @@ and each function below is one exact minimisation or one gradient of it. Names a
 
     total      ŷ     (b, c)     sum of all parties' logits h^k W_k
     auxiliary  z     (b, c)     stands for ŷ in the loss
-    dual       λ     (b, c)     price of ŷ − z; after Eq. 6 it equals ∇_z ℓ(z, y)
+    dual       λ     (b, c)     price of ŷ − z; after Eq. 6 (γ = 1) it equals ∇_z ℓ(z, y)
     residual   s^k   (b, c)     what is left of z for party k to explain
     embeddings h     (M, b, d)  or (b, d) for one party
     heads      W     (M, d, c)  or (d, c) for one party
@@ -47,9 +47,13 @@ def minimise_z(targets: Tensor, dual: Tensor, total: Tensor, rho: float, loss: L
     return loss.proximal(total + dual / rho, targets, rho)
 
 
-def update_dual(dual: Tensor, total: Tensor, auxiliary: Tensor, rho: float) -> Tensor:
-    """Eq. 6: λ^(t) = λ^(t−1) + ρ (ŷ − z), shape (b, c)."""
-    return dual + rho * (total - auxiliary)
+def update_dual(dual: Tensor, total: Tensor, auxiliary: Tensor, rho: float, step: float = 1.0) -> Tensor:
+    """Eq. 6: λ^(t) = λ^(t−1) + γ ρ (ŷ − z), shape (b, c), with γ = `step`, which the paper has at 1.
+
+    At the minimising z that is (1 − γ) λ^(t−1) + γ ∇ℓ(z, y). Damping by γ: Deng, Lai, Peng and Yin, "Parallel
+    Multi-Block ADMM with o(1/k) Convergence", 2017.
+    """
+    return dual + step * rho * (total - auxiliary)
 
 
 def residual(auxiliary: Tensor, total: Tensor, own: Tensor) -> Tensor:

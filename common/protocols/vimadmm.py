@@ -7,7 +7,7 @@ Efficient Communication with ADMM", Algorithm 1 (without its noise, which is a r
         server and parties derive the batch B(t)
       1   party k    h_k = f(x_k; theta_k) for the batch                            -> server
       2   server     z = argmin l(z, y) - lambda' z + rho/2 |sum_i h_i W_i - z|^2   (Eq. 5)
-      3   server     lambda += rho (sum_i h_i W_i - z)                              (Eq. 6)
+      3   server     lambda += gamma rho (sum_i h_i W_i - z)                        (Eq. 6)
       4   server     one SGD step on every head W_k                                 (Eq. 7)
       5   server     lambda, s_k = z - sum_(i != k) h_i W_i (Eq. 8), W_k            -> party k
       6   party k    tau SGD steps on theta_k                                       (Eq. 9)
@@ -19,6 +19,8 @@ Eq. 8 prints the heads *after* step 4. All heads step at once, each as if the ot
 residuals from the new heads feed that overshoot back into every party and the iteration diverges
 at the paper's rates. Residuals here use the sum from *before* step 4, as the authors' code does:
 docs/protocols/vimadmm.md.
+
+gamma, `dual_step`, is 1 in the paper. Less of it is for many parties, which overshoot together.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="d_f, width of every party's embedding")
     rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    dual_step: float = Field(
+        default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
+    )
     residual: Literal["old", "new"] = Field(
         default="old", description="heads in Eq. 8: before step 4, or after it as printed (which diverges)"
     )

@@ -7,13 +7,15 @@ Efficient Communication with ADMM", Algorithm 3 (without its noise, which is a r
         server and parties derive the batch B(t)
       1   party k    o_k = f(x_k; theta_k) W_k for the batch                        -> server
       2   server     z = argmin l(z, y) - lambda' z + rho/2 |sum_i o_i - z|^2       (Eq. 19)
-      3   server     lambda += rho (sum_i o_i - z)                                  (Eq. 20)
+      3   server     lambda += gamma rho (sum_i o_i - z)                            (Eq. 20)
       4   server     lambda, s_k = z - sum_(i != k) o_i                   (Eq. 21)  -> party k
       5   party k    tau times: an SGD step on W_k (Eq. 22), then one on theta_k (Eq. 23)
 
 A party's steps depend on lambda and s_k only through the gradient at its logits o,
 lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z). It knows the o_k that it sent,
 so `update: signal` sends it g alone, half of the bytes, with the same result.
+
+gamma, `dual_step`, is 1 in the paper.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
     rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
+    dual_step: float = Field(
+        default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
+    )
     update: Literal["variables", "signal"] = Field(
         default="variables", description="what step 4 sends: lambda and s_k, or the one tensor that steps depend on"
     )

@@ -53,7 +53,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             total = own.sum(0)
             y = ctx.targets(batch, total)
             z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
-            dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
+            dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
             heads.step(h, admm.local_gradient(total, dual, z, cfg.rho))  # 4
             if cfg.residual == "new":
                 own = heads.logits(h)

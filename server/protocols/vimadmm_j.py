@@ -42,7 +42,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         total = found.total.to(ctx.device)  # sum_i o_i, (rows, classes)
         y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
-        dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
+        dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
         if cfg.update == "signal":
             await clients.tell(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
         else:

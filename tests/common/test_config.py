@@ -122,6 +122,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"federation__protocol__rho": float("nan")}, "federation.protocol.rho = nan: expected a finite number"),
     ({"federation__protocol__rho": float("inf")}, "federation.protocol.rho = inf: expected a finite number"),
     ({"federation__protocol__rho": "one"}, "federation.protocol.rho = 'one': expected a number"),
+    ({"federation__protocol__dual_step": 0}, "federation.protocol.dual_step = 0: expected more than 0"),
+    ({"federation__protocol__dual_step": 2}, "federation.protocol.dual_step = 2: expected less than 2"),
     ({"federation__protocol__tau": 0}, "federation.protocol.tau = 0: expected at least 1"),
     ({"federation__batch": 0}, "federation.batch = 0: expected at least 1"),
     ({"federation__batch": 2.5}, "federation.batch = 2.5: expected a whole number"),
@@ -214,7 +216,7 @@ def test_no_word_of_the_validator_is_in_an_error_or_its_hint(values: dict[str, A
 
 
 def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
-    allowed = "allowed here: embedding, head, missing, name, residual, rho, tau"
+    allowed = "allowed here: dual_step, embedding, head, missing, name, residual, rho, tau"
     assert error(tree(federation__protocol__roh=1)).hint == allowed
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
     assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, server"
@@ -390,9 +392,17 @@ def hashes(**values: Any) -> dict[str, str]:
         ({"federation__rows__test": "official"}, ["rows.test"]),
         ({"federation__evaluate__every": 5}, ["evaluate.every"]),
         ({"federation__protocol__rho": 1.5}, ["protocol.rho"]),
+        ({"federation__protocol__dual_step": 0.1}, ["protocol.dual_step"]),
         (
             {"federation__protocol": "split"},
-            ["protocol.head.name", "protocol.name", "protocol.residual", "protocol.rho", "protocol.tau"],
+            [
+                "protocol.dual_step",
+                "protocol.head.name",
+                "protocol.name",
+                "protocol.residual",
+                "protocol.rho",
+                "protocol.tau",
+            ],
         ),
         ({"federation__parties": {"ada": PIN, "bob": ""}}, ["parties.ada"]),
         ({"federation__parties": ["bob", "ada"]}, ["parties"]),

@@ -21,9 +21,10 @@ def run(*sets: str, **how) -> Outcome:
     return federate(config(VIMADMM, "federation.rounds=6", "federation.epochs=0", *sets), **how)
 
 
-def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
+@pytest.mark.parametrize(("rounds", "gamma"), [(5, 1.0), (9, 0.25)], ids=["gamma 1", "gamma 0.25, rows seen twice"])
+def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: int, gamma: float) -> None:
     """The box, written again with autograd on Eq. 4: z by its optimality condition, the rest by gradients."""
-    outcome = run("federation.rounds=5")
+    outcome = run(f"federation.rounds={rounds}", f"federation.protocol.dual_step={gamma}")
     rho, loss = 1.0, CrossEntropy()
     server, names = outcome.server, list(outcome.clients)
     models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
@@ -31,7 +32,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
     duals = torch.zeros(len(server.labels), 10)
     heads: torch.Tensor | None = None
     updates = {name: [m for _, to, m in outcome.messages if to == name] for name in names}
-    for t in range(1, 6):
+    for t in range(1, rounds + 1):
         rows = server.schedule.batch(t)
         b, y = len(rows), server.labels[rows]
         x = [outcome.clients[name].features[rows] for name in names]
@@ -43,7 +44,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
             # Eq. 5: the gradient of l(z, y) - lambda'z + rho/2 |total - z|^2 vanishes at z.
             slope = loss.gradient(z, y) - duals[rows] - rho * (total - z)
             assert slope.abs().max() < 1e-4
-            duals[rows] += rho * (total - z)  # Eq. 6
+            duals[rows] += gamma * rho * (total - z)  # Eq. 6
             assert torch.allclose(sent[0].dual, duals[rows], atol=1e-4)
             w = heads.clone().requires_grad_()
             constraint = torch.bmm(h, w).sum(0) - z

@@ -22,9 +22,10 @@ def run(*sets: str, **how) -> Outcome:
     return federate(config(VIMADMM_J, "federation.rounds=6", "federation.epochs=0", *sets), **how)
 
 
-def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
+@pytest.mark.parametrize(("rounds", "gamma"), [(4, 1.0), (8, 0.25)], ids=["gamma 1", "gamma 0.25, rows seen twice"])
+def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: int, gamma: float) -> None:
     """The box, written again with autograd: z by its optimality condition, heads and models by gradients."""
-    outcome = run("federation.rounds=4")
+    outcome = run(f"federation.rounds={rounds}", f"federation.protocol.dual_step={gamma}")
     rho, loss = 1.0, CrossEntropy()
     server, names = outcome.server, list(outcome.clients)
     models = [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()]
@@ -33,21 +34,21 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian() -> None:
     model_steps = [torch.optim.SGD(model.parameters(), **sgd) for model in models]
     head_steps = [torch.optim.SGD([head], lr=0.03, weight_decay=1e-3) for head in heads]
     duals = torch.zeros(len(server.labels), 10)
-    said = {name: [m for sender, _, m in outcome.messages if sender == name] for name in names}
+    logits_of = {n: [m for sender, _, m in outcome.messages if sender == n and isinstance(m, Logits)] for n in names}
     heard = {name: [m for _, to, m in outcome.messages if to == name] for name in names}
-    for t in range(1, 5):
+    for t in range(1, rounds + 1):
         rows = server.schedule.batch(t)
         x = [outcome.clients[name].features[rows] for name in names]
         own = [(model(part) @ head).detach() for model, part, head in zip(models, x, heads, strict=True)]
         for name, o in zip(names, own, strict=True):
-            assert torch.allclose(said[name][t - 1].o, o, atol=1e-4)
+            assert torch.allclose(logits_of[name][t - 1].o, o, atol=1e-4)
         total = torch.stack(own).sum(0)
         updates = [heard[name][t - 1] for name in names]
         z = updates[0].residual + total - own[0]  # Eq. 21
         # Eq. 19: the gradient of l(z, y) - lambda'z + rho/2 |total - z|^2 vanishes at z.
         slope = loss.gradient(z, server.labels[rows]) - duals[rows] - rho * (total - z)
         assert slope.abs().max() < 1e-3
-        duals[rows] += rho * (total - z)  # Eq. 20
+        duals[rows] += gamma * rho * (total - z)  # Eq. 20
         for k, update in enumerate(updates):
             assert torch.allclose(update.dual, duals[rows], atol=1e-3)
             assert torch.allclose(update.residual, z - total + own[k], atol=1e-3)

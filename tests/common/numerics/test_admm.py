@@ -62,6 +62,15 @@ def test_dual_climbs_the_lagrangian_and_becomes_the_gradient_of_the_loss() -> No
     torch.testing.assert_close(dual, CrossEntropy().gradient(z, at.targets))
 
 
+@pytest.mark.parametrize("gamma", [0.1, 0.5, 1.9])
+def test_a_damped_dual_is_a_running_mean_of_the_losss_gradients(gamma: float) -> None:
+    at = Point()
+    z = minimise_z(at.targets, at.dual, at.total, RHO, CrossEntropy())
+    dual = update_dual(at.dual, at.total, z, RHO, gamma)
+    torch.testing.assert_close(dual - at.dual, gamma * RHO * B * slope(at, "dual", auxiliary=z))
+    torch.testing.assert_close(dual, (1 - gamma) * at.dual + gamma * CrossEntropy().gradient(z, at.targets))
+
+
 def test_head_gradients_are_those_of_the_lagrangian_all_at_the_old_sum() -> None:
     at = Point()
     signal = local_gradient(at.total, at.dual, at.auxiliary, RHO)
