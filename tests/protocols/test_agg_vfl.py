@@ -151,7 +151,7 @@ def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
 
 def test_it_learns() -> None:
     outcome = run("federation.rounds=100", "every_party.head_optimiser={lr: 0.1, momentum: 0.9}")
-    assert outcome.server.metrics["test_accuracy"] > 0.9
+    assert outcome.server.metrics["test_accuracy"] > 0.85
 
 
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:

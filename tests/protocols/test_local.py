@@ -96,7 +96,7 @@ def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
 def test_it_learns_what_its_columns_tell() -> None:
     half = "server.active.data.split={kind: halves, side: right}"
     outcome = run(half, "federation.rounds=90")
-    assert outcome.server.metrics["test_accuracy"] > 0.88
+    assert outcome.server.metrics["test_accuracy"] > 0.8
     assert run("federation.rounds=90").server.metrics["test_accuracy"] < 0.7  # a fifth of the columns
 
 
