@@ -17,7 +17,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
     """Tells every party the others' public keys. What they seal with them, the server cannot read.
 
     Returns:
-        What the server signs with in this session.
+        What the server signs with for as long as these parties stay connected.
 
     Raises:
         PartyLost: somebody offers no key.

@@ -37,7 +37,7 @@ class Sums:
     Args:
         ctx, clients: of the half.
         code: the agreed one.
-        signer: of this session.
+        signer: what the parties got to know when the run's session began.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, code: LagrangeCode, signer: Signer) -> None:
