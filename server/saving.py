@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner, write_durably
-from common.config import CheckpointConfig
 from common.conversation import SERVER, Save
+from common.course import CheckpointConfig
 from common.errors import EnvironmentFault, PartyLost
 from common.state import Snapshot
 from common.telemetry import Telemetry
