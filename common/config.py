@@ -28,13 +28,13 @@ from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
 from common.consistency import check_together
-from common.conversation import Quorum
 from common.course import CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
 from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
 from common.data.split import Seat
 from common.errors import ConfigError, nearest
+from common.harvest import Quorum
 from common.models.build import HeadConfig, ModelConfig
 from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig

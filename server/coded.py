@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from common.coded_rows import CodedRows
-from common.conversation import Cohort, Harvest, Quorum
+from common.conversation import Cohort
 from common.crypto.signatures import Signer
 from common.errors import ContractError
+from common.harvest import Harvest, Quorum
 from common.numerics import fixed_point
 from common.numerics.lagrange import LagrangeCode
 from common.protocols.fedvs import (

@@ -7,8 +7,9 @@ from statistics import fmean
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
 from common.errors import ContractError
+from common.harvest import Harvest
 from common.message import M, check_exact
 from server.context import ServerContext
 

@@ -7,7 +7,8 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.message import Message
 from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
 from server.blinded import blinded

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from common.config import FederationConfig, parse
-from common.conversation import Cohort, Open, Quorum
+from common.conversation import Cohort, Open
 from common.crypto.federation import make_federation
 from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
 from common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
+from common.harvest import Quorum
 from common.inprocess import run_virtual
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
 from common.protocols.split import CONTRACT, Embedding
