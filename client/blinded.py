@@ -10,7 +10,7 @@ from torch import Tensor
 
 from client.agreement import agree
 from client.context import ClientContext
-from common.blinded import Masked, Members, Summing, ring
+from common.blinded import Masked, Members, Summing, ring, smallest_set
 from common.conversation import SERVER, Link
 from common.crypto.blinding import Blinder
 from common.errors import ContractError
@@ -70,12 +70,12 @@ class _Blinded:
 
     def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes]) -> None:
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation)
-        names, least = ctx.federation.names, ctx.federation.blinding.least
-        self._blinder = Blinder(ctx.name, names, masks, least=least)
+        names, self._least = ctx.federation.names, smallest_set(ctx.federation)
+        self._blinder = Blinder(ctx.name, names, masks, least=self._least)
         self._record = MemberRecord(ctx.once, ctx.session.run, names)
         self._set: frozenset[str] = frozenset()
         self._clipped = False
-        if least == 2:  # the smallest that there is
+        if self._least == 2:  # the smallest that there is
             ctx.warn("sums may be of two parties: whoever of them shows its part to the server shows the other's")
 
     async def begin(self, round: int) -> bool:
@@ -89,9 +89,8 @@ class _Blinded:
         if told is None:
             return False
         self._set = frozenset(name for name, is_in in zip(names, told.members.tolist(), strict=True) if is_in)
-        least = self._ctx.federation.blinding.least
-        if len(self._set) < least:
-            expected = f"at least {least} parties, federation.blinding.least"
+        if len(self._set) < self._least:
+            expected = f"at least {self._least} parties, as federation.quorum and blinding have it"
             raise ContractError(SERVER, "Members", "members", expected, str(len(self._set)))
         if self._ctx.name not in self._set:
             raise ContractError(SERVER, "Members", "members", f"{self._ctx.name} among them", "it is not")

@@ -62,7 +62,7 @@ class ClientRun:
         del read
         contract = CONTRACTS[self.federation.protocol.name]
         limits = contract.limits(self.federation)
-        largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
+        largest = max((largest_bytes(kind, limits) for kind in contract.messages), default=0) + FRAME_ALLOWANCE
         with closing(Telemetry(self.out / "events.jsonl")) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()

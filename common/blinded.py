@@ -84,6 +84,12 @@ def ring(federation: FederationConfig) -> Ring:
     return Ring(blinding.bound, len(federation.parties), blinding.bits)
 
 
+def smallest_set(federation: FederationConfig) -> int:
+    """Of how many parties a sum must be: of all, unless a round may go on without some."""
+    need = federation.quorum.need
+    return len(federation.parties) if need == "all" else max(need, federation.blinding.least)
+
+
 def check_blinded(federation: FederationConfig) -> None:
     """Refuses an agreed section that cannot be summed blind. Raises ConfigError."""
     parties, least, need = len(federation.parties), federation.blinding.least, federation.quorum.need

@@ -24,7 +24,7 @@ from typing import Protocol
 from common.errors import ContractError, PartyAway, PartyLost
 from common.harvest import Gathering, Harvest, Quorum
 from common.mailbox import Mailbox
-from common.message import Kinds, M, Message, check, check_exact, check_finite
+from common.message import Kinds, M, Message, check, check_exact, check_finite, declared
 from common.traffic import Traffic
 
 SERVER = "server"
@@ -114,7 +114,7 @@ class Link:
         """
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
-            raise ContractError("this half", type(message).__name__, "", f"one of {sorted(self.kinds)}", "undeclared")
+            raise ContractError("this half", type(message).__name__, "", declared(self.kinds), "undeclared")
         check("this half", message, self.limits)
         message = self._compress(message)
         Traffic.count(self.traffic.sent, message)
@@ -207,8 +207,7 @@ class Link:
 
     def _accept(self, message: Message) -> None:
         if self.kinds.get(type(message).__name__) is not type(message):
-            expected = f"one of {', '.join(sorted(self.kinds))}"
-            self.lose(ContractError(self.peer, type(message).__name__, "", expected, "an undeclared kind"))
+            self.lose(ContractError(self.peer, type(message).__name__, "", declared(self.kinds), "an undeclared kind"))
             return
         try:
             check(self.peer, message, self.limits)

@@ -139,6 +139,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def declared(kinds: Kinds) -> str:
+    """What a protocol may say, for an error: 'one of Embedding, Gradient'."""
+    return f"one of {', '.join(sorted(kinds))}" if kinds else "no message at all"
+
+
 def largest_bytes(kind: type[Message], limits: Mapping[str, int]) -> int:
     """The most bytes that a message of this kind may take, from the largest value of every dimension."""
     sizes = (math.prod(limits[dim] for dim in spec.dims) * spec.dtype.itemsize for _, spec in tensor_specs(kind))

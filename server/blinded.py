@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from common.agreement import KeyOffer
-from common.blinded import Masked, Members, ring, words
+from common.blinded import Masked, Members, ring, smallest_set, words
 from common.conversation import Cohort
 from common.errors import ContractError, PartyAway
 from common.harvest import Harvest
@@ -84,9 +84,8 @@ class Blinded:
     def _members(self, round: int) -> list[str] | None:
         """The round's set in the roster's order; None if it is bound to one that is not all here."""
         self._start_over_with_who_is_back()
-        names, need = list(self._clients), self._ctx.quorum.need
+        names, least = list(self._clients), smallest_set(self._ctx.federation)
         here = [name for name in names if not self._is_away(name)]
-        least = max(self._ctx.federation.blinding.least, len(names) if need is None else need)
         awake = [name for name in here if self._rests_until.get(name, 0) < round]
         chosen = awake if len(awake) >= least else here if len(here) >= least else names
         bound = self._record.bound(round)

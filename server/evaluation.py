@@ -21,7 +21,7 @@ async def evaluate(
     clients: Cohort,
     kind: type[M],
     round: int,
-    predict: Callable[[Harvest[M], int], Tensor],
+    predict: Callable[[Harvest[M], Tensor], Tensor],
     among: Collection[str],
     **dims: int,
 ) -> None:
@@ -29,7 +29,7 @@ async def evaluate(
 
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
-        predict: (answers of a block, its rows) -> logits, float32 (rows, classes).
+        predict: (answers of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
         among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
         dims: the message's dimensions beside `rows`.
     """
@@ -38,8 +38,21 @@ async def evaluate(
         for number, block in enumerate(ctx.schedule.blocks(part)):
             answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
-                logits = predict(answers, len(block))
+                logits = predict(answers, block)
             score.add(logits, ctx.labels[block])
+        ctx.evaluated(round, part, **score.metrics)
+
+
+def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
+    """The same, of a model that needs nobody's answer.
+
+    Args:
+        predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
+    """
+    for part in ctx.schedule.evaluations(round):
+        score = Score()
+        for block in ctx.schedule.blocks(part):
+            score.add(predict(block), ctx.labels[block])
         ctx.evaluated(round, part, **score.metrics)
 
 

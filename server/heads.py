@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from common.data.rows import generator
-from common.models.build import build_head, build_party_head
-from common.models.heads import MlpHeadConfig, PartyHeadConfig, xavier
+from common.models.build import build_agreed_head, build_head
+from common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
 from common.models.optimiser import build_optimiser
 from common.numerics.admm import head_gradients
 from server.context import ServerContext
@@ -19,6 +19,13 @@ def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
     """theta_0, the one head over all embeddings laid side by side: (rows, inputs) -> (rows, classes)."""
     seed = ctx.federation.seed * _SEED_STRIDE
     return build_head(ctx.config.head, inputs, ctx.federation.outputs, seed, ctx.base).to(ctx.device)
+
+
+def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:
+    """theta_0 where the parties compute with it too, so that not the server alone chooses what it is."""
+    seed = ctx.federation.seed
+    draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
+    return build_agreed_head(config, inputs, ctx.federation.outputs, seed * _SEED_STRIDE, draws).to(ctx.device)
 
 
 def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
@@ -76,7 +83,7 @@ class MlpHeads:
         seed, classes = ctx.federation.seed, ctx.federation.outputs
         draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
         seeds = [generator("head", seed, seat).initial_seed() for seat in range(parties)]
-        built = nn.ModuleList(build_party_head(config, width, classes, each, draws) for each in seeds)
+        built = nn.ModuleList(build_agreed_head(config, width, classes, each, draws) for each in seeds)
         self._heads = heads = ctx.state.keep("heads", lambda: built.to(ctx.device))
         make = lambda: build_optimiser(ctx.config.optimiser, heads.parameters())  # noqa: E731
         self._optimiser = ctx.state.keep("optimiser", make)

@@ -72,11 +72,13 @@ class JointHead:
     Args:
         ctx: of the server's half.
         width: of an embedding.
+        head: as it begins, where not the server alone chooses it.
     """
 
-    def __init__(self, ctx: ServerContext, width: int) -> None:
+    def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
         self._device, self._parties, self._width = ctx.device, ctx.federation.names, width
-        self._head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width * len(self._parties)))
+        make = lambda: joint_head(ctx, width * len(self._parties)) if head is None else head  # noqa: E731
+        self._head: nn.Module = ctx.state.keep("head", make)
         parameters = self._head.parameters()
         self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
         self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
@@ -102,6 +104,10 @@ class JointHead:
         logits: Tensor = self._head(torch.cat(list(parts), dim=1).to(self._device))
         self._head.train()
         return logits
+
+    def flat(self) -> Tensor:
+        """A copy of theta_0 as one vector, layer by layer: weight (out, in), then bias if there is one."""
+        return nn.utils.parameters_to_vector(self._head.parameters()).detach()
 
     def heads(self) -> list[Tensor] | None:
         """Each party's block of the first layer, if that is linear over all embeddings."""

@@ -98,7 +98,7 @@ class ServerRun:
             session = self._sessions(ctx, facts, revoked)
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
-            largest = max(largest_bytes(kind, limits) for kind in contract.messages) + FRAME_ALLOWANCE
+            largest = max((largest_bytes(kind, limits) for kind in contract.messages), default=0) + FRAME_ALLOWANCE
             port = Port(
                 Codec(contract.name, contract.kinds, self.federation.compress.up, limits), largest, session.hub.greet
             )

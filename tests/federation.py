@@ -30,8 +30,10 @@ DIGITS: Mapping[str, Any] = {
 }
 
 
-# What a protocol cannot do without.
+# What a protocol's parties cannot do without.
 NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}
+# What the server cannot do without where it is the active party.
+ACTIVE: Mapping[str, Any] = {"data": {"source": "sklearn", "name": "digits", "split": "columns"}}
 
 
 def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
@@ -43,6 +45,8 @@ def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     if protocol["name"] in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
         made["every_party"] |= NEEDS[protocol["name"]]
+    if CONTRACTS[protocol["name"]].active:
+        made["server"]["active"] = copy.deepcopy(dict(ACTIVE))
     return made
 
 

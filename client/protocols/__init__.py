@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from client.context import ClientContext
 from client.local import Local, bottom, headed
 from client.protocols import (
+    agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -29,12 +32,15 @@ PARTICIPATE: Mapping[str, Participate] = {
     "fedvs": fedvs.participate,
     "fedbcd": fedbcd.participate,
     "fdml": fdml.participate,
+    "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "vfedmh": vfedmh.participate,
     "centralized": centralized.participate,
     "linear_admm": linear_admm.participate,
+    "agg_vfl": agg_vfl.participate,
+    "local": local.participate,
 }
 
 # A party's part of the joint model, from its state.
@@ -44,6 +50,7 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "fedvs": fedvs.local,
     "fedbcd": bottom,
     "fdml": lambda ctx: headed(ctx)[0],
+    "c_vfl": bottom,
     "vafl": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],

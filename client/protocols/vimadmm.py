@@ -12,7 +12,7 @@ from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import Link
 from common.data.rows import generator
-from common.models.build import build_party_head
+from common.models.build import build_agreed_head
 from common.models.heads import MlpHeadConfig
 from common.models.optimiser import stepper
 from common.numerics.backprop import Backprop, backprop
@@ -49,7 +49,7 @@ def _descent(ctx: ClientContext, cfg: Config, bottom: Backprop, step: Callable[[
     if not isinstance(cfg.head, MlpHeadConfig):
         return lambda x, head, **terms: local_steps(bottom, step, x, head=head.view(width, classes), **terms)
     draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
-    network = build_party_head(cfg.head, width, classes, 0, draws).to(ctx.device).requires_grad_(False)
+    network = build_agreed_head(cfg.head, width, classes, 0, draws).to(ctx.device).requires_grad_(False)
 
     def descend(x: Tensor, head: Tensor, **terms: Any) -> None:
         nn.utils.vector_to_parameters(head, network.parameters())

@@ -11,22 +11,19 @@ bytes.
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from common.data.records import pick
 from common.data.split import Part, Shape
-from common.data.unpack import unpacked
+from common.data.unpack import opened
 from common.errors import DataError
 
 Kind = Literal["images-idx3", "labels-idx1"]
@@ -34,7 +31,6 @@ Kind = Literal["images-idx3", "labels-idx1"]
 # The third byte says unsigned bytes, the fourth how many sizes follow.
 _MAGIC: dict[Kind, int] = {"images-idx3": 0x00000803, "labels-idx1": 0x00000801}
 _SETS = ("train", "t10k")
-_CHUNK = 512
 
 
 def idx_file(folder: Path, part: str, kind: Kind) -> Path | None:
@@ -121,7 +117,7 @@ class _File:
         if path is None:
             raise DataError(f"{folder} has no {part}-{kind}-ubyte(.gz)", hint="put the file there")
         magic = _MAGIC[kind].to_bytes(4)
-        with _opened(path) as stream:
+        with opened(path) as stream:
             header = stream.read(4 + 4 * magic[3])
         if header[:4] != magic or len(header) != 4 + 4 * magic[3]:
             raise DataError(
@@ -132,16 +128,10 @@ class _File:
 
     def read(self, chosen: np.ndarray, into: np.ndarray) -> None:
         """Copies the chosen bytes (k,) of every row into (rows, k)."""
-        width = math.prod(self.sizes[1:])
-        buffer = np.empty((_CHUNK if width > 1 else _CHUNK**2, width), np.uint8)
-        with _opened(self.path) as stream:
+        with opened(self.path) as stream:
             stream.read(4 + 4 * len(self.sizes))
-            for done in range(0, len(into), len(buffer)):
-                rows = buffer[: len(into) - done]
-                if stream.readinto(rows) != rows.size:  # type: ignore[attr-defined]
-                    raise self._wrong_length("shorter")
-                # mode: with the default one, `take` would go through a copy.
-                np.take(rows, chosen, axis=1, out=into[done : done + len(rows)], mode="clip")
+            if not pick(stream, math.prod(self.sizes[1:]), chosen, into):
+                raise self._wrong_length("shorter")
             if stream.read(1):
                 raise self._wrong_length("longer")
 
@@ -150,16 +140,6 @@ class _File:
             f"{self.path} is {how} than the {self.sizes[0]} rows that its header announces",
             hint="get the original file again",
         )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        plain = unpacked(path) if path.suffix == ".gz" else path
-        with cast(BinaryIO, gzip.open(plain) if plain.suffix == ".gz" else plain.open("rb")) as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}", hint="get the original file again") from error
 
 
 def _check_counts(folder: Path, files: list[_File], other: Kind) -> None:

@@ -2,6 +2,7 @@
 
     data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
+    data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
     data:   {source: csv, path: clients.csv, id: client, drop: [name]}
     data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
@@ -19,6 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
+from common.data import cifar
 from common.data.bundled import Bundled, BundledName
 from common.data.catalogue import KNOWN
 from common.data.features import Features, Source
@@ -95,6 +97,37 @@ class IdxLabels(_Idx):
         return Labels(values, classes, official_test)
 
 
+class _Cifar(_Config):
+    """CIFAR-10's binary batches, or as many as there are: cifar.py. `folder` as for idx."""
+
+    source: Literal["cifar"]
+    folder: str
+
+    def _find(self, base: Path) -> Path:
+        return find(self.folder, base, cifar.holds, "batches of CIFAR-10")
+
+
+class CifarData(_Cifar):
+    """Pixels: a row is (3, 32, 32), a party's part of it (3, height, width)."""
+
+    split: SplitConfig = ImageRowsSplit()
+    scale: ScaleConfig = "unit"
+    noise: NoiseConfig | None = None
+
+    def open(self, base: Path) -> Source:
+        """Counts the rows. Raises DataError if the set is not found or a batch is not whole."""
+        return cifar.CifarImages(self._find(base))
+
+
+class CifarLabels(_Cifar):
+    """The ten classes."""
+
+    def read(self, base: Path) -> Labels:
+        """The set's own labels. Raises DataError as `CifarData.open`, or if a label is none of the ten."""
+        values, official_test = cifar.read_labels(self._find(base))
+        return Labels(values, KNOWN["cifar10"].classes, official_test)
+
+
 class _Csv(_Config):
     """A CSV file with a header. `id` names the column that says who a row is about."""
 
@@ -168,10 +201,10 @@ class MatLabels(_Mat):
         return read_classes(self._find(base))
 
 
-DataConfig = Annotated[SklearnData | IdxData | CsvData | MatData, Field(discriminator="source")]
+DataConfig = Annotated[SklearnData | IdxData | CifarData | CsvData | MatData, Field(discriminator="source")]
 """What a party's configuration says under `data`."""
 
-LabelConfig = Annotated[SklearnLabels | IdxLabels | CsvLabels | MatLabels, Field(discriminator="source")]
+LabelConfig = Annotated[SklearnLabels | IdxLabels | CifarLabels | CsvLabels | MatLabels, Field(discriminator="source")]
 """What the server's configuration says under `labels`."""
 
 

@@ -118,17 +118,19 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
     return head
 
 
-def build_party_head(config: MlpHeadConfig, width: int, classes: int, seed: int, draws: torch.Generator) -> nn.Module:
-    """One party's head in VIMADMM: (batch, width) float32 -> (batch, classes).
+def build_agreed_head(
+    config: LinearHeadConfig | MlpHeadConfig, inputs: int, classes: int, seed: int, draws: torch.Generator
+) -> nn.Module:
+    """A head that travels, so that both ends build it: (batch, inputs) float32 -> (batch, classes).
 
     Args:
         config: as the federation agrees on it.
-        width: of the party's embedding.
+        inputs: width of the party's embedding, or of all when they are laid side by side.
         classes: how many there are.
         seed: equal seeds give equal weights. The global generator is left as it was.
         draws: where its dropout comes from.
     """
-    return _seeded(lambda: config.module(width, classes, draws), (width,), seed)[0]
+    return _seeded(lambda: config.module(inputs, classes, draws), (inputs,), seed)[0]
 
 
 def output_width(model: nn.Module, input_shape: Shape) -> int:

@@ -22,9 +22,13 @@ class LinearHeadConfig(BaseModel):
     name: Literal["linear"] = "linear"
     bias: bool = False
 
-    def module(self, inputs: int, classes: int) -> nn.Module:
-        """The head: (batch, inputs) -> (batch, classes)."""
+    def module(self, inputs: int, classes: int, draws: torch.Generator | None = None) -> nn.Module:  # noqa: ARG002
+        """The head: (batch, inputs) -> (batch, classes). It draws nothing."""
         return nn.Linear(inputs, classes, bias=self.bias)
+
+    def size(self, inputs: int, classes: int) -> int:
+        """How many numbers its parameters are."""
+        return (inputs + self.bias) * classes
 
 
 class ProductHeadConfig(BaseModel):
@@ -115,6 +119,11 @@ PartyHeadConfig = Annotated[
     Annotated[ProductHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_expand)
 ]
 """What the federation agrees on for the head of each party in VIMADMM."""
+
+JointHeadConfig = Annotated[
+    Annotated[LinearHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_expand)
+]
+"""What the federation agrees on for the one head over all embeddings in C-VFL."""
 
 
 def xavier(width: int, classes: int, seed: int, *parties: int) -> Tensor:

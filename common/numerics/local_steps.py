@@ -1,4 +1,4 @@
-"""The τ local steps between two exchanges: Eq. 9 or Eqs. 22 and 23 of VIMADMM, or those of FedBCD, on one batch."""
+"""The local steps between two exchanges, on one batch: Eq. 9 or Eqs. 22 and 23 of VIMADMM, FedBCD's, or C-VFL's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from common.numerics.admm import head_gradients, local_gradient
 from common.numerics.backprop import Backprop
@@ -136,4 +137,40 @@ def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, grad
         if number:  # the first step goes back through the forward that made the embeddings
             bottom.forward(inputs)
         bottom.backward(gradient.clone())  # which uses it up
+        step()
+
+
+def lone_steps(
+    bottom: Backprop,
+    step: Callable[[], None],
+    embeddings: Tensor,
+    inputs: Tensor,
+    logits: Callable[[Tensor], Tensor],
+    classes: Tensor,
+    *,
+    steps: int,
+) -> None:
+    """Steps the bottom model Q times, in place, down the joint loss with everybody else standing still: C-VFL.
+
+    The loss is the batch's mean cross-entropy; the regulariser is the optimiser's weight decay.
+
+    Args:
+        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
+        step: of the optimiser over the model's parameters.
+        embeddings: h, what the last `forward` of `bottom` gave, of these inputs and at the parameters that it
+            has, shape (b, d).
+        inputs: x, the party's columns of the batch.
+        logits: what the joint model says, (b, d) -> (b, c), given the others' part of it; its parameters stay
+            as they are.
+        classes: y, int64 (b,).
+        steps: Q.
+    """
+    for number in range(steps):
+        if number:
+            embeddings = bottom.forward(inputs)
+        with torch.enable_grad():
+            h = embeddings.detach().requires_grad_()
+            loss = functional.cross_entropy(logits(h), classes)
+        (gradient,) = torch.autograd.grad(loss, h)
+        bottom.backward(gradient)
         step()

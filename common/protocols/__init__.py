@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from common.protocols import (
+    agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -27,11 +30,14 @@ CONTRACTS: Mapping[str, Contract] = {
         fedvs.CONTRACT,
         fedbcd.CONTRACT,
         fdml.CONTRACT,
+        c_vfl.CONTRACT,
         vafl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
         vfedmh.CONTRACT,
         centralized.CONTRACT,
         linear_admm.CONTRACT,
+        agg_vfl.CONTRACT,
+        local.CONTRACT,
     )
 }

@@ -17,11 +17,13 @@ import torch
 from google.protobuf.message import Message as ProtoMessage
 from torch import Tensor
 
-from common.message import DTYPES, Kinds, Message, TensorSpec, dtype_name, schema
+from common.message import DTYPES, Kinds, Message, TensorSpec, declared, dtype_name, schema
 from common.numerics.quantise import HALF, WHOLE, Packed, packed_size, unpack
 from common.wire._generated import (
+    agg_vfl_pb2,
     agreement_pb2,
     blinded_pb2,
+    c_vfl_pb2,
     centralized_pb2,
     fdml_pb2,
     fedbcd_pb2,
@@ -48,18 +50,20 @@ from common.wire.fields import (
     varint,
 )
 
-# One .proto file a protocol, by the protocol's name.
+# One .proto file a protocol that has messages, by the protocol's name.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
     "split_avg": split_avg_pb2,
     "fedbcd": fedbcd_pb2,
     "fdml": fdml_pb2,
+    "c_vfl": c_vfl_pb2,
     "vafl": vafl_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
     "vfedmh": vfedmh_pb2,
     "centralized": centralized_pb2,
     "linear_admm": linear_admm_pb2,
+    "agg_vfl": agg_vfl_pb2,
     "fedvs": fedvs_pb2,
 }
 
@@ -113,8 +117,7 @@ class Codec:
             WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
         """
         if kind not in self.kinds:
-            declared = f"one of {', '.join(sorted(self.kinds))}"
-            raise WireError(declared, "an undeclared kind", kind[:80] or "a letter")
+            raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
         specs = schema(self.kinds[kind])
         names = self._names[kind]
         values: dict[str, Any] = {}

@@ -8,11 +8,14 @@ from common.conversation import Cohort
 from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
+    agg_vfl,
+    c_vfl,
     centralized,
     fdml,
     fedbcd,
     fedvs,
     linear_admm,
+    local,
     split,
     split_avg,
     vafl,
@@ -29,12 +32,15 @@ SERVE: Mapping[str, Serve] = {
     "fedvs": fedvs.serve,
     "fedbcd": fedbcd.serve,
     "fdml": fdml.serve,
+    "c_vfl": c_vfl.serve,
     "vafl": vafl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
     "vfedmh": vfedmh.serve,
     "centralized": centralized.serve,
     "linear_admm": linear_admm.serve,
+    "agg_vfl": agg_vfl.serve,
+    "local": local.serve,
 }
 
 # The server's part of the joint model, from its state; what is not here cannot be explained.
@@ -44,6 +50,7 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "fedvs": fedvs.joint,
     "fedbcd": fedbcd.joint,
     "fdml": fdml.joint,
+    "c_vfl": c_vfl.joint,
     "vafl": vafl.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,

@@ -23,12 +23,12 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     if joined.columns:  # a run that is resumed
         _learner(ctx, joined.columns)
 
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
         said = {party: answer.x for party, answer in answers.items()}
         joined.learn("Evaluation", said)
         model, _ = _learner(ctx, joined.columns)
         model.eval()
-        logits: Tensor = model(joined.join(said, rows).to(ctx.device))
+        logits: Tensor = model(joined.join(said, len(block)).to(ctx.device))
         model.train()
         return logits
 

@@ -24,9 +24,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
         said = {party: answer.o for party, answer in answers.items()}
-        return torch.stack(present.zeros(said, rows)).sum(0).to(ctx.device)
+        return torch.stack(present.zeros(said, len(block))).sum(0).to(ctx.device)
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)

@@ -29,8 +29,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)

@@ -42,8 +42,10 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         """Whose embeddings the global one is made of: H is an average over so many. Of nobody's, it is zeros."""
         return [party for party in parties if party in answers] if alone and answers else list(parties)
 
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        parts = dict(zip(parties, present.zeros({p: answer.h for p, answer in answers.items()}, rows), strict=True))
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        parts = dict(
+            zip(parties, present.zeros({p: answer.h for p, answer in answers.items()}, len(block)), strict=True)
+        )
         return whole.logits([parts[party] for party in counted(answers)])
 
     async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:

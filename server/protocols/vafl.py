@@ -32,8 +32,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     whole = joint(ctx)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], rows: int) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, rows))
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
         """Steps 2 and 3 for answers of round t on one batch: the loss, or None if too few answered."""

@@ -70,12 +70,13 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 
 SMOKE = [
-    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl")),
+    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
     *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j")),
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},
     {"name": "linear_admm"},
     {"name": "fedvs", "embedding": 16},
+    {"name": "agg_vfl", "embedding": 16},
 ]
 
 
@@ -102,6 +103,21 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
         assert sum(json.loads(line)["bytes"] for line in ledger) == up
     assert not list(out.rglob("key.pem")) and "run folder:" in output and "test accuracy" in output
     assert "BEGIN" not in (out / "config.yaml").read_text()
+
+
+def test_a_server_that_learns_alone_is_told_nothing(tmp_path: Path) -> None:
+    """Nobody is waited for, and yet everyone joins, saves the last round and parts."""
+    protocol = {"name": "local", "embedding": 16}
+    file, out = write(tmp_path, protocol), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    output = finish(process)
+    assert process.returncode == 0, output
+    together = federate(config(protocol))
+    assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "completed" and summary["metrics"] == together.server.metrics
+    assert summary["bytes"]["up"]["payload"] == summary["bytes"]["down"]["payload"] == 0
+    assert not list(out.rglob("ledger.jsonl")) and len(list((out / "parties").rglob("*.safetensors"))) == 4
 
 
 def test_noised_and_compressed_they_learn_the_same_too(tmp_path: Path) -> None:

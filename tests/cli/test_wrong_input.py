@@ -257,12 +257,15 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "split_avg",
         "fedbcd",
         "fdml",
+        "c_vfl",
         "vafl",
         "vimadmm",
         "vimadmm_j",
         "fedvs",
         "centralized",
         "linear_admm",
+        "agg_vfl",
+        "local",
     ],
 )
 def test_show_prints_the_three_files(name: str, monkeypatch, capfd) -> None:

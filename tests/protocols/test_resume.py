@@ -18,6 +18,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "split_avg": {"name": "split_avg", "embedding": 8},
     "fedbcd": {"name": "fedbcd", "embedding": 8, "tau": 3},
     "fdml": {"name": "fdml", "embedding": 8},
+    "c_vfl": {"name": "c_vfl", "embedding": 8, "local_steps": 3},
     "vafl": {"name": "vafl", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
@@ -25,11 +26,14 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "linear_admm": {"name": "linear_admm"},
     "fedvs": {"name": "fedvs", "embedding": 8},
     "vfedmh": {"name": "vfedmh", "embedding": 8},
+    "agg_vfl": {"name": "agg_vfl", "embedding": 8},
+    "local": {"name": "local", "embedding": 8},
 }
-NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
+NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER), ("local", "party2")}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
-CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST}
+LONE = {"name": "c_vfl", "embedding": 8, "local_steps": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
+CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST, "c_vfl with an MLP head": LONE}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 

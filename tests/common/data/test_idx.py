@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.data import idx
+from common.data import records
 from common.data.idx import IdxImages, holds, read_labels
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
 from common.errors import DataError
@@ -17,7 +17,7 @@ from common.errors import DataError
 def test_reads_the_chosen_pixels(
     idx_folder: Path, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(idx, "_CHUNK", chunk)
+    monkeypatch.setattr(records, "_CHUNK", chunk)
     source = IdxImages(idx_folder)
     assert source.shape == (4, 3) and source.official_test == 3
     bands = source.read(ImageRowsSplit().part(source.shape, (), Seat(1, 2)))

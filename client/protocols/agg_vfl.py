@@ -1,0 +1,30 @@
+"""Averaged predictions, a party's half. The box: common/protocols/agg_vfl.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.models.two_part import TwoPart
+from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends predictions and takes one step on both networks down the gradient that comes back."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    bottom, head, classes = ctx.model(cfg.embedding), ctx.head(cfg.embedding), ctx.federation.outputs
+    own, whole = TwoPart(bottom, head, ctx.optimiser(), ctx.head_optimiser()), nn.Sequential(bottom, head)
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        r = own.predict(own.embed(ctx.features[batch]))  # (rows, classes)
+        await server.send(Prediction(t, ctx.release(r)))  # 1
+        gradient = await server.recv(Gradient, t, rows=len(batch), classes=classes)
+        if gradient is None:  # the server went on without us: follow it
+            continue
+        own.learn(gradient.dr.to(ctx.device))  # 4
+        await evaluate(ctx, server, t, whole, partial(Evaluation, t))

@@ -1,0 +1,62 @@
+"""C-VFL, a party's half. The box: common/protocols/c_vfl.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from common.conversation import Link
+from common.data.rows import generator
+from common.models.build import build_agreed_head
+from common.models.optimiser import stepper
+from common.numerics.backprop import backprop
+from common.numerics.local_steps import lone_steps
+from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other, parameters
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends embeddings and makes Q local steps down the joint loss, in which all others stand still."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    model, optimiser, head = ctx.model(cfg.embedding), ctx.optimiser(), _head(ctx, cfg)
+    bottom, step = backprop(model), stepper(optimiser)
+    seat, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)
+    async for t in server.rounds(after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        x = ctx.features[batch]
+        h = bottom.forward(x)  # (rows, width)
+        await server.send(Embedding(t, ctx.release(h)))  # 1
+        labels = await server.recv(Labels, t, rows=len(batch))
+        others = await _others(ctx, server, t, rows=len(batch), width=cfg.embedding)
+        theta = await server.recv(Head, t, parameters=size)
+        if labels is None or others is None or theta is None:  # the server went on without us: follow it
+            continue
+        nn.utils.vector_to_parameters(theta.parameters.to(ctx.device), head.parameters())
+        logits = partial(_logits, head, others[:seat], others[seat:])
+        lone_steps(bottom, step, h, x, logits, labels.y.to(ctx.device), steps=cfg.local_steps)  # 5
+        await evaluate(ctx, server, t, model, partial(Evaluation, t))
+
+
+def _head(ctx: ClientContext, cfg: Config) -> nn.Module:
+    """g as it is agreed on; its parameters come with every round, what its dropout is drawn from is the party's."""
+    draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
+    inputs = cfg.embedding * len(ctx.federation.names)
+    network = build_agreed_head(cfg.head, inputs, ctx.federation.outputs, 0, draws)
+    return network.to(ctx.device).requires_grad_(False)
+
+
+async def _others(ctx: ClientContext, server: Link, round: int, *, rows: int, width: int) -> list[Tensor] | None:
+    """What the others have sent, (rows, width) each, in the roster's order; None if the server has gone on."""
+    told = [await server.recv(Other, round, rows=rows, width=width) for _ in ctx.federation.names[1:]]
+    came = [other.h.to(ctx.device) for other in told if other is not None]
+    return came if len(came) == len(told) else None
+
+
+def _logits(head: nn.Module, before: list[Tensor], after: list[Tensor], h: Tensor) -> Tensor:
+    """g of everyone's embeddings side by side, of which this party's are h: (rows, width) -> (rows, classes)."""
+    logits: Tensor = head(torch.cat([*before, h, *after], dim=1))
+    return logits

@@ -1,0 +1,111 @@
+"""C-VFL: few and compressed exchanges, many local steps by everybody; everybody has the labels.
+
+Castiglia, Das, Wang, Patterson, "Compressed-VFL: Communication-Efficient Learning with Vertically
+Partitioned Data" (ICML 2022), Algorithm 1. It supposes that every party has the labels. Here only the
+server has them, so that it **sends every party the labels** of its batches, and, as the algorithm wants
+it, **every other party's embeddings**. One round is one exchange and its Q local iterations:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party k    C(h_k), h_k = f(x_k; theta_k) for the batch                  -> server
+      2   server     y, the labels of the batch                                   -> party k
+      3   server     C(h_i) of every other party i                                -> party k
+      4   server     C(theta_0), its model                                        -> party k
+      5   party k    Q times: the gradient of l(g(.. C(h_i) .. h_k .. ; C(theta_0)), y) at h_k, which is made
+                     anew, uncompressed, by the theta_k of that moment, back through f; a step on theta_k
+      6   server     Q times: a step on theta_0 down l(g(C(h_1) .. C(h_M); theta_0), y)
+
+C is what `federation.compress` says: so many bits an entry, or all. With Q = 1 and all bits it is split
+learning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from common.message import Message, TensorSpec, message
+from common.models.heads import JointHeadConfig, LinearHeadConfig
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["c_vfl"] = "c_vfl"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    local_steps: int = Field(default=10, ge=1, description="Q, steps of parties and server per exchange")
+    head: JointHeadConfig = Field(default=LinearHeadConfig(), description="g, linear or mlp, which parties compute too")
+    missing: Literal["zero", "last", "skip"] = Field(
+        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+    )
+
+
+@message
+class Embedding(Message):
+    """Party to server: C(h_k) of the batch, float32 (rows, width)."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Labels(Message):
+    """Server to party: the classes of the batch's rows, int64 (rows,). C-VFL hides labels from no party."""
+
+    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+
+
+@message
+class Other(Message):
+    """Server to party: C(h_i) of another party, float32 (rows, width); one for each, in the roster's order."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Head(Message):
+    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one."""
+
+    parameters: Annotated[Tensor, TensorSpec("parameters")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def parameters(federation: FederationConfig) -> int:
+    """How many numbers theta_0 is."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return config.head.size(config.embedding * len(federation.names), federation.outputs)
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding, "parameters": parameters(federation)}
+
+
+CONTRACT = Contract(
+    title="C-VFL: compressed exchanges, many local steps; every party is given labels and others' embeddings",
+    source="Castiglia et al. 2022, Algorithm 1",
+    config=Config,
+    messages=(Embedding, Labels, Other, Head, Evaluation),
+    limits=limits,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "THE LABELS of all training rows, EVERY OTHER PARTY'S EMBEDDINGS of them, and the server's model",
+    },
+)

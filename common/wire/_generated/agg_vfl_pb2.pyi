@@ -1,0 +1,35 @@
+from common.wire._generated import tensor_pb2 as _tensor_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Prediction(_message.Message):
+    __slots__ = ("round", "r")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    R_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    r: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., r: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class Gradient(_message.Message):
+    __slots__ = ("round", "dr")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    DR_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    dr: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., dr: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class Evaluation(_message.Message):
+    __slots__ = ("round", "part", "block", "r")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    R_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    part: str
+    block: int
+    r: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., part: _Optional[str] = ..., block: _Optional[int] = ..., r: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,57 @@
+"""Averaged predictions, the server's half. The box: common/protocols/agg_vfl.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from common.conversation import Cohort
+from common.harvest import Harvest
+from common.numerics.losses import CrossEntropy
+from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
+from server.active import active_party
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.standin import StandIn
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Averages everyone's predictions, its own among them, and returns the gradient at each."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    classes, parties = ctx.federation.outputs, tuple(clients)
+    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, CrossEntropy()
+    assert columns is not None  # the contract asks for them
+    present = StandIn(ctx, parties, classes, "zero" if cfg.missing == "leave_out" else cfg.missing)
+
+    def counted(answers: Mapping[str, object]) -> int:
+        """C: the active party, and the parties that the average is over."""
+        return 1 + len(answers if cfg.missing == "leave_out" else parties)
+
+    def average(r_a: Tensor, parts: Sequence[Tensor], count: int) -> Tensor:
+        return (r_a + torch.stack(list(parts)).sum(0).to(ctx.device)) / count
+
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        with own.evaluation() as model:
+            r_a = model.predict(model.embed(columns[block]))
+        parts = present.zeros({party: answer.r for party, answer in answers.items()}, len(block))
+        return average(r_a, parts, counted(answers))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        r_a = own.predict(own.embed(columns[batch]))  # (rows, classes)
+        answers = await clients.collect(Prediction, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
+        parts = present.fill({party: answer.r for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        count = counted(answers)
+        r = average(r_a, parts, count)  # 2, (rows, classes)
+        y = ctx.targets(batch, r)
+        dr = loss.gradient(r, y) / (len(batch) * count)
+        await clients.tell({party: Gradient(t, dr) for party in answers})  # 3
+        own.learn(dr)  # 4
+        ctx.record(t, loss.value(r, y).mean().item(), answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)

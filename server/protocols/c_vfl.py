@@ -1,0 +1,69 @@
+"""C-VFL, the server's half. The box: common/protocols/c_vfl.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from common.conversation import Cohort
+from common.harvest import Harvest
+from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other
+from server.context import ServerContext
+from server.evaluation import evaluate
+from server.heads import agreed_head
+from server.joint import JointHead
+from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> JointHead:
+    """The server's model theta_0, as it is in the state or begins."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    inputs = cfg.embedding * len(ctx.federation.names)
+    return JointHead(ctx, cfg.embedding, agreed_head(ctx, cfg.head, inputs))
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Tells every party all that it needs to descend the joint loss alone, and does so itself."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    ctx.warn(
+        "C-VFL SHARES LABELS AND EMBEDDINGS: every party is sent the labels of all training rows, "
+        "and what every other party sends of them"
+    )
+    width, parties = cfg.embedding, tuple(clients)
+    whole, present = joint(ctx), StandIn(ctx, parties, width, cfg.missing)
+
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            ctx.skip(t, answers)
+            continue
+        y = _classes(ctx, whole, parts, batch)
+        await clients.tell({party: Labels(t, y) for party in answers})  # 2
+        for sender, h in zip(parties, parts, strict=True):
+            await clients.tell({party: Other(t, h) for party in answers if party != sender})  # 3
+        theta = whole.flat()
+        await clients.tell({party: Head(t, theta) for party in answers})  # 4
+        losses = [_descend(whole, parts, y) for _ in range(cfg.local_steps)]  # 6
+        ctx.record(t, losses[0], answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+
+
+def _classes(ctx: ServerContext, whole: JointHead, parts: list[Tensor], batch: Tensor) -> Tensor:
+    """y, int64 (rows,); of noisy labels the likeliest class, for server and parties alike."""
+    with torch.no_grad():
+        targets = ctx.targets(batch, whole.logits(parts))
+    return targets if targets.dim() == 1 else targets.argmax(1)
+
+
+def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:
+    """One step on theta_0: the loss before it."""
+    loss, _ = whole.backward(parts, lambda _logits: y)
+    whole.step()
+    return loss

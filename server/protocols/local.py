@@ -1,0 +1,36 @@
+"""The active party alone, the server's half. The box: common/protocols/local.py."""
+
+from __future__ import annotations
+
+import asyncio
+
+from torch import Tensor
+
+from common.conversation import Cohort
+from common.harvest import Harvest
+from common.numerics.losses import CrossEntropy
+from common.protocols.local import Config
+from server.active import active_party
+from server.context import ServerContext
+from server.evaluation import evaluate_alone
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Trains the server's own model on the server's own columns."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, CrossEntropy()
+    assert columns is not None  # the contract asks for them
+
+    def predict(block: Tensor) -> Tensor:
+        with own.evaluation() as model:
+            return model.predict(model.embed(columns[block]))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        batch = ctx.schedule.batch(t)
+        r = own.predict(own.embed(columns[batch]))  # 1, (rows, classes)
+        y = ctx.targets(batch, r)
+        own.learn(loss.gradient(r, y) / len(batch))  # 2
+        ctx.record(t, loss.value(r, y).mean().item(), Harvest({}, missing=()))
+        evaluate_alone(ctx, t, predict)
+        await asyncio.sleep(0)  # nobody is waited for, and the connections need their turn

@@ -1,0 +1,209 @@
+"""C-VFL against autograd: everybody descends the joint loss while all others stand still."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional
+
+from common.conversation import SERVER
+from common.message import payload_bytes
+from common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Labels, Other
+from tests.federation import Outcome, config, federate, parameters
+
+C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}
+MLP = "federation.protocol.head={name: mlp, hidden: 12, dropout: 0}"
+DIFFER = (
+    "every_party.data.split=image_rows",
+    "parties.party1={model: lenet, optimiser: {name: adam}}",
+    "parties.party2.model=cnn",
+    "parties.party3.model={name: linear, activation: relu}",
+)
+BITS = "federation.compress={up: 4, down: 4}"
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(C_VFL, "federation.rounds=6", "federation.epochs=0", *sets), **how)
+
+
+def begun(outcome: Outcome, *sets: str) -> tuple[list[torch.nn.Module], torch.nn.Module]:
+    """Everybody's model as it is before the first round."""
+    still = run(*sets, "federation.rounds=1", "server.optimiser={lr: 1.0e-12, weight_decay: 0}")
+    return [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()], copy.deepcopy(still.server.state["head"])
+
+
+def sent(outcome: Outcome, t: int) -> dict[str, torch.Tensor]:
+    """What the server read of the parties in a round, in the roster's order."""
+    came = {sender: m.h for sender, _, m in outcome.messages if isinstance(m, Embedding) and m.round == t}
+    return {name: came[name] for name in outcome.clients}
+
+
+def flat(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("sets", [(), (MLP,)], ids=["linear", "mlp"])
+def test_everybody_makes_local_steps_with_all_others_standing_still(sets: tuple[str, ...]) -> None:
+    """Algorithm 1 in one process, with autograd through the whole joint model for every single step."""
+    outcome = run(*sets)
+    models, head = begun(outcome, *sets)
+    steps = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3) for m in models]
+    head_step = torch.optim.SGD(head.parameters(), lr=0.1, weight_decay=1e-3)
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        x, y = [ctx.features[rows] for ctx in outcome.clients.values()], outcome.server.labels[rows]
+        old, old_head = copy.deepcopy(models), copy.deepcopy(head)
+        stale = [model(part).detach() for model, part in zip(old, x, strict=True)]
+        assert abs(functional.cross_entropy(head(torch.cat(stale, 1)), y).item() - event["loss"]) < 1e-5
+        for _ in range(3):
+            for seat, (model, step) in enumerate(zip(models, steps, strict=True)):
+                h = [model(x[seat]) if place == seat else stale[place] for place in range(4)]
+                step.zero_grad()
+                functional.cross_entropy(old_head(torch.cat(h, 1)), y).backward()
+                step.step()
+            head_step.zero_grad()
+            functional.cross_entropy(head(torch.cat(stale, 1)), y).backward()
+            head_step.step()
+    for model, values in zip(models, [parameters(outcome)[name] for name in outcome.clients], strict=True):
+        assert torch.allclose(flat(model), values, atol=1e-5)
+    assert torch.allclose(flat(head), parameters(outcome)[SERVER], atol=1e-5)
+
+
+def test_one_local_step_is_a_step_of_one_joint_model() -> None:
+    """The oracle is autograd on the sum of everybody's parts at once."""
+    outcome = run("federation.protocol.local_steps=1")
+    models, head = begun(outcome)
+    joint = [p for m in models for p in m.parameters()]
+    step = torch.optim.SGD(joint, lr=0.1, momentum=0.9, weight_decay=1e-3)
+    head_step = torch.optim.SGD(head.parameters(), lr=0.1, weight_decay=1e-3)
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        h = [m(ctx.features[rows]) for m, ctx in zip(models, outcome.clients.values(), strict=True)]
+        loss = functional.cross_entropy(head(torch.cat(h, 1)), outcome.server.labels[rows])
+        step.zero_grad()
+        head_step.zero_grad()
+        loss.backward()
+        step.step()
+        head_step.step()
+        assert abs(loss.item() - event["loss"]) < 1e-5
+    for model, name in zip(models, outcome.clients, strict=True):
+        assert torch.allclose(flat(model), parameters(outcome)[name], atol=1e-6)
+
+
+@pytest.mark.parametrize("sets", [(), DIFFER], ids=["alike", "models that differ"])
+def test_one_local_step_is_split_learning(sets: tuple[str, ...]) -> None:
+    one = run("federation.protocol.local_steps=1", *sets)
+    other = federate(config({"name": "split", "embedding": 16}, "federation.rounds=6", "federation.epochs=0", *sets))
+    assert [e["loss"] for e in one.of_kind("round")] == pytest.approx([e["loss"] for e in other.of_kind("round")])
+    for name, values in parameters(one).items():
+        assert torch.allclose(values, parameters(other)[name], atol=1e-6)
+
+
+def test_labels_and_embeddings_travel_and_the_run_says_so() -> None:
+    outcome = run()
+    (warning,) = outcome.of_kind("warning")
+    assert warning["party"] == SERVER and "SHARES LABELS AND EMBEDDINGS" in warning["reason"]
+    assert "LABELS" in CONTRACT.sees["party"] and "EMBEDDINGS" in CONTRACT.sees["party"]
+    told = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
+    for t, message in enumerate(told, 1):
+        assert torch.equal(message.y, outcome.server.labels[outcome.server.schedule.batch(t)])
+        others = [m.h for _, to, m in outcome.messages if to == "party3" and isinstance(m, Other) and m.round == t]
+        expected = [h for name, h in sent(outcome, t).items() if name != "party3"]
+        assert all(torch.equal(one, two) for one, two in zip(others, expected, strict=True))
+    assert len(told) == 6
+
+
+def test_what_was_compressed_once_is_passed_on_nearly_as_it_came() -> None:
+    """Values that are on a scale already stay there; a party's own steps begin at what it has not compressed."""
+    outcome = run(BITS)
+    for t in range(1, 7):
+        told = [m.h for _, to, m in outcome.messages if to == "party1" and isinstance(m, Other) and m.round == t]
+        came = [h for name, h in sent(outcome, t).items() if name != "party1"]
+        for one, two in zip(told, came, strict=True):
+            assert len(one.unique()) <= 16 and (one == two).float().mean() > 0.999
+    heads = [m.parameters for _, to, m in outcome.messages if to == "party1" and isinstance(m, Head)]
+    assert all(len(head.unique()) <= 16 for head in heads)
+
+
+def test_a_party_compares_its_fresh_embeddings_with_compressed_ones_of_others() -> None:
+    """One compressed round, written again from the messages that party1 was sent."""
+    outcome = run(BITS, "federation.rounds=1")
+    ctx, model = outcome.clients["party1"], begun(outcome, BITS)[0][0]
+    rows = outcome.server.schedule.batch(1)
+    told = [m for _, to, m in outcome.messages if to == "party1"]
+    others = torch.cat([m.h for m in told if isinstance(m, Other)], 1)
+    (weight,) = (m.parameters.view(10, 64) for m in told if isinstance(m, Head))
+    step = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    for _ in range(3):
+        step.zero_grad()
+        logits = torch.cat([model(ctx.features[rows]), others], 1) @ weight.t()
+        functional.cross_entropy(logits, outcome.server.labels[rows]).backward()
+        step.step()
+    assert torch.allclose(flat(model), parameters(outcome)["party1"], atol=1e-6)
+
+
+def test_noisy_labels_are_sent_as_the_likeliest_class() -> None:
+    outcome = run("server.privacy.labels={deviation: 1, seeded: true}", "federation.rounds=1")
+    (told,) = (m.y for _, to, m in outcome.messages if to == "party1" and isinstance(m, Labels))
+    truth = run("federation.rounds=1").server.labels[outcome.server.schedule.batch(1)]
+    assert told.dtype == torch.int64 and told.min() >= 0 and told.max() <= 9
+    assert 0.3 < (told == truth).float().mean() < 0.999
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    dropout = ("federation.protocol.head=mlp", BITS)
+    one, two, other = run(*dropout), run(*dropout), run(*dropout, "federation.seed=1")
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
+
+
+@pytest.mark.parametrize("sets", [(), ("federation.compress={up: 8, down: 8}",)], ids=["all bits", "8 bits"])
+def test_it_learns(sets: tuple[str, ...]) -> None:
+    outcome = federate(config(C_VFL, "federation.epochs=12", *sets))
+    assert outcome.server.metrics["test_accuracy"] > 0.93
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run("federation.evaluate.every=6", MLP)
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up + down} == set(CONTRACT.messages)
+        assert [m.h.nbytes for m in up if isinstance(m, Embedding)] == [4 * n * 16 for n in rows]
+        assert [m.y.nbytes for m in down if isinstance(m, Labels)] == [8 * n for n in rows]
+        assert [m.h.nbytes for m in down if isinstance(m, Other)] == [4 * n * 16 for n in rows for _ in range(3)]
+        assert [m.parameters.nbytes for m in down if isinstance(m, Head)] == 6 * [4 * (65 * 12 + 13 * 10)]
+        assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+
+
+def test_fewer_bits_travel_as_the_compression_says() -> None:
+    outcome = run(BITS, "federation.rounds=1")
+    n = len(outcome.server.schedule.batch(1))
+    down = [payload_bytes(m) for _, to, m in outcome.messages if to == "party1"]
+    assert down == [8 * n, *3 * [n * 16 // 2 + 8], 64 * 10 // 2 + 8]
+
+
+def test_a_straggler_is_missed_and_catches_up() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Embedding) and item.round == 1 else 0.5
+
+    outcome = run("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", delay=slow)
+    missed = [event["round"] for event in outcome.of_kind("missing")]
+    assert missed and missed[0] == 1 and max(missed) < 24
+    assert outcome.mailbox.late["party2"] >= 1
+
+
+def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    told = [(to, m) for sender, to, m in outcome.messages if sender == SERVER]
+    assert {to for to, _ in told} == {"party1", "party2", "party3"}
+    for party in ("party1", "party2", "party3"):
+        *there, last = [m.h for to, m in told if to == party and isinstance(m, Other)]
+        assert len(there) == 2 and all(h.any() for h in there) and not last.any()
