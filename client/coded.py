@@ -51,7 +51,7 @@ class Coded:
         model: our polynomial network.
         code: the agreed one.
         rows: the coded rows.
-        keys: of this session.
+        keys: what the parties agreed on when the run's session began.
     """
 
     def __init__(

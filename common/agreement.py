@@ -23,7 +23,7 @@ _BYTES = torch.uint8
 
 @message
 class KeyOffer(Message):
-    """Party to server: a public key for this session, with a certificate (PEM) and a signature, or none of both."""
+    """Party to server: a public key for one session of a run, with a certificate (PEM) and a signature, or neither."""
 
     key: Annotated[Tensor, TensorSpec("key", dtype=_BYTES)]
     certificate: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES)]

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import AfterValidator, Field
 
 from common.data.rows import generator
 from common.message import M, tensor_specs
-from common.numerics.quantise import WHOLE, Packed, pack, unpack
+from common.numerics.quantise import WHOLE, WIDTHS, Packed, pack, unpack
+from common.section import Section
+
+
+def _check_bits(value: int) -> int:
+    if value not in WIDTHS:
+        raise ValueError(f"expected one of {', '.join(map(str, WIDTHS))}")
+    return value
+
+
+Bits = Annotated[int, AfterValidator(_check_bits)]
+
+
+class CompressConfig(Section):
+    """Bits of an entry in tensors of float32: 1 to 8 on a scale of their own, 16 as halves, 32 as they are."""
+
+    up: Bits = Field(default=WHOLE, description="from a party")
+    down: Bits = Field(default=WHOLE, description="to a party")
 
 
 class Compressor:

@@ -14,11 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     SerializeAsAny,
     ValidationError,
@@ -28,24 +26,28 @@ from pydantic import (
 
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
-from common.conversation import Quorum
-from common.crypto.certificates import check_fingerprint
-from common.crypto.names import SERVER, check_party_name
+from common.compress import CompressConfig
+from common.consistency import check_together
+from common.course import CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
+from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
 from common.data.split import Seat
-from common.errors import ConfigError, IdentityError, nearest
+from common.errors import ConfigError, nearest
+from common.harvest import Quorum
 from common.models.build import HeadConfig, ModelConfig
 from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
-from common.numerics.quantise import WHOLE, WIDTHS
 from common.privacy.labels import LabelPrivacyConfig
 from common.privacy.settings import PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
-from common.wording import TEMPLATE, in_words, shown
+from common.roster import check_pin, check_roster, read_roster
+from common.section import Section
+from common.tree import override, read_tree, share_template
+from common.wording import in_words, shown
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
 
@@ -57,105 +59,15 @@ def _check_address(value: str) -> str:
     return value
 
 
-def _check_bits(value: int) -> int:
-    if value not in WIDTHS:
-        raise ValueError(f"expected one of {', '.join(map(str, WIDTHS))}")
-    return value
-
-
 Address = Annotated[str, AfterValidator(_check_address)]
 
 _LARGEST_PORT = 65_535
-_LARGEST_ROSTER = 10_000
-_ROSTER_HINT = "a number, a list of names, or names with their certificates' fingerprints"
-
 
 # Of the federation section: what a resumed run may have otherwise.
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class EvaluateConfig(_Section):
-    """When the joint model is evaluated."""
-
-    every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
-    test: Literal["end", "always"] = Field(
-        default="end", description="when on the test rows: once, or as often as on the validation rows (as with `stop`)"
-    )
-
-
-class StopConfig(_Section):
-    """When a run ends before its last round, by the accuracy on the validation rows.
-
-    The test rows are then evaluated with them, so that the best round's test accuracy is known at
-    the end; nothing is chosen by it.
-    """
-
-    patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
-    drop: float | None = Field(default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points")
-
-    @model_validator(mode="after")
-    def _says_when(self) -> StopConfig:
-        if self.patience is None and self.drop is None:
-            raise ConfigError(
-                "federation.stop: neither patience nor drop is given",
-                hint="for example {patience: 5, drop: 0.02}, or leave it out",
-            )
-        return self
-
-
-class QuorumConfig(_Section):
-    """For whom a round waits: common.conversation.Quorum. In short: `wait`, `deadline`, `fastest` or `threshold`."""
-
-    need: int | Literal["all"] = Field(default="all", description="answers without which a round cannot go on")
-    grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` answers are there")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _in_short(cls, value: Any) -> Any:
-        """`wait`, {deadline: 1.0} (seconds), {fastest: k}, {threshold: R}."""
-        match value:
-            case "wait":
-                return {}
-            case str():
-                hint = "wait, {deadline: SECONDS}, {fastest: K}, {threshold: R}, or {need: K, grace: SECONDS}"
-                raise ConfigError(f"federation.quorum = {value!r}: expected one of", hint=hint)
-            case {"deadline": seconds, **others} if not others:
-                return {"need": 0, "grace": seconds}
-            case {"fastest": need, **others} | {"threshold": need, **others} if not others:
-                return {"need": need}
-            case _:
-                return value
-
-
-class TimeoutsConfig(_Section):
-    """The two that a user must know, in seconds."""
-
-    answer: float = Field(default=60.0, gt=0, description="that a party which is there may take for an answer")
-    away: float = Field(default=60.0, gt=0, description="that a member may be away before the run gives up")
-
-
-class CheckpointConfig(_Section):
-    """When all members save what they have learned. After the last round they always do."""
-
-    rounds: int = Field(default=50, ge=0, description="between two checkpoints; 0: not by rounds")
-    seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")
-
-
-Bits = Annotated[int, AfterValidator(_check_bits)]
-
-
-class CompressConfig(_Section):
-    """Bits of an entry in tensors of float32: 1 to 8 on a scale of their own, 16 as halves, 32 as they are."""
-
-    up: Bits = Field(default=WHOLE, description="from a party")
-    down: Bits = Field(default=WHOLE, description="to a party")
-
-
-class FederationConfig(_Section):
+class FederationConfig(Section):
     """What all members agree on."""
 
     id: str = Field(min_length=1, description="names the federation; a party joins no other")
@@ -187,22 +99,17 @@ class FederationConfig(_Section):
     @classmethod
     def _short_roster(cls, value: Any) -> Any:
         """The short forms."""
-        return _roster(value)
+        return read_roster(value)
 
     @field_validator("parties")
     @classmethod
     def _names_and_fingerprints(cls, value: dict[str, str]) -> dict[str, str]:
-        if not value:
-            raise ConfigError("federation.parties: there are none", hint=_ROSTER_HINT)
-        try:
-            return {check_party_name(name): _fingerprint(name, value[name]) for name in value}
-        except IdentityError as wrong:
-            raise ConfigError(f"federation.parties: {wrong}", hint=wrong.hint) from None
+        return check_roster(value)
 
     @field_validator("server")
     @classmethod
     def _server_fingerprint(cls, value: str) -> str:
-        return _fingerprint(SERVER, value)
+        return check_pin(SERVER, value)
 
     @field_validator("protocol", mode="before")
     @classmethod
@@ -222,42 +129,7 @@ class FederationConfig(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> FederationConfig:
-        if bool(self.epochs) == bool(self.rounds):
-            both = f"epochs = {self.epochs} and federation.rounds = {self.rounds}"
-            raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
-        if self.privacy is not None and self.privacy.evaluate == "clean" and not self.benchmark:
-            raise ConfigError(
-                "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
-                hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
-            )
-        if self.privacy is not None and self.privacy.epsilon and getattr(self.protocol, "arrivals", False):
-            raise ConfigError(
-                "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
-                hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
-            )
-        if self.participation < 1 and not CONTRACTS[self.protocol.name].subsampling:
-            able = ", ".join(name for name, contract in CONTRACTS.items() if contract.subsampling)
-            raise ConfigError(
-                f"federation.participation = {self.participation:g}: {self.protocol.name} needs every party in a round",
-                hint=f"leave it out, or take one of {able}",
-            )
-        if self.outputs < 2:
-            shown = f"federation.classes = {self.classes if isinstance(self.classes, int) else list(self.classes)}"
-            raise ConfigError(f"{shown}: expected at least 2")
-        if self.stop is not None and not self.rows.validation:
-            raise ConfigError(
-                "federation.stop: there are no validation rows to go by",
-                hint="set federation.rows.validation, say to 0.1",
-            )
-        if isinstance(self.quorum.need, int) and not 0 <= self.quorum.need <= len(self.parties):
-            allowed = f"0 to {len(self.parties)}, as many as there are parties, or all"
-            raise ConfigError(f"federation.quorum.need = {self.quorum.need}: expected {allowed}")
-        if self.absence == "continue" and self.quorum.need in ("all", len(self.parties)):
-            raise ConfigError(
-                f"federation.absence = continue: a round that needs all {len(self.parties)} answers cannot go on",
-                hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
-            )
-        CONTRACTS[self.protocol.name].check(self)
+        check_together(self)
         return self
 
     @property
@@ -294,19 +166,19 @@ class FederationConfig(_Section):
         return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16] for key, value in leaves}
 
 
-class _Member(_Section):
+class _Member(Section):
     identity: Path | None = Field(default=None, description="folder with key.pem, cert.pem and ca.pem")
     device: Device = "auto"
     threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
 
 
-class ServerPrivacyConfig(_Section):
+class ServerPrivacyConfig(Section):
     """What the server protects of its own."""
 
     labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
 
 
-class ActiveConfig(_Section):
+class ActiveConfig(Section):
     """The server's own columns and bottom model, in protocols where it is the active party."""
 
     data: DataConfig
@@ -366,14 +238,14 @@ def _with_width(tower: Tower, agreed: int | None) -> Tower:
     return tower.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
 
 
-class LaunchConfig(_Section):
+class LaunchConfig(Section):
     """What `up` does with a process that was killed: it starts it again, after a pause that doubles."""
 
     restarts: int = Field(default=5, ge=0, description="of one member, in a run")
     backoff: float = Field(default=0.2, ge=0, description="seconds before the first restart")
 
 
-class Config(_Section):
+class Config(Section):
     """A whole file."""
 
     federation: FederationConfig
@@ -437,15 +309,15 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
     Raises:
         ConfigError: the file or a value is wrong: it names key, value, what is allowed and the nearest key.
     """
-    return parse(_read(path), overrides)
+    return parse(read_tree(path), overrides)
 
 
 def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
     """Checks what a YAML file holds. See `load`."""
     tree = copy.deepcopy(tree)
-    for override in overrides:
-        _override(tree, override)
-    merged = _share_template(tree)
+    for setting in overrides:
+        override(tree, setting)
+    merged = share_template(tree)
     try:
         return Config.model_validate(merged)
     except ValidationError as invalid:
@@ -455,109 +327,6 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """Dotted keys whose hashes differ, or that only one side has."""
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file", hint="try experiments/demo.yaml") from None
-    except (OSError, UnicodeDecodeError) as unreadable:
-        raise ConfigError(f"{path} cannot be read: {unreadable}") from None
-    except yaml.YAMLError as malformed:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(malformed).split())}") from None
-    if not isinstance(tree, dict):
-        found = "is empty" if tree is None else f"holds {'a list' if isinstance(tree, list) else 'text'}"
-        raise ConfigError(
-            f"{path}: expected keys and values, the file {found}", hint="start from experiments/demo.yaml"
-        )
-    return tree
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would take the last."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-def _override(tree: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {override}: expected KEY=VALUE", hint="for example --set federation.protocol.rho=1")
-    *folders, leaf = key.split(".")
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError:
-        parsed = value
-    node = tree
-    for depth, folder in enumerate(folders, 1):
-        if node.get(folder) is None:
-            node[folder] = {}
-        node = node[folder]
-        if not isinstance(node, dict):
-            hint = "write it as keys and values in the file, or set it as a whole"
-            raise ConfigError(f"--set {override}: {'.'.join(folders[:depth])} has no keys, it is {node!r}", hint=hint)
-    node[leaf] = parsed
-
-
-def _share_template(tree: dict[str, Any]) -> dict[str, Any]:
-    """Lays `every_party` under the section of every party of the roster."""
-    if TEMPLATE not in tree:
-        return tree
-    rest = {key: value for key, value in tree.items() if key != TEMPLATE}
-    template = {} if tree[TEMPLATE] is None else tree[TEMPLATE]
-    if not isinstance(template, dict):
-        raise ConfigError(f"{TEMPLATE}{shown(template)}: expected keys and values")
-    federation = tree.get("federation")
-    own = tree.get("parties") or {}
-    if not isinstance(federation, dict) or "parties" not in federation or not isinstance(own, dict):
-        return rest  # which is refused
-    names = {**_roster(federation["parties"]), **own}
-    return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
-
-
-_CHOICES = ("name", "file", "source", "kind")  # what says of which kind a section is
-
-
-def _merge(under: Any, over: Any) -> Any:
-    """Lays keys over keys. What is of another kind than the template's takes nothing from that."""
-    if not isinstance(under, dict) or not isinstance(over, dict):
-        return over
-    if any(over[key] != under.get(key) for key in _CHOICES if key in over):
-        return over
-    return {**under, **{key: _merge(under.get(key), value) for key, value in over.items()}}
-
-
-def _roster(value: Any) -> Any:
-    """A number stands for party1, party2, ...; a list for names whose fingerprints come later."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= _LARGEST_ROSTER:
-            raise ConfigError(f"federation.parties = {value}: expected 1 to {_LARGEST_ROSTER}", hint=_ROSTER_HINT)
-        width = len(str(value))
-        return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
-    if isinstance(value, list):
-        for place, name in enumerate(value):
-            if not isinstance(name, str):
-                raise ConfigError(f"federation.parties.{place} = {name!r}: expected a name", hint=_ROSTER_HINT)
-            if name in value[:place]:
-                raise ConfigError(f"federation.parties: {name!r} is listed twice", hint="give each party its own name")
-        return dict.fromkeys(value, "")
-    if not isinstance(value, dict):
-        raise ConfigError(f"federation.parties{shown(value)}: expected a roster", hint=_ROSTER_HINT)
-    # A name without a value is one whose fingerprint comes later.
-    return {name: "" if pin is None else pin for name, pin in value.items()}
-
-
-def _fingerprint(name: str, value: str) -> str:
-    try:
-        return value and check_fingerprint(value)
-    except IdentityError as wrong:
-        key = "federation.server" if name == SERVER else f"federation.parties.{name}"
-        raise ConfigError(f"{key}: {wrong}", hint=wrong.hint) from None
 
 
 def _leaves(model: BaseModel) -> list[tuple[str, Any]]:

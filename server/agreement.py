@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from common.agreement import KeyOffer, KeyRing
-from common.conversation import Cohort, Quorum
+from common.conversation import Cohort
 from common.crypto.sealing import KEY_BYTES
 from common.crypto.signatures import Signer
 from common.errors import ContractError
+from common.harvest import Quorum
 from common.raw import lay_out, to_tensor
 from server.context import ServerContext
 
@@ -17,7 +18,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
     """Tells every party the others' public keys. What they seal with them, the server cannot read.
 
     Returns:
-        What the server signs with in this session.
+        What the server signs with for as long as these parties stay connected.
 
     Raises:
         PartyLost: somebody offers no key.

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from common.agreement import KeyOffer
 from common.blinded import Masked, Members, ring, smallest_set, words
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
 from common.errors import ContractError, PartyAway
+from common.harvest import Harvest
 from common.members import MemberRecord
 from common.message import Message
 from server.agreement import introduce

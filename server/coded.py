@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from common.coded_rows import CodedRows
-from common.conversation import Cohort, Harvest, Quorum
+from common.conversation import Cohort
 from common.crypto.signatures import Signer
 from common.errors import ContractError
+from common.harvest import Harvest, Quorum
 from common.numerics import fixed_point
 from common.numerics.lagrange import LagrangeCode
 from common.protocols.fedvs import (
@@ -37,7 +38,7 @@ class Sums:
     Args:
         ctx, clients: of the half.
         code: the agreed one.
-        signer: of this session.
+        signer: what the parties got to know when the run's session began.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, code: LagrangeCode, signer: Signer) -> None:

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from common.config import FederationConfig, ServerConfig
-from common.conversation import SERVER, Harvest, Quorum
+from common.conversation import SERVER
 from common.crypto.identity import Identity
 from common.crypto.sealing import Session
 from common.data.labels import Labels
 from common.data.scale import Columns
 from common.errors import DataError
+from common.harvest import Harvest, Quorum
 from common.message import Message
 from common.once import Once
 from common.privacy.labels import NoisyLabels, posterior

@@ -8,8 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
 from common.errors import ContractError
+from common.harvest import Harvest
 from common.message import M, Message
 from server.context import ServerContext
 from server.score import Score

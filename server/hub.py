@@ -6,21 +6,12 @@ import asyncio
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from common.compress import Compressor
 from common.config import FederationConfig
 from common.conversation import Cohort, Link, Save
-from common.errors import (
-    CheckpointError,
-    ColonnadeError,
-    IdentityError,
-    PartyAway,
-    PartyFailed,
-    PartyLost,
-    RefusedError,
-)
+from common.errors import ColonnadeError, IdentityError, PartyAway, PartyFailed, PartyLost, RefusedError
 from common.mailbox import Mailbox
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
@@ -28,21 +19,11 @@ from common.protocols.contract import Contract
 from common.telemetry import Telemetry
 from common.wire.connection import Connection
 from server.admission import Admission
+from server.member import Member, first_hello
+from server.saving import common_round
 from server.traffic import Totals
 
-_HELLO_PATIENCE = 10.0  # seconds that a new connection has to say who it is
 _REVOCATION_PERIOD = 1.0  # seconds between two looks at the list of revoked certificates
-
-
-@dataclass
-class Member:
-    """A party that is here. `ready` until it is told to rewind, and again from its next Hello on."""
-
-    connection: Connection
-    pem: bytes | None
-    hello: Hello
-    ready: bool = True
-    parted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Hub:
@@ -84,11 +65,9 @@ class Hub:
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Hears a new connection's Hello and lets it in, or says why not."""
-        arrived: asyncio.Queue[Parcel | Exception] = asyncio.Queue()
-        connection.attach(arrived.put_nowait, arrived.put_nowait)
         party = "unknown"
         try:
-            hello = await _first(arrived)
+            hello = await first_hello(connection)
             party = hello.party[:80]
             self._admission.check(hello, pem)
             self._let_in(connection, pem, hello)
@@ -139,7 +118,8 @@ class Hub:
         Raises:
             CheckpointError: there is no round that all of them hold, and there should be.
         """
-        round = self._common_round(held, committed)
+        everyones = {name: self.members[name].hello.held for name in self._federation.names}
+        round = common_round({"the server": held, **everyones}, committed)
         before, self.session = self.session, _another(self.session)
         self._mailbox = Mailbox(self._late)
         self._away.clear()
@@ -265,8 +245,7 @@ class Hub:
                 self.releases[party] = max(self.releases.get(party, 0), releases)
             case Saved(round=round, error=error):
                 if not error:
-                    kept = (round, *(r for r in member.hello.held if r != round))
-                    member.hello = _holding(member.hello, kept)
+                    member.note_saved(round)
                 self._saved(party, round, error)
             case Hello() if not member.ready:
                 self._hear_again(party, member, parcel)
@@ -334,20 +313,6 @@ class Hub:
         self.totals.link(party, link)
         return link
 
-    def _common_round(self, held: list[int], committed: int) -> int:
-        """The newest round that all hold; the beginning, 0, only where nothing was committed yet."""
-        everyones = {"the server": held} | {
-            name: list(self.members[name].hello.held) for name in self._federation.names
-        }
-        common = set(held).intersection(*everyones.values())
-        if not common and committed:
-            without = [name for name, rounds in everyones.items() if not set(rounds) & {committed}]
-            raise CheckpointError(
-                f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}",
-                hint="resume every member from its own folder of this run, or begin a new run",
-            )
-        return max(common, default=0)
-
     def _expel_revoked(self) -> None:
         for party, reason in self._admission.revoked().items():
             member = self.members.get(party)
@@ -377,22 +342,6 @@ class Hub:
         self.totals.late[party] += 1
         kind = type(message).__name__
         self._telemetry.event("late", party=party, kind_of=kind, round=message.round, now=self.round)
-
-
-async def _first(arrived: asyncio.Queue[Parcel | Exception]) -> Hello:
-    try:
-        first = await asyncio.wait_for(arrived.get(), _HELLO_PATIENCE)
-    except TimeoutError:
-        raise RefusedError(f"no Hello came within {_HELLO_PATIENCE:g} s") from None
-    if isinstance(first, Exception):
-        raise first
-    if not isinstance(first, Hello):
-        raise RefusedError(f"{type(first).__name__} came before Hello")
-    return first
-
-
-def _holding(hello: Hello, rounds: tuple[int, ...]) -> Hello:
-    return replace(hello, held=rounds[:2])
 
 
 def _another(session: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner, write_durably
-from common.config import CheckpointConfig
 from common.conversation import SERVER, Save
-from common.errors import EnvironmentFault, PartyLost
+from common.course import CheckpointConfig
+from common.errors import CheckpointError, EnvironmentFault, PartyLost
 from common.state import Snapshot
 from common.telemetry import Telemetry
 
@@ -143,6 +143,26 @@ class Saving:
             seconds = round(self._clock() - pending.begun, 6)
             self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
         pending.done.set_result(None)
+
+
+def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
+    """The newest round that all hold; the beginning, 0, only where nothing was committed yet.
+
+    Args:
+        held: the rounds of every member's checkpoints.
+        committed: the newest that everyone has had.
+
+    Raises:
+        CheckpointError: there is none, and there should be.
+    """
+    common = set.intersection(*map(set, held.values()))
+    if not common and committed:
+        without = [name for name, rounds in held.items() if committed not in rounds]
+        raise CheckpointError(
+            f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}",
+            hint="resume every member from its own folder of this run, or begin a new run",
+        )
+    return max(common, default=0)
 
 
 def _read_committed(record: Path) -> tuple[int, int]:

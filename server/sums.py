@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.message import Message
 from server.context import ServerContext
 from server.evaluation import collect_block

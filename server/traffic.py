@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from common.conversation import Link, Traffic
+from common.conversation import Link
+from common.traffic import Traffic
 from common.wire.connection import Connection
 
 _WAYS, _UNITS = ("up", "down"), ("payload", "wire")

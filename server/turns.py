@@ -1,25 +1,67 @@
-"""Parties that come when they like: whose turn comes in a round, and which rows it is about."""
+"""Parties that come when they like, or all together: what a round of either is."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from statistics import fmean
 
 from torch import Tensor
 
 from common.conversation import Cohort
 from common.errors import ContractError
-from common.message import M, Message, check_exact
+from common.harvest import Harvest
+from common.message import M, check_exact
 from server.context import ServerContext
 
+Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
+"""(answers, their rows int64 (rows,), the round they are of) -> the loss, or None if too few answered."""
 
-async def turns(ctx: ServerContext, clients: Cohort, kind: type[M], t: int, width: int) -> AsyncIterator[tuple[str, M]]:
-    """A round's arrivals: as many as there are parties, or one of each where everyone is waited for.
+
+async def together(
+    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
+) -> tuple[Harvest[M], float | None]:
+    """A round of everyone's answers about one batch.
 
     Args:
-        kind: the message that a party takes its turn with.
-        t: the round.
+        kind: the message that a party answers with.
         width: of an embedding.
+        learn: is given all answers at once.
+        t: the round.
+
+    Returns:
+        Who answered, and the loss; None if nothing was learned.
     """
+    batch = ctx.schedule.batch(t)
+    answers = await clients.collect(kind, t, ctx.quorum, rows=len(batch), width=width)
+    return answers, await learn(answers, batch, t)
+
+
+async def as_they_come(
+    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
+) -> tuple[Harvest[M], float | None]:
+    """A round of as many turns as there are parties, each about the batch of its own number; else as `together`.
+
+    Args:
+        kind: the message that a party takes its turn with; it has a field `turn`.
+        learn: is given one answer after the other.
+
+    Raises:
+        ContractError: there is no such turn, or the answer has other rows.
+    """
+    came: dict[str, M] = {}
+    losses = []
+    async for party, answer in _turns(ctx, clients, kind, width, t):
+        batch = _batch_of(ctx, party, answer)
+        losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
+        came[party] = answer
+    absent = tuple(party for party in clients if party not in came)
+    return Harvest(came, absent), fmean(losses) if losses else None
+
+
+async def _turns(
+    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, t: int
+) -> AsyncIterator[tuple[str, M]]:
+    """A round's arrivals: whoever comes next, or one of each where everyone is waited for."""
     if ctx.schedule.evaluations(t):
         answers = await clients.collect(kind, t, ctx.quorum, width=width)
         for party, answer in answers.items():
@@ -31,12 +73,9 @@ async def turns(ctx: ServerContext, clients: Cohort, kind: type[M], t: int, widt
         yield await anext(arrivals)
 
 
-def batch_of(ctx: ServerContext, party: str, answer: Message, turn: int) -> Tensor:
-    """The rows of a party's turn, int64 (rows,).
-
-    Raises:
-        ContractError: there is no such turn, or the answer has other rows.
-    """
+def _batch_of(ctx: ServerContext, party: str, answer: M) -> Tensor:
+    """The rows of a party's turn, int64 (rows,)."""
+    turn: int = getattr(answer, "turn", 0)
     if turn < 1:
         raise ContractError(party, type(answer).__name__, "turn", "at least 1", str(turn))
     batch = ctx.schedule.batch(turn)

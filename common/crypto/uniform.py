@@ -1,4 +1,4 @@
-"""Uniform elements of a prime field: masks, from the system's randomness or from a seed.
+"""Uniform elements of a prime field: masks, from the system's randomness.
 
 A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1 has, and a candidate that is
 p or more is thrown away. What is kept is exactly uniform on [0, p); a remainder modulo p would not be.
@@ -32,21 +32,6 @@ def secure_elements(p: int) -> Elements:
         p: 2 <= p < 2^32.
     """
     return lambda shape: _tensor(p, shape, os.urandom(32))
-
-
-def seeded_elements(p: int, generator: torch.Generator) -> Elements:
-    """Elements whose keys a generator draws: the same again from the same state. They mask nothing.
-
-    Args:
-        p: 2 <= p < 2^32.
-        generator: on the CPU; every tensor takes 32 numbers of it.
-    """
-
-    def draw(shape: Sequence[int]) -> Tensor:
-        key = torch.randint(256, (32,), generator=generator, dtype=torch.uint8)
-        return _tensor(p, shape, key.numpy().tobytes())
-
-    return draw
 
 
 def _tensor(p: int, shape: Sequence[int], key: bytes) -> Tensor:

@@ -7,8 +7,7 @@ limbs of half the bits,
 
 and one float64 product takes a to both. A sum of integers is exact in float64, in whatever order it is taken,
 as long as it cannot leave ±2⁵³: the inner dimension is cut into chunks that keep to that, and what they sum
-to is brought back to ±p/2 after each. A chunk holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1, twice
-as many with a prepared left operand, whose elements lie in ±p/2.
+to is brought back to ±p/2 after each. A chunk holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1.
 """
 
 from __future__ import annotations
@@ -50,36 +49,16 @@ class Field:
                 f"the field's p is {self.p}, it must be an odd prime up to {LARGEST}", hint=f"take {below}"
             )
 
-    def holds(self, x: Tensor) -> bool:
-        """Whether x is an int64 tensor of elements, which the operations take for granted."""
-        return x.dtype == torch.int64 and (not x.numel() or bool((x.min() >= 0) & (x.max() < self.p)))
-
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y, of shapes that broadcast."""
         total = x + y
         return torch.where(total >= self.p, total - self.p, total)
 
-    def sub(self, x: Tensor, y: Tensor) -> Tensor:
-        """x - y, of shapes that broadcast."""
-        rest = x - y
-        return torch.where(rest < 0, rest + self.p, rest)
-
-    def mul(self, x: Tensor, y: Tensor) -> Tensor:
-        """x y element by element, of shapes that broadcast."""
-        return self._remainder(x * y)
-
-    def prepare(self, left: Tensor) -> Tensor:
-        """A left operand that is multiplied more than once, as `matmul` takes it: float64 in ±p/2.
-
-        It has the elements' shape and size in memory; rows of it may be taken, and columns.
-        """
-        return self._centre(left.double())
-
     def matmul(self, left: Tensor, right: Tensor) -> Tensor:
         """left @ right modulo p.
 
         Args:
-            left: elements, or prepared ones, (..., m, k).
+            left: elements (..., m, k).
             right: elements (..., k, n), on the same device; leading dimensions broadcast.
 
         Returns:
@@ -99,7 +78,7 @@ class Field:
         """Whether one product of integers is exact, and so short that passes of floats would cost more."""
         terms = left.shape[-1]
         exact = terms * (self.p - 1) ** 2 < 2**63
-        return left.dtype == torch.int64 and left.device.type == "cpu" and exact and 0 < terms <= _SHORT
+        return left.device.type == "cpu" and exact and 0 < terms <= _SHORT
 
     def _remainder(self, x: Tensor) -> Tensor:
         """Integers from 0 below 2⁶³ brought to [0, p). Modulo 2³¹ - 1, 2³¹ is 1, and no division is needed."""
@@ -113,16 +92,17 @@ class Field:
         if out.dim() > 2:
             for place, one, other in zip(out, left, right, strict=True):
                 self._into(place, one, other)
-        elif left.dtype == torch.int64 and left.numel() < right.numel():
-            self._blocks(out.mT, right.mT, left.mT, self.p - 1)  # limbs are made of the smaller one
+        elif left.numel() < right.numel():
+            self._blocks(out.mT, right.mT, left.mT)  # limbs are made of the smaller one
         else:
-            self._blocks(out, left, right, self.p // 2 if left.is_floating_point() else self.p - 1)
+            self._blocks(out, left, right)
 
-    def _blocks(self, out: Tensor, whole: Tensor, split: Tensor, largest: int) -> None:
-        """out (m, n) = whole (m, k) @ split (k, n), a block of rows at a time; |whole| is at most `largest`."""
+    def _blocks(self, out: Tensor, whole: Tensor, split: Tensor) -> None:
+        """out (m, n) = whole (m, k) @ split (k, n), a block of rows at a time."""
         base = math.isqrt(2 * self.p) + 1
         limbs = _limbs(split, base)
-        chunk = (_EXACT - 2**32) // (largest * (base // 2))  # 2³² is for what earlier chunks left, and for rounding
+        room = _EXACT - 2**32  # the rest is for what earlier chunks left, and for rounding
+        chunk = room // ((self.p - 1) * (base // 2))
         rows = max(1, _CACHED.get(out.device.type, _BLOCK) // max(1, limbs.shape[1]))
         for place, block in zip(torch.split(out, rows), torch.split(whole, rows), strict=True):
             high, low = self._product(block.double(), limbs, chunk, place).chunk(2, dim=1)
@@ -172,9 +152,9 @@ def _limbs(x: Tensor, base: int) -> Tensor:
 
 def _check(left: Tensor, right: Tensor) -> tuple[int, ...]:
     """The leading dimensions of the product."""
-    if left.dtype not in (torch.int64, torch.float64) or right.dtype != torch.int64:
+    if left.dtype != torch.int64 or right.dtype != torch.int64:
         raise InputError(
-            f"a modular product of {left.dtype} and {right.dtype}: expected int64, on the left prepared ones too",
+            f"a modular product of {left.dtype} and {right.dtype}: expected int64",
             hint="quantise numbers first (common/numerics/fixed_point.py)",
         )
     try:

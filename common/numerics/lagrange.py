@@ -90,21 +90,6 @@ class LagrangeCode:
         """R - K, how many coefficients a polynomial has that vanishes at β_1 .. β_K."""
         return self.threshold - self.segments
 
-    def split(self, rows: Tensor) -> Tensor:
-        """Rows (m, ...) as K segments (K, ⌈m/K⌉, ...), the last one filled up with rows of zeros.
-
-        Raises:
-            InputError: there are fewer rows than segments.
-        """
-        if len(rows) < self.segments:
-            raise InputError(
-                f"{len(rows)} rows cannot make {self.segments} segments", hint=f"take K up to {len(rows)}, or more rows"
-            )
-        height = -(-len(rows) // self.segments)
-        filled = rows.new_zeros((self.segments * height, *rows.shape[1:]))
-        filled[: len(rows)] = rows
-        return filled.reshape(self.segments, height, *rows.shape[1:])
-
     def encode(self, segments: Tensor, masks: Tensor) -> Tensor:
         """Shares of data (Eq. 2).
 

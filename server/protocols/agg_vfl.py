@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.numerics.losses import CrossEntropy
 from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 from server.active import active_party

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other
 from server.context import ServerContext
 from server.evaluation import evaluate

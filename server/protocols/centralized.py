@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.models.optimiser import build_optimiser
 from common.protocols.centralized import Config, Evaluation, Features
 from server.context import ServerContext

@@ -6,7 +6,8 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate

@@ -6,7 +6,8 @@ import asyncio
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.numerics.losses import CrossEntropy
 from common.protocols.local import Config
 from server.active import active_party

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from statistics import fmean
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.standin import StandIn
-from server.turns import batch_of, turns
+from server.turns import as_they_come, together
 from server.weighted import WeightedHead
 
 
@@ -46,23 +46,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         whole.step()
         return loss
 
-    async def together(t: int) -> tuple[Harvest[Embedding], float | None]:
-        batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        return answers, await learn(answers, batch, t)
-
-    async def as_they_come(t: int) -> tuple[Harvest[Embedding], float | None]:
-        came: dict[str, Embedding] = {}
-        losses = []
-        async for party, answer in turns(ctx, clients, Embedding, t, width):  # 1
-            batch = batch_of(ctx, party, answer, answer.turn)
-            losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
-            came[party] = answer
-        absent = tuple(party for party in parties if party not in came)
-        return Harvest(came, absent), fmean(losses) if losses else None
-
+    train = partial(as_they_come if cfg.arrivals else together, ctx, clients, Embedding, width, learn)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await (as_they_come(t) if cfg.arrivals else together(t))
+        answers, loss = await train(t)  # 1
         if loss is None:
             ctx.skip(t, answers)
             continue

@@ -8,8 +8,9 @@ from operator import attrgetter
 
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
 from common.errors import ContractError
+from common.harvest import Harvest
 from common.models.two_part import TwoPart
 from common.numerics.losses import CrossEntropy
 from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort, Harvest
+from common.conversation import Cohort
+from common.harvest import Harvest
 from common.numerics import admm
 from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update

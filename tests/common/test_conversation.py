@@ -9,8 +9,9 @@ import time
 import pytest
 import torch
 
-from common.conversation import Quorum, Save
+from common.conversation import Save
 from common.errors import ContractError, PartyLost
+from common.harvest import Quorum
 from common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.transports import Transport, Wired, both
 

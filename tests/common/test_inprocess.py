@@ -8,7 +8,8 @@ import time
 import pytest
 import torch
 
-from common.conversation import Item, Open, Quorum
+from common.conversation import Item, Open
+from common.harvest import Quorum
 from common.inprocess import connect, run_virtual, snapshot
 from common.message import Message
 from common.protocols.split import CONTRACT, Embedding, Gradient

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from common.config import StopConfig, parse
+from common.config import parse
+from common.course import StopConfig
 from common.errors import ConfigError
 from server.best import Best
 from tests.common.test_config import tree

@@ -3,130 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from common.config import FederationConfig, parse
-from common.conversation import Cohort, Open, Quorum
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.revocation import RevocationList
+from common.conversation import Open
 from common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
-from common.inprocess import run_virtual
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Welcome
-from common.protocols.split import CONTRACT, Embedding
-from common.telemetry import Event, Telemetry
+from common.harvest import Quorum
+from common.membership import Begin, Failure, Farewell, Parcel, Refusal, Welcome
+from common.protocols.split import Embedding
 from common.version import VERSION
-from server.admission import Admission, Facts
-from server.hub import Hub
-
-RUN = "a-run"
-FACTS = Facts(100, 20)
-
-
-def federation(pins: dict[str, str] | None = None, **values: Any) -> FederationConfig:
-    fixed = {"id": "test", "protocol": "split", "classes": 2, "rounds": 3, "batch": 8, "seed": 0}
-    roster: Any = pins or ["ada", "bob"]
-    return parse({"federation": {**fixed, "parties": roster, **values}}).federation
-
-
-def hello(party: str = "ada", of: FederationConfig | None = None) -> Hello:
-    return Hello(party, "test", VERSION, config=(of or federation()).hashes(), rows=100, official_test=20)
-
-
-class FakeConnection:
-    """A connection without a network: what is posted is kept, what arrives is put in by the test."""
-
-    def __init__(self) -> None:
-        self.peer, self.session = "the other end", 0
-        self.posted: list[tuple[int, Parcel]] = []
-        self.closed = asyncio.Event()
-
-    def attach(self, receive: Any, lost: Any) -> None:
-        self.arrive, self.lose = receive, lost
-
-    def post(self, parcel: Parcel) -> None:
-        self.posted.append((self.session, parcel))
-
-    async def close(self) -> None:
-        if not self.closed.is_set():
-            self.closed.set()
-            self.lose(PartyAway(self.peer, "the connection was cut"))
-
-    @property
-    def last(self) -> Parcel:
-        return self.posted[-1][1]
-
-
-@dataclass
-class Stage:
-    """A hub and what it told."""
-
-    hub: Hub
-    agreed: FederationConfig
-    revoked: RevocationList
-    events: list[Event] = field(default_factory=list)
-    saved: list[tuple[str, int, str]] = field(default_factory=list)
-    cohort: Cohort = field(init=False)
-    restored: int = field(init=False)
-
-    async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
-        """A new connection whose first words are these."""
-        connection = FakeConnection()
-        greeting = asyncio.create_task(self.hub.greet(connection, pem))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        if isinstance(first, Exception):
-            connection.lose(first)
-        elif first is not None:
-            connection.arrive(first)
-        await greeting
-        return connection
-
-    async def join(self, *parties: str) -> list[FakeConnection]:
-        return [await self.come(hello(party, self.agreed)) for party in parties]
-
-    async def assemble(self, patience: float, held: tuple[int, ...] = (), committed: int = 0) -> Cohort:
-        """Begins a session once all are there."""
-
-        async def between(_round: int) -> None:
-            await self.hub.gate()
-
-        await self.hub.assemble(patience)
-        self.cohort, self.restored = self.hub.begin(list(held), committed, between)
-        return self.cohort
-
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
-
-
-def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
-    agreed, events = agreed or federation(), list[Event]()
-    telemetry = Telemetry(None, events.append)
-    listed, saved = RevocationList(revoked), list[tuple[str, int, str]]()
-    admission = Admission(agreed, FACTS, RUN, listed, secure=secure)
-    hub = Hub(agreed, CONTRACT, admission, RUN, telemetry, lambda *what: saved.append(what))
-    return Stage(hub, agreed, listed, events, saved)
-
-
-def play(scene: Coroutine[Any, Any, None]) -> None:
-    run_virtual(scene)
-
-
-async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None) -> Refusal:
-    """What is answered; the refusal is an event, the stream is closed, and nobody has joined."""
-    before = set(there.hub.members)
-    connection = await there.come(first, pem)
-    assert isinstance(connection.last, Refusal) and connection.closed.is_set()
-    named = first.party if isinstance(first, Hello) else "unknown"
-    assert there.told("refused")[-1] == {"party": named, "reason": connection.last.reason}
-    assert set(there.hub.members) == before
-    return connection.last
-
+from tests.server.stage import RUN, federation, hello, play, refused, stage
 
 # Joining.
 
@@ -300,136 +189,7 @@ def test_who_does_not_begin_with_hello_is_refused(first: Parcel | Exception, sai
     play(scene())
 
 
-# Who it is.
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hub")
-    for name in ("ours", "twins", "theirs"):
-        make_federation(folder / name, ["ada", "bob"])
-    return folder
-
-
-def pins(certificates: Path) -> dict[str, str]:
-    return {name: identity(certificates, name).fingerprint for name in ("ada", "bob")}
-
-
-def identity(certificates: Path, name: str, of: str = "ours") -> Identity:
-    return load_identity(certificates / of / name)
-
-
-def test_a_party_is_known_by_its_pinned_certificate(certificates: Path) -> None:
-    async def scene() -> None:
-        there = stage(federation(pins(certificates)), secure=True)
-        for name in ("ada", "bob"):
-            connection = await there.come(hello(name, there.agreed), identity(certificates, name).chain_pem)
-            assert connection.last == Welcome()
-
-    play(scene())
-
-
-def test_nobody_joins_in_anothers_name_or_without_the_pinned_certificate(certificates: Path) -> None:
-    async def scene() -> None:
-        there = stage(federation(pins(certificates)), secure=True)
-        first = hello("ada", there.agreed)
-        ours, twin = identity(certificates, "ada").fingerprint[:19], identity(certificates, "ada", "twins")
-        said = [
-            (await refused(there, first, pem)).reason
-            for pem in (None, identity(certificates, "bob").chain_pem, twin.chain_pem, b"no certificate")
-        ]
-        assert said[:3] == [
-            "'ada' showed no certificate",
-            "the certificate of 'bob' was shown by one who claims to be 'ada'",
-            f"'ada' showed the certificate {twin.fingerprint[:19]}…, and the roster pins {ours}…",
-        ]
-        assert said[3].startswith("'ada' showed a bad certificate")
-
-    play(scene())
-
-
-def test_a_revoked_party_does_not_join(certificates: Path, tmp_path: Path) -> None:
-    async def scene() -> None:
-        ada = identity(certificates, "ada")
-        there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
-        there.revoked.revoke(ada.chain_pem, "the laptop was stolen")
-        answer = await refused(there, hello("ada", there.agreed), ada.chain_pem)
-        assert answer.reason.endswith("of 'ada' is revoked: the laptop was stolen")
-
-    play(scene())
-
-
-def make_list(folder: Path) -> Path:
-    RevocationList.create(folder / "revoked.json")
-    return folder / "revoked.json"
-
-
-def test_nobody_joins_while_the_list_of_revoked_certificates_is_broken(certificates: Path, tmp_path: Path) -> None:
-    async def scene() -> None:
-        there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
-        (tmp_path / "revoked.json").write_text("{")
-        answer = await refused(there, hello("ada", there.agreed), identity(certificates, "ada").chain_pem)
-        assert "is broken" in answer.reason
-
-    play(scene())
-
-
 # While they are here.
-
-
-async def secured(certificates: Path, folder: Path) -> tuple[Stage, list[FakeConnection], asyncio.Task[None]]:
-    there = stage(federation(pins(certificates)), make_list(folder), secure=True)
-    both = [await there.come(hello(n, there.agreed), identity(certificates, n).chain_pem) for n in ("ada", "bob")]
-    return there, both, asyncio.create_task(there.hub.watch_revocations())
-
-
-def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: Path, tmp_path: Path) -> None:
-    async def scene() -> None:
-        there, (ada, bob), _watch = await secured(certificates, tmp_path)
-        cohort = await there.assemble(1)
-        collecting = asyncio.create_task(cohort.collect(Embedding, 1, Quorum(limit=60)))
-        await asyncio.sleep(3)
-        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
-        await asyncio.wait_for(ada.closed.wait(), 2)
-        assert ada.last == Refusal("'ada': its certificate is revoked: stolen")
-        with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
-            await collecting
-        assert there.told("refused") == [{"party": "ada", "reason": "its certificate is revoked: stolen"}]
-        assert [event["party"] for event in there.told("leave")] == ["ada"]
-        ada.arrive(Embedding(1, torch.ones(2, 2)))
-        bob.arrive(Embedding(1, torch.ones(2, 2)))
-        answers = await cohort.collect(Embedding, 1, Quorum(need=1))
-        assert list(answers) == ["bob"]
-
-    play(scene())
-
-
-def test_who_is_revoked_before_the_beginning_has_not_joined(certificates: Path, tmp_path: Path) -> None:
-    async def scene() -> None:
-        there, (ada, bob), watch = await secured(certificates, tmp_path)
-        for name in ("ada", "bob"):
-            there.revoked.revoke(identity(certificates, name).chain_pem, "stolen")
-        await asyncio.sleep(1.5)
-        assert ada.closed.is_set() and bob.closed.is_set() and not there.hub.members and not watch.done()
-        with pytest.raises(PartyLost, match="ada, bob was lost: did not join"):
-            await there.assemble(1)
-
-    play(scene())
-
-
-def test_a_list_that_breaks_in_a_run_is_told_once_and_looked_at_again(certificates: Path, tmp_path: Path) -> None:
-    async def scene() -> None:
-        there, (ada, _bob), watch = await secured(certificates, tmp_path)
-        mended = (tmp_path / "revoked.json").read_text()
-        (tmp_path / "revoked.json").write_text("{")
-        await asyncio.sleep(5)
-        (told,) = there.told("revocations")
-        assert "is broken" in told["reason"] and not watch.done() and not ada.closed.is_set()
-        (tmp_path / "revoked.json").write_text(mended)
-        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
-        await asyncio.wait_for(ada.closed.wait(), 2)
-
-    play(scene())
 
 
 def test_who_says_hello_in_a_run_is_cut_off() -> None:

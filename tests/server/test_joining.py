@@ -17,12 +17,13 @@ import torch
 
 from client.dialer import Membership
 from common.config import FederationConfig, parse
-from common.conversation import SERVER, Link, Quorum
+from common.conversation import SERVER, Link
 from common.crypto.federation import make_federation
 from common.crypto.identity import Identity, load_identity
 from common.crypto.names import dns_name
 from common.crypto.revocation import RevocationList
 from common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
+from common.harvest import Quorum
 from common.membership import Hello
 from common.message import largest_bytes
 from common.protocols.split import CONTRACT, Embedding, Gradient

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from common.conversation import Quorum, Save
+from common.conversation import Save
 from common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
+from common.harvest import Quorum
 from common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from common.protocols.split import Embedding
-from tests.server.test_hub import FakeConnection, Stage, federation, hello, play, stage
+from tests.server.stage import FakeConnection, Stage, federation, hello, play, stage
 
 GONE = PartyAway("ada", "the connection was closed")
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from common.checkpoints import Checkpoints, Owner
-from common.config import CheckpointConfig
 from common.conversation import Save
+from common.course import CheckpointConfig
 from common.errors import PartyLost
 from common.state import Snapshot
 from common.telemetry import Event, Telemetry

@@ -38,9 +38,7 @@ def test_products_are_those_of_whole_numbers(p: int, m: int, k: int, n: int, mos
         else (elements(p, m, k, seed=seed), elements(p, k, n, seed=seed + 1))
     )
     want = exact(left, right, p) if k else torch.zeros(m, n, dtype=torch.int64)
-    field = Field(p)
-    assert torch.equal(field.matmul(left, right), want)
-    assert torch.equal(field.matmul(field.prepare(left), right), want)
+    assert torch.equal(Field(p).matmul(left, right), want)
 
 
 @pytest.mark.parametrize("p", [NEAR_26, MERSENNE])
@@ -50,11 +48,7 @@ def test_the_largest_sums_are_exact_in_long_products(p: int, value: str) -> None
     worst = {"p - 1": p - 1, "p // 2": p // 2, "p // 2 + 1": p // 2 + 1, "split worst": int(base * (base // 2)) - 1}
     left, right = torch.full((2, 50_000), p - 1), torch.full((50_000, 3), worst[value])
     want = torch.full((2, 3), (p - 1) * worst[value] * 50_000 % p)
-    field = Field(p)
-    assert torch.equal(field.matmul(left, right), want)
-    assert torch.equal(field.matmul(field.prepare(left), right), want)
-    odd = torch.full((2, 50_000), p // 2)
-    assert torch.equal(field.matmul(field.prepare(odd), right), torch.full((2, 3), p // 2 * worst[value] * 50_000 % p))
+    assert torch.equal(Field(p).matmul(left, right), want)
 
 
 @pytest.mark.parametrize("p", [NEAR_26, MERSENNE])
@@ -80,7 +74,6 @@ def test_leading_dimensions_broadcast() -> None:
     field, left, right = Field(MERSENNE), elements(MERSENNE, 3, 1, 4, 5), elements(MERSENNE, 2, 5, 6, seed=1)
     want = exact(left, right, MERSENNE)
     assert torch.equal(field.matmul(left, right), want) and want.shape == (3, 2, 4, 6)
-    assert torch.equal(field.matmul(field.prepare(left), right), want)
     assert field.matmul(left[:0], right).shape == (0, 2, 4, 6)
 
 
@@ -88,9 +81,7 @@ def test_every_operation_is_that_of_galois() -> None:
     field, x, y = Field(MERSENNE), elements(MERSENNE, 9, 40), elements(MERSENNE, 40, seed=1)
     GF = galois.GF(MERSENNE, compile="python-calculate")
     one, other = GF(x.numpy()), GF(y.numpy())
-    for ours, theirs in [(field.add, one + other), (field.sub, one - other), (field.mul, one * other)]:
-        assert ours(x, y).tolist() == np.asarray(theirs).tolist()
-        assert field.holds(ours(x, y))
+    assert field.add(x, y).tolist() == np.asarray(one + other).tolist()
     assert field.matmul(x, y[:, None]).tolist() == np.asarray(one @ other[:, None]).tolist()
 
 
@@ -99,16 +90,7 @@ def test_extreme_elements() -> None:
         field, ends = Field(p), torch.tensor([0, 1, p // 2, p // 2 + 1, p - 1])
         pairs = [(x, y) for x in ends.tolist() for y in ends.tolist()]
         assert field.add(ends[:, None], ends).flatten().tolist() == [(x + y) % p for x, y in pairs]
-        assert field.sub(ends[:, None], ends).flatten().tolist() == [(x - y) % p for x, y in pairs]
-        assert field.mul(ends[:, None], ends).flatten().tolist() == [x * y % p for x, y in pairs]
-        assert field.prepare(ends).tolist() == [x - p if x > p // 2 else x for x in ends.tolist()]
-
-
-def test_what_are_elements() -> None:
-    field = Field(5)
-    assert field.holds(torch.tensor([0, 4])) and field.holds(torch.empty(0, dtype=torch.int64))
-    assert not field.holds(torch.tensor([5])) and not field.holds(torch.tensor([-1]))
-    assert not field.holds(torch.tensor([1.0]))
+        assert field.matmul(ends[:, None], ends[None]).flatten().tolist() == [x * y % p for x, y in pairs]
 
 
 def test_primes_are_those_of_galois() -> None:

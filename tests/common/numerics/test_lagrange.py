@@ -102,14 +102,6 @@ def test_segments_come_back_from_shares_alone() -> None:
     assert torch.equal(MERSENNE.matmul(back, shares[:5]), torch.cat([segments, masks]))
 
 
-def test_rows_are_split_and_filled_up_with_zeros() -> None:
-    code = agreed_code(MERSENNE, 3, 1, 7)
-    rows = torch.arange(1, 15).reshape(7, 2)
-    segments = code.split(rows)
-    assert segments.shape == (3, 3, 2)
-    assert torch.equal(segments.reshape(9, 2)[:7], rows) and not segments.reshape(9, 2)[7:].any()
-
-
 @pytest.mark.parametrize("code", CODES)
 def test_any_t_shares_are_uniform_whatever_they_share_and_one_more_is_not(code: LagrangeCode) -> None:
     masks = every(code.field, code.masks)
@@ -244,7 +236,6 @@ def test_what_does_not_fit_a_code_is_refused() -> None:
     ones = torch.ones(5, 3, dtype=torch.int64)
     for wrong, match in [
         (lambda: agreed_code(Field(7), 2, 1, 5), "8 points .* F_7"),
-        (lambda: code.split(ones[:1]), "1 rows cannot make 2 segments"),
         (lambda: code.encode(ones[:3], ones[:1]), r"segments .* shape \(3, 3\), expected \(2, 3\)"),
         (lambda: code.encode(ones[:2], ones[:2]), r"masks .* shape \(2, 3\), expected \(1, 3\)"),
         (lambda: code.encode_same(ones, ones[:1]), r"masks .* shape \(1, 3\), expected \(1, 5, 3\)"),

@@ -1,0 +1,81 @@
+"""What cannot go together in the agreed section, each part of which is allowed by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.errors import ConfigError
+from common.protocols import CONTRACTS
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+def check_together(federation: FederationConfig) -> None:
+    """Refuses an agreed section whose parts contradict each other or its protocol. Raises ConfigError."""
+    _check_length(federation)
+    _check_privacy(federation)
+    _check_participation(federation)
+    _check_classes(federation)
+    _check_stop(federation)
+    _check_quorum(federation)
+    CONTRACTS[federation.protocol.name].check(federation)
+
+
+def _check_length(federation: FederationConfig) -> None:
+    if bool(federation.epochs) == bool(federation.rounds):
+        both = f"epochs = {federation.epochs} and federation.rounds = {federation.rounds}"
+        raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
+
+
+def _check_privacy(federation: FederationConfig) -> None:
+    privacy = federation.privacy
+    if privacy is None:
+        return
+    if privacy.evaluate == "clean" and not federation.benchmark:
+        raise ConfigError(
+            "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
+            hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+        )
+    if privacy.epsilon and getattr(federation.protocol, "arrivals", False):
+        raise ConfigError(
+            "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
+            hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
+        )
+
+
+def _check_participation(federation: FederationConfig) -> None:
+    share, name = federation.participation, federation.protocol.name
+    if share < 1 and not CONTRACTS[name].subsampling:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.subsampling)
+        raise ConfigError(
+            f"federation.participation = {share:g}: {name} needs every party in a round",
+            hint=f"leave it out, or take one of {able}",
+        )
+
+
+def _check_classes(federation: FederationConfig) -> None:
+    classes = federation.classes
+    if federation.outputs < 2:
+        said = classes if isinstance(classes, int) else list(classes)
+        raise ConfigError(f"federation.classes = {said}: expected at least 2")
+
+
+def _check_stop(federation: FederationConfig) -> None:
+    if federation.stop is not None and not federation.rows.validation:
+        raise ConfigError(
+            "federation.stop: there are no validation rows to go by",
+            hint="set federation.rows.validation, say to 0.1",
+        )
+
+
+def _check_quorum(federation: FederationConfig) -> None:
+    need, parties = federation.quorum.need, len(federation.parties)
+    if isinstance(need, int) and not 0 <= need <= parties:
+        allowed = f"0 to {parties}, as many as there are parties, or all"
+        raise ConfigError(f"federation.quorum.need = {need}: expected {allowed}")
+    if federation.absence == "continue" and need in ("all", parties):
+        raise ConfigError(
+            f"federation.absence = continue: a round that needs all {parties} answers cannot go on",
+            hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
+        )

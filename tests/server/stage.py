@@ -1,0 +1,123 @@
+"""A hub without a network, on the virtual clock, with connections that a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.config import FederationConfig, parse
+from common.conversation import Cohort
+from common.crypto.revocation import RevocationList
+from common.errors import PartyAway
+from common.inprocess import run_virtual
+from common.membership import Hello, Parcel, Refusal
+from common.protocols.split import CONTRACT
+from common.telemetry import Event, Telemetry
+from common.version import VERSION
+from server.admission import Admission, Facts
+from server.hub import Hub
+
+RUN = "a-run"
+FACTS = Facts(100, 20)
+
+
+def federation(pins: dict[str, str] | None = None, **values: Any) -> FederationConfig:
+    fixed = {"id": "test", "protocol": "split", "classes": 2, "rounds": 3, "batch": 8, "seed": 0}
+    roster: Any = pins or ["ada", "bob"]
+    return parse({"federation": {**fixed, "parties": roster, **values}}).federation
+
+
+def hello(party: str = "ada", of: FederationConfig | None = None) -> Hello:
+    return Hello(party, "test", VERSION, config=(of or federation()).hashes(), rows=100, official_test=20)
+
+
+class FakeConnection:
+    """A connection without a network: what is posted is kept, what arrives is put in by the test."""
+
+    def __init__(self) -> None:
+        self.peer, self.session = "the other end", 0
+        self.posted: list[tuple[int, Parcel]] = []
+        self.closed = asyncio.Event()
+
+    def attach(self, receive: Any, lost: Any) -> None:
+        self.arrive, self.lose = receive, lost
+
+    def post(self, parcel: Parcel) -> None:
+        self.posted.append((self.session, parcel))
+
+    async def close(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            self.lose(PartyAway(self.peer, "the connection was cut"))
+
+    @property
+    def last(self) -> Parcel:
+        return self.posted[-1][1]
+
+
+@dataclass
+class Stage:
+    """A hub and what it told."""
+
+    hub: Hub
+    agreed: FederationConfig
+    revoked: RevocationList
+    events: list[Event] = field(default_factory=list)
+    saved: list[tuple[str, int, str]] = field(default_factory=list)
+    cohort: Cohort = field(init=False)
+    restored: int = field(init=False)
+
+    async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
+        """A new connection whose first words are these."""
+        connection = FakeConnection()
+        greeting = asyncio.create_task(self.hub.greet(connection, pem))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        if isinstance(first, Exception):
+            connection.lose(first)
+        elif first is not None:
+            connection.arrive(first)
+        await greeting
+        return connection
+
+    async def join(self, *parties: str) -> list[FakeConnection]:
+        return [await self.come(hello(party, self.agreed)) for party in parties]
+
+    async def assemble(self, patience: float, held: tuple[int, ...] = (), committed: int = 0) -> Cohort:
+        """Begins a session once all are there."""
+
+        async def between(_round: int) -> None:
+            await self.hub.gate()
+
+        await self.hub.assemble(patience)
+        self.cohort, self.restored = self.hub.begin(list(held), committed, between)
+        return self.cohort
+
+    def told(self, kind: str) -> list[dict[str, Any]]:
+        return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
+
+
+def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
+    agreed, events = agreed or federation(), list[Event]()
+    telemetry = Telemetry(None, events.append)
+    listed, saved = RevocationList(revoked), list[tuple[str, int, str]]()
+    admission = Admission(agreed, FACTS, RUN, listed, secure=secure)
+    hub = Hub(agreed, CONTRACT, admission, RUN, telemetry, lambda *what: saved.append(what))
+    return Stage(hub, agreed, listed, events, saved)
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    run_virtual(scene)
+
+
+async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None) -> Refusal:
+    """What is answered; the refusal is an event, the stream is closed, and nobody has joined."""
+    before = set(there.hub.members)
+    connection = await there.come(first, pem)
+    assert isinstance(connection.last, Refusal) and connection.closed.is_set()
+    named = first.party if isinstance(first, Hello) else "unknown"
+    assert there.told("refused")[-1] == {"party": named, "reason": connection.last.reason}
+    assert set(there.hub.members) == before
+    return connection.last
