@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import torch
@@ -33,4 +34,5 @@ async def evaluate(
             with torch.no_grad():
                 embeddings = model(ctx.features[block])
             await server.send(answer(part, number, ctx.release(embeddings, evaluation=True)))
+            await asyncio.sleep(0)  # it leaves now, not when all blocks are computed: the server waits for the first
     model.train()
