@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from common.agreement import KeyOffer
 from common.blinded import Masked, Members, ring, words
 from common.conversation import Cohort, Harvest
-from common.errors import ContractError, PartyAway
+from common.errors import ContractError
 from common.members import MemberRecord
-from common.message import Message
+from common.message import Message, check_exact
 from server.agreement import introduce
 from server.context import ServerContext
 from server.sums import Found, Sums
@@ -36,7 +36,7 @@ class Blinded:
     """Sums of masked words, over a set of parties that is settled before anyone answers.
 
     If one of the set does not answer there is no sum: it is left out of the next rounds, first of 2, then of 4,
-    8, .. if it fails again. Who was away and is back has lost its keys, so that everyone agrees on new ones.
+    8, .. if it fails again.
 
     Args:
         ctx, clients: of the half.
@@ -67,9 +67,11 @@ class Blinded:
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
         answers = await self._clients.collect(
-            Masked, round, self._ctx.quorum, among=members, stale=partial(_before, stage), rows=rows, words=self._words
+            Masked, round, self._ctx.quorum, among=members, stale=partial(_before, stage)
         )
+        answers = _with_rows(answers)
         for party, answer in answers.items():
+            check_exact(party, answer, {"rows": rows, "words": self._words})
             if answer.stage != stage:
                 raise ContractError(party, "Masked", "stage", str(stage), str(answer.stage))
         if len(answers) < len(members):
@@ -82,7 +84,6 @@ class Blinded:
 
     def _members(self, round: int) -> list[str] | None:
         """The round's set in the roster's order; None if it is bound to one that is not all here."""
-        self._start_over_with_who_is_back()
         names, need = list(self._clients), self._ctx.quorum.need
         here = [name for name in names if not self._is_away(name)]
         least = max(self._ctx.federation.blinding.least, len(names) if need is None else need)
@@ -111,10 +112,12 @@ class Blinded:
             self._rests_until[party] = round + min(2**failures, _LONGEST_REST)
             self._ctx.telemetry.event("abandoned", round=round, party=party)
 
-    def _start_over_with_who_is_back(self) -> None:
-        for party, link in self._clients.items():
-            if link.mailbox.take_next(party, KeyOffer, -1) is not None:
-                raise PartyAway(party, "it is back, and everyone needs new keys")
+
+def _with_rows(answers: Harvest[Masked]) -> Harvest[Masked]:
+    """Without those who refuse the round."""
+    given = {party: answer for party, answer in answers.items() if len(answer.words)}
+    refused = tuple(party for party in answers if party not in given)
+    return replace(answers, answers=given, missing=(*answers.missing, *refused))
 
 
 def _before(stage: int, answer: Masked) -> bool:
