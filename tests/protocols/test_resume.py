@@ -28,7 +28,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER)}  # that the next round needs
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
-CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST}
+BLIND = {"name": "vimadmm_j", "embedding": 8, "tau": 3, "update": "signal", "aggregate": "blinded"}
+CASES = {**PROTOCOLS, "vimadmm_j of blinded sums": BLIND, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 
