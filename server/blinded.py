@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -66,9 +65,7 @@ class Blinded:
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
-        answers = await self._clients.collect(
-            Masked, round, self._ctx.quorum, among=members, stale=partial(_before, stage)
-        )
+        answers = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
         answers = _with_rows(answers)
         for party, answer in answers.items():
             check_exact(party, answer, {"rows": rows, "words": self._words})
@@ -118,7 +115,3 @@ def _with_rows(answers: Harvest[Masked]) -> Harvest[Masked]:
     given = {party: answer for party, answer in answers.items() if len(answer.words)}
     refused = tuple(party for party in answers if party not in given)
     return replace(answers, answers=given, missing=(*answers.missing, *refused))
-
-
-def _before(stage: int, answer: Masked) -> bool:
-    return answer.stage < stage

@@ -83,7 +83,8 @@ def test_after_a_restart_some_rounds_count_as_done_and_the_others_are_new(tmp_pa
 
 def test_rounds_before_the_first_that_we_were_in_do_not_make_us_forget_it(tmp_path: Path) -> None:
     """Who is late for a run enters it somewhere, and goes back to its beginning with the others."""
-    assert opened(tmp_path).enter(3, SOME)
+    record = opened(tmp_path)
+    assert record.enter(3, SOME) and record.enter(5, OTHERS)
     record = opened(tmp_path)
     assert not record.enter(1, ALL) and record.enter(1, SOME)
     assert not record.enter(3, ALL) and record.bound(3) == opened(tmp_path).bound(3) == SOME

@@ -269,6 +269,7 @@ def test_rounds_that_were_done_with_a_party_that_is_gone_are_given_up(disks: dic
     skipped = [e["round"] for e in after.of_kind("skipped")]
     assert skipped[:29] == list(range(4, 33)) and len(skipped) < 33  # up to 32 they may have been done
     assert sets_of(after)[40] == [1, 1, 1, 0]
+    assert (4 in sets_of(after)) == (how == "silent")  # nobody is asked in vain where it is known
 
 
 def test_a_party_sends_nothing_for_a_round_that_it_has_done_over_another_set(disks: dict[str, Once]) -> None:
