@@ -79,7 +79,7 @@ class _Blinded:
             ctx.warn("sums may be of two parties: whoever of them shows its part to the server shows the other's")
 
     async def begin(self, round: int) -> bool:
-        """Learns S. A round that went over another set before is refused, with a warning.
+        """Learns S. A round that went over another set before is refused, with a warning and an empty answer.
 
         Raises:
             ContractError: the set is none, or smaller than was agreed.
@@ -97,6 +97,8 @@ class _Blinded:
         if not self._record.enter(round, self._set):
             before = ", ".join(sorted(self._record.bound(round) or ()))
             self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
+            nothing = self._ctx.conceal(torch.empty(0, 0, dtype=torch.int32), "an empty answer")
+            await self._server.send(Masked(round, 0, nothing))
             return False
         return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from common.conversation import Carrier, Item
-from common.errors import ContractError
+from common.errors import ContractError, InputError
 from common.message import Message, tensor_specs
 from common.privacy.ledger import Ledger
 from common.privacy.release import Release, Released
@@ -44,10 +44,16 @@ class Door:
             value: what leaves.
             how: for the ledger.
             of: what `release` returned, if that is what is concealed: it was paid for, and is not sent itself.
+
+        Raises:
+            InputError: `of` did not come from `release`, or was concealed or sent before.
         """
         concealed = value.detach()
-        inner = None if of is None else self._redeem_tensor(of)
-        mechanism, epsilon = (how, None) if inner is None else (f"{inner.mechanism}, {how}", inner.epsilon)
+        mechanism, epsilon = how, None
+        if of is not None:
+            if (inner := self._redeem_tensor(of)) is None:
+                raise InputError("what is concealed was not released", hint="conceal what ctx.release returned, once")
+            mechanism, epsilon = f"{inner.mechanism}, {how}", inner.epsilon
         self._waiting[id(concealed)] = Released(concealed, mechanism, epsilon)
         return concealed
 

@@ -54,6 +54,7 @@ class Masked(Message):
     """Party to server: [v_k], int32 (rows, words): words of 64 bits as two of 32, the lower one first.
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
+    Without rows it says that the party takes no part in the round, which it has entered over another set before.
     """
 
     stage: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.blinded import check_blinded
 from common.errors import ConfigError
 from common.protocols import CONTRACTS
 
@@ -19,7 +20,13 @@ def check_together(federation: FederationConfig) -> None:
     _check_classes(federation)
     _check_stop(federation)
     _check_quorum(federation)
+    _check_sums(federation)
     CONTRACTS[federation.protocol.name].check(federation)
+
+
+def _check_sums(federation: FederationConfig) -> None:
+    if getattr(federation.protocol, "aggregate", "clear") == "blinded":
+        check_blinded(federation)
 
 
 def _check_length(federation: FederationConfig) -> None:

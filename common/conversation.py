@@ -79,6 +79,7 @@ class Link:
     Attributes:
         last: the last round that was agreed on; None knows none.
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
+        keyed: whether everyone has agreed on keys for this session: who comes back has none of them.
         given_up: the round of the last checkpoint that was asked for here: of its round and those before,
             the other end gives up what is under way.
     """
@@ -94,10 +95,10 @@ class Link:
     ) -> None:
         self.peer = peer
         self.kinds, self.limits = kinds, limits
-        self._declared = kinds
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
         self.on_save: Callable[[Save], None] = lambda _save: None
+        self.keyed = False
         self.given_up = 0
         self.last: int | None = None
         self._carry, self._compress = carry, compress
@@ -135,7 +136,7 @@ class Link:
 
     def renew(self, carry: Carrier) -> None:
         """Transport only: the peer is back, over another connection; what it said before is forgotten."""
-        self._carry, self.kinds = carry, self._declared
+        self._carry = carry
         self.mailbox.welcome_back(self.peer)
 
     async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:

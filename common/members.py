@@ -14,7 +14,7 @@ from torch import Tensor
 
 from common.once import Once
 
-_NAME = "members"
+_NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
 _AHEAD = 32  # rounds that are entered at once: so many may count as done that were not
 
 
@@ -22,7 +22,8 @@ class MemberRecord:
     """The set of every round so far.
 
     Sets change seldom: what lies on the disk is the first round of every set, and a round up to which the last
-    one may have been in use, which is moved on before it is reached.
+    one may have been in use, which is moved on before it is reached. That is a multiple of 32, so that nobody
+    counts a round as done that the server, who enters every round first, takes for new.
 
     Args:
         once: where it is kept.
@@ -34,19 +35,17 @@ class MemberRecord:
         self._once, self._run, self._roster = once, run, tuple(roster)
         self._first = torch.empty(0, dtype=torch.int64)
         self._sets = torch.empty(0, len(self._roster), dtype=torch.uint8)
-        self._until = self._done = 0
-        found_run, _, until = once.number(_NAME).partition(" ")
-        if found_run and found_run == run:
-            kept = once.get(_NAME)
-            self._first, self._sets = kept["first"], kept["sets"]
-            self._until = self._done = int(until)
+        self._count = self._until = 0
+        for name in _NAMES:
+            self._read(name)
+        self._done = self._until
 
     def bound(self, round: int) -> frozenset[str] | None:
         """The set that a round has to have, since it may have been summed over it before; None if it is new."""
         if round > self._done:
             return None
         place = int((self._first <= round).sum()) - 1
-        return self._named(self._sets[place]) if place >= 0 else None
+        return self._named(self._sets[max(0, place)])  # of a round before the first one that we were in: the first
 
     def enter(self, round: int, parties: Collection[str]) -> bool:
         """Enters a round before anything of it leaves; it is on the disk when this returns.
@@ -61,14 +60,26 @@ class MemberRecord:
         if bound is not None:
             return bound == frozenset(parties)
         new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
-        changed = not len(self._sets) or not torch.equal(self._sets[-1:], new)
-        if changed:
-            self._first, self._sets = _append(self._first, torch.tensor([round])), _append(self._sets, new)
-        if changed or round > self._until:
-            self._until = round + _AHEAD
-            self._once.keep(_NAME, f"{self._run} {self._until}", {"first": self._first, "sets": self._sets})
+        if not len(self._sets) or not torch.equal(self._sets[-1:], new):
+            self._keep(round, _append(self._first, torch.tensor([round])), _append(self._sets, new))
+        elif round > self._until:
+            self._keep(round, self._first, self._sets)
         self._done = round
         return True
+
+    def _read(self, name: str) -> None:
+        """Takes over what lies there, if it is of this run and newer than what we have."""
+        run, *numbers = self._once.number(name).split() or [""]
+        if run and run == self._run and int(numbers[0]) > self._count:
+            self._count, self._until = map(int, numbers)
+            kept = self._once.get(name)
+            self._first, self._sets = kept["first"], kept["sets"]
+
+    def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
+        """On the disk first: what could not be kept is not held either."""
+        count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
+        self._once.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
+        self._first, self._sets, self._count, self._until = first, sets, count, until
 
     def _named(self, row: Tensor) -> frozenset[str]:
         return frozenset(name for name, is_in in zip(self._roster, row.tolist(), strict=True) if is_in)

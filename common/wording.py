@@ -227,7 +227,7 @@ def _fitting(options: list[Any], node: Any) -> list[Any]:
 
 def _expected(error: ErrorDetails, description: str) -> list[str]:
     if error["type"] == "literal_error":
-        return re.findall("'[^']*'", error["ctx"]["expected"])
+        return re.split(", | or ", error["ctx"]["expected"])
     template = _EXPECTED.get(error["type"])
     if template is None:
         return [error["msg"].removeprefix("Input should be ")]

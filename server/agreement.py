@@ -50,3 +50,4 @@ async def _refuse_more(clients: Cohort, round: int) -> None:
         raise ContractError(party, "KeyOffer", "", "one in a session", "a second")
     for link in clients.values():
         link.kinds = {name: kind for name, kind in link.kinds.items() if kind is not KeyOffer}
+        link.keyed = True

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from common.agreement import KeyOffer
 from common.blinded import Masked, Members, ring, smallest_set, words
 from common.conversation import Cohort
-from common.errors import ContractError, PartyAway
+from common.errors import ContractError
 from common.harvest import Harvest
 from common.members import MemberRecord
-from common.message import Message
+from common.message import Message, check_exact
 from server.agreement import introduce
 from server.context import ServerContext
 from server.sums import Found, Sums
@@ -37,7 +36,7 @@ class Blinded:
     """Sums of masked words, over a set of parties that is settled before anyone answers.
 
     If one of the set does not answer there is no sum: it is left out of the next rounds, first of 2, then of 4,
-    8, .. if it fails again. Who was away and is back has lost its keys, so that everyone agrees on new ones.
+    8, .. if it fails again.
 
     Args:
         ctx, clients: of the half.
@@ -67,10 +66,10 @@ class Blinded:
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
-        answers = await self._clients.collect(
-            Masked, round, self._ctx.quorum, among=members, stale=partial(_before, stage), rows=rows, words=self._words
-        )
+        answers = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
+        answers = _with_rows(answers)
         for party, answer in answers.items():
+            check_exact(party, answer, {"rows": rows, "words": self._words})
             if answer.stage != stage:
                 raise ContractError(party, "Masked", "stage", str(stage), str(answer.stage))
         if len(answers) < len(members):
@@ -83,7 +82,6 @@ class Blinded:
 
     def _members(self, round: int) -> list[str] | None:
         """The round's set in the roster's order; None if it is bound to one that is not all here."""
-        self._start_over_with_who_is_back()
         names, least = list(self._clients), smallest_set(self._ctx.federation)
         here = [name for name in names if not self._is_away(name)]
         awake = [name for name in here if self._rests_until.get(name, 0) < round]
@@ -111,11 +109,9 @@ class Blinded:
             self._rests_until[party] = round + min(2**failures, _LONGEST_REST)
             self._ctx.telemetry.event("abandoned", round=round, party=party)
 
-    def _start_over_with_who_is_back(self) -> None:
-        for party, link in self._clients.items():
-            if link.mailbox.take_next(party, KeyOffer, -1) is not None:
-                raise PartyAway(party, "it is back, and everyone needs new keys")
 
-
-def _before(stage: int, answer: Masked) -> bool:
-    return answer.stage < stage
+def _with_rows(answers: Harvest[Masked]) -> Harvest[Masked]:
+    """Without those who refuse the round."""
+    given = {party: answer for party, answer in answers.items() if len(answer.words)}
+    refused = tuple(party for party in answers if party not in given)
+    return replace(answers, answers=given, missing=(*answers.missing, *refused))

@@ -154,7 +154,7 @@ class Hub:
         """Between two rounds: lets in who is back, and waits for who is not, if that is the policy.
 
         Raises:
-            PartyAway: the policy is to roll back.
+            PartyAway: the policy is to roll back; or somebody is back who lacks the keys of this session.
             PartyLost: someone has stayed away for too long.
         """
         if self._away and self._federation.absence == "rollback":
@@ -293,7 +293,9 @@ class Hub:
             self._links[party].lose(error)
 
     def _rejoin(self, party: str) -> None:
-        """Lets a party that is back into the session that is under way."""
+        """Lets a party that is back into the session that is under way. Raises PartyAway if that has keys."""
+        if self._links[party].keyed:
+            raise PartyAway(party, "it is back, and everyone agrees on new keys")
         since = self._away.pop(party)
         seconds = round(asyncio.get_running_loop().time() - since, 3)
         self._links[party].renew(self.members[party].connection.post)

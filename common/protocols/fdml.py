@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.blinded import BLINDED, Summing, blinded_limits
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -87,21 +87,12 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     }
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses sums that cannot be blinded."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
-    if config.aggregate == "blinded":
-        check_blinded(federation)
-
-
 CONTRACT = Contract(
     title="FDML: averaged logits; every party is given the labels",
     source="Hu et al. 2019",
     config=Config,
     messages=(Logits, Labels, Aggregate, Evaluation, *BLINDED),
     limits=limits,
-    check=check,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, only their sums",

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.blinded import BLINDED, Summing, blinded_limits
 from common.errors import ConfigError
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
@@ -100,12 +100,11 @@ def limits(federation: FederationConfig) -> dict[str, int]:
 
 
 def check(federation: FederationConfig) -> None:
-    """Refuses sums that cannot be blinded, and what is no sum over everyone who is there."""
+    """Refuses to blind what is no sum over everyone who is there."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
     if config.aggregate != "blinded":
         return
-    check_blinded(federation)
     if config.combine != "average" or config.arrivals:
         has = "arrivals = true" if config.arrivals else f"combine = {config.combine}"
         raise ConfigError(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.blinded import BLINDED, Summing, blinded_limits
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -98,21 +98,12 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     }
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses sums that cannot be blinded."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
-    if config.aggregate == "blinded":
-        check_blinded(federation)
-
-
 CONTRACT = Contract(
     title="VFedMH: heterogeneous models over one global embedding, which is added up blind",
     source="Wang et al. 2023, Algorithm 1",
     config=Config,
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
-    check=check,
     active=True,
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "

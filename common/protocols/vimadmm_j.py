@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.blinded import BLINDED, Summing, blinded_limits, check_blinded
+from common.blinded import BLINDED, Summing, blinded_limits
 from common.errors import ConfigError
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
@@ -99,13 +99,10 @@ def limits(federation: FederationConfig) -> dict[str, int]:
 
 
 def check(federation: FederationConfig) -> None:
-    """Refuses sums that cannot be blinded, and residuals that only the parts of a sum could give."""
+    """Refuses residuals that only the parts of a sum could give."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    if config.aggregate != "blinded":
-        return
-    check_blinded(federation)
-    if config.update != "signal":
+    if config.aggregate == "blinded" and config.update != "signal":
         raise ConfigError(
             "federation.protocol.update = variables: the server cannot tell s_k without o_k, which is blinded",
             hint="set federation.protocol.update to signal: the parties then take the same steps",

@@ -71,6 +71,29 @@ def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence:
         assert rejoin["round"] in missed or len(missed) > 0
 
 
+def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new_keys(tmp_path: Path) -> None:
+    """The others go on without it; its rounds with them come again over the sets that they had."""
+    protocol = {"name": "vimadmm_j", "embedding": 8, "tau": 1, "update": "signal", "aggregate": "blinded"}
+    more = {"absence": "continue", "quorum": {"need": 3, "grace": 2}, "checkpoint": {"rounds": 5}, "batch": 500}
+    file = write(tmp_path, protocol, rounds=200, epochs=0, evaluate={"every": 200}, **more)
+    out = tmp_path / "run"
+    process = start("up", file, "--out", out, "--chaos", "party1: delay=30ms", "--chaos", "party3: crash=12")
+    output = finish(process, 120)
+    assert process.returncode == 0, output
+    (rollback,) = events(out, "rollback")
+    assert rollback["party"] == "party3" and "everyone agrees on new keys" in rollback["reason"]
+    (resume,) = events(out, "resume")
+    assert resume["round"] in (0, 5, 10)
+    assert not events(out, "rejoin") and {event["party"] for event in events(out, "abandoned")} == {"party3"}
+    rounds = [event["round"] for event in events(out, "round")]
+    assert set(rounds) == set(range(1, 201)) and rounds[rollback["round"]] == resume["round"] + 1
+    ledgers = [read_lines(out / "parties" / f"party{number}" / "ledger.jsonl") for number in (1, 3)]
+    sent = [{entry["round"]: entry for entry in ledger if entry["kind"] == "Masked"} for ledger in ledgers]
+    assert sent[0][13]["mechanism"] == "none, blinded, a sum of 3" and 13 not in sent[1]
+    assert sent[0][200]["mechanism"] == sent[1][200]["mechanism"] == "none, blinded, a sum of 4"
+    assert json.loads((out / "summary.json").read_text())["status"] == "completed"
+
+
 def test_a_party_that_stays_away_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:
     quick = {"checkpoint": {"rounds": 5}, "timeouts": {"away": 1.5}}
     file, out = write(tmp_path, VIMADMM, epochs=40, **quick), tmp_path / "run"

@@ -77,10 +77,14 @@ SMOKE = [
     {"name": "linear_admm"},
     {"name": "fedvs", "embedding": 16},
     {"name": "agg_vfl", "embedding": 16},
+    {"name": "fdml", "embedding": 16, "aggregate": "blinded"},
+    {"name": "vfedmh", "embedding": 16},
 ]
 
 
-@pytest.mark.parametrize("protocol", SMOKE, ids=lambda p: p["name"] + "_mlp" * ("head" in p))
+@pytest.mark.parametrize(
+    "protocol", SMOKE, ids=lambda p: p["name"] + "_mlp" * ("head" in p) + "_blinded" * ("aggregate" in p)
+)
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: dict) -> None:
     """The same halves, unchanged: equal losses to the last bit, and everything that a run leaves behind."""
     file, out = write(tmp_path, protocol), tmp_path / "run"
@@ -88,7 +92,9 @@ def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, protocol: di
     output = finish(process)
     assert process.returncode == 0, output
     together = federate(config(protocol))
-    signed = 1000 if protocol["name"] == "fedvs" else 0  # on a virtual clock nobody has a certificate
+    signed = (
+        1000 if protocol["name"] == "fedvs" or "aggregate" in protocol else 0
+    )  # on a virtual clock nobody has a certificate
     assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
     summary = json.loads((out / "summary.json").read_text())
     assert set(summary) == SUMMARY and summary["status"] == "completed"

@@ -265,6 +265,18 @@ def introduced(*sent: tuple[str, KeyOffer], later: tuple[str, KeyOffer] | None =
 EVERYONE = tuple((name, offer()) for name in NAMES)
 
 
+def test_links_know_that_their_session_has_keys() -> None:
+    async def main() -> None:
+        clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
+        for name, each in EVERYONE:
+            await servers[name].send(each)
+        assert not any(link.keyed for link in clients.values())
+        await introduce(Meeting().server(), clients)
+        assert all(link.keyed for link in clients.values())
+
+    run_virtual(main())
+
+
 def test_who_offers_no_key_is_named() -> None:
     with pytest.raises(PartyLost, match=r"bob.*no KeyOffer for round 0 within 5 s"):
         introduced(EVERYONE[0], EVERYONE[2])

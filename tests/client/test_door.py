@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from client.door import Door
+from common.blinded import Masked
 from common.conversation import SERVER, Close, Item, Open
-from common.errors import ContractError
+from common.errors import ContractError, InputError
 from common.message import Message
 from common.privacy.ledger import Ledger
 from common.privacy.release import Released, release_clear
@@ -216,6 +217,34 @@ def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside:
     door = Door(outside, SERVER, never, Ledger(path))
     door(Shares(1, 0, door.conceal(boxes(), "sealed")))
     assert lines(path)[0]["epsilon"] is None
+
+
+def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with_what_it_cost(
+    path: Path, outside: Outside
+) -> None:
+    def noised(private: Tensor, *, evaluation: bool) -> Released:
+        return Released(private + 1, f"gaussian {evaluation}", 2.5)
+
+    door = Door(outside, SERVER, noised, Ledger(path))
+    released = door.release(torch.ones(2, 4), evaluation=True)
+    words = torch.arange(8, dtype=torch.int32).view(2, 4)
+    door(Masked(3, 1, door.conceal(words, "blinded, a sum of 3", released)))
+    (line,) = lines(path)
+    assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Masked", "gaussian True, blinded, a sum of 3", 2.5)
+    assert (line["bytes"], line["rows"], line["about"]) == (32, 2, {"stage": 1})
+
+
+def test_what_lies_under_something_concealed_was_released_and_is_used_once(door: Door, outside: Outside) -> None:
+    """Else it would leave unpaid, or twice: once hidden and once as it is."""
+    released = door.release(torch.ones(2, 4))
+    words = torch.zeros(2, 4, dtype=torch.int32)
+    door.conceal(words, "blinded", released)
+    for unpaid in (released, torch.ones(2, 4)):
+        with pytest.raises(InputError, match="what is concealed was not released"):
+            door.conceal(words.clone(), "blinded", unpaid)
+    with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
+        door(Embedding(1, released))
+    assert outside.passed == []
 
 
 def test_what_is_no_function_of_private_rows_passes_and_is_written_down(

@@ -99,3 +99,15 @@ def test_the_sources_own_test_part_is_the_last_rows() -> None:
 def test_a_batch_larger_than_the_training_rows_is_refused() -> None:
     with pytest.raises(InputError, match="a batch of 76 rows is more than the 75 training rows"):
         schedule(batch=76)
+
+
+def test_every_block_of_an_evaluation_has_a_stage_of_its_own_from_1() -> None:
+    timetable = schedule(batch=4, epochs=0, rounds=4, evaluate={"every": 2})
+    for round, parts in ((2, {"validation"}), (4, {"validation", "test"})):
+        found = [
+            timetable.stage(round, part, number)
+            for part in timetable.evaluations(round)
+            for number in range(len(timetable.blocks(part)))
+        ]
+        assert set(timetable.evaluations(round)) == parts
+        assert found == list(range(1, 1 + sum(len(timetable.blocks(part)) for part in parts)))

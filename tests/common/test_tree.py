@@ -126,6 +126,29 @@ def test_a_partys_own_values_go_before_those_of_every_party() -> None:
     assert (bob["data"]["name"], bob["threads"]) == ("digits", 2)
 
 
+def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party() -> None:
+    """A model of 5 layers has no `hidden` to take over: by name, source, kind or file they are of different kinds."""
+    shared = {
+        "every_party__model": {"name": "mlp", "hidden": 3},
+        "every_party__optimiser": {"name": "sgd", "momentum": 0.5, "lr": 0.3},
+        "every_party__data": {
+            "source": "sklearn", "name": "digits", "scale": "unit",
+            "split": {"kind": "columns", "take": "random"},
+        },
+    }  # fmt: skip
+    own: dict[str, Any] = {
+        "ada": {"model": {"name": "cnn"}, "optimiser": {"name": "adam"}, "data": {"split": {"kind": "patches"}}},
+        "bob": {"optimiser": {"name": "sgd", "lr": 0.2}, "data": {"source": "csv", "path": "bob.csv", "id": "who"}},
+    }
+    own["ada"]["data"]["split"]["grid"] = [2, 2]
+    ada, bob = (parse(tree(parties=own, **shared)).parties[name].model_dump() for name in ("ada", "bob"))
+    assert ada["model"]["name"] == "cnn" and "hidden" not in ada["model"]
+    assert ada["optimiser"]["name"] == "adam" and ada["optimiser"]["lr"] != 0.3
+    assert (ada["data"]["split"]["kind"], ada["data"]["scale"]) == ("patches", "unit")
+    assert (bob["optimiser"]["momentum"], bob["optimiser"]["lr"], bob["model"]["hidden"]) == (0.5, 0.2, 3)
+    assert bob["data"]["source"] == "csv" and bob["data"]["scale"] != "unit"
+
+
 def test_an_empty_own_section_takes_everything_from_every_party() -> None:
     wrong = tree(parties={"bob": {}})
     wrong["parties"]["ada"] = None

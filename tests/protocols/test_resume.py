@@ -33,7 +33,14 @@ NOTHING_KEPT = {("centralized", "party2"), ("fdml", SERVER), ("local", "party2")
 HEADS = {"name": "vimadmm", "embedding": 8, "tau": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
 LAST = {"name": "split_avg", "embedding": 8, "combine": "max", "missing": "last"}
 LONE = {"name": "c_vfl", "embedding": 8, "local_steps": 3, "head": {"name": "mlp", "hidden": 6, "dropout": 0.25}}
-CASES = {**PROTOCOLS, "vimadmm with MLP heads": HEADS, "split_avg of maxima": LAST, "c_vfl with an MLP head": LONE}
+BLIND = {"name": "vimadmm_j", "embedding": 8, "tau": 3, "update": "signal", "aggregate": "blinded"}
+CASES = {
+    **PROTOCOLS,
+    "vimadmm with MLP heads": HEADS,
+    "vimadmm_j of blinded sums": BLIND,
+    "split_avg of maxima": LAST,
+    "c_vfl with an MLP head": LONE,
+}
 SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 

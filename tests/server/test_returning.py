@@ -190,6 +190,22 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
     play(scene())
 
 
+@pytest.mark.parametrize("absence", ["wait", "continue"])
+def test_who_comes_back_into_a_session_with_keys_rolls_it_back(absence: str) -> None:
+    """It has none of them, and the others' are agreed on with the party that it was."""
+
+    async def scene() -> None:
+        there, ada, _bob = await begun(absence)
+        there.cohort["ada"].keyed = True
+        ada.lose(GONE)
+        again = await there.come(holding(9, 6, 3, agreed=there))
+        with pytest.raises(PartyAway, match="ada was lost: it is back, and everyone agrees on new keys"):
+            await there.hub.gate()
+        assert there.told("rejoin") == [] and not isinstance(again.last, Begin)
+
+    play(scene())
+
+
 def test_wait_does_not_wait_for_ever() -> None:
     async def scene() -> None:
         there, ada, _bob = await begun("wait")

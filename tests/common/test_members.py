@@ -1,0 +1,148 @@
+"""Over whom a round was summed is never forgotten, whatever happens to the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import EnvironmentFault
+from common.members import MemberRecord
+from common.once import Once
+
+ROSTER = ("ada", "bob", "cyd", "eve")
+ALL, SOME, OTHERS = frozenset(ROSTER), frozenset(("ada", "bob", "cyd")), frozenset(("ada", "bob", "eve"))
+
+SETS = st.sampled_from([ALL, SOME, OTHERS])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("enter"), st.integers(1, 40), SETS),  # so many rounds further
+        st.tuples(st.just("restart"), st.integers(0, 80), SETS),  # so many rounds back
+        st.tuples(st.just("crash"), st.integers(1, 40), SETS),  # while the next round is entered
+    ),
+    max_size=8,
+)
+
+
+def opened(folder: Path, run: str = "run1") -> MemberRecord:
+    """The record as a process finds it that has just started."""
+    return MemberRecord(Once(folder), run, ROSTER)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Against a dictionary that nobody can make forget; after every step the disk alone knows as much."""
+    folder, entered, round = tmp_path_factory.mktemp("once"), {}, 0
+    record = opened(folder)
+    for what, rounds, parties in steps:
+        if what == "restart":
+            record, round = opened(folder), max(0, round - rounds)
+            continue
+        round += rounds
+        if what == "crash":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("common.once.write_durably", _crash)
+                try:
+                    record.enter(round, parties)
+                except KeyboardInterrupt:
+                    record, round = opened(folder), round - rounds
+                    continue
+        elif record.enter(round, parties):
+            assert entered.setdefault(round, parties) == parties
+        disk = opened(folder)
+        assert all(disk.bound(each) == record.bound(each) == over for each, over in entered.items())
+
+
+def _crash(_path: Path, _content: bytes) -> None:
+    raise KeyboardInterrupt
+
+
+def test_rounds_that_were_done_come_again_over_their_own_sets(tmp_path: Path) -> None:
+    record, sets = opened(tmp_path), {1: ALL, 2: ALL, 3: SOME, 7: SOME, 8: ALL}
+    assert all(record.enter(round, parties) for round, parties in sets.items())
+    assert [record.bound(round) for round in (3, 4, 8)] == [SOME, SOME, ALL]
+    assert record.bound(9) is None and record.enter(9, OTHERS)
+    again = opened(tmp_path)
+    for round, parties in sets.items():
+        assert again.bound(round) == parties and again.enter(round, parties)
+        assert not again.enter(round, OTHERS)
+    assert again.enter(10, OTHERS) and not again.enter(10, ALL)
+
+
+def test_after_a_restart_some_rounds_count_as_done_and_the_others_are_new(tmp_path: Path) -> None:
+    """Up to a multiple of 32, whenever the record was begun: so everyone draws the line at the same round."""
+    for begun in (1, 20, 32):
+        folder = tmp_path / str(begun)
+        opened(folder).enter(begun, ALL)
+        assert opened(folder).bound(32) == ALL and not opened(folder).enter(32, SOME)
+        assert opened(folder).bound(33) is None and opened(folder).enter(33, SOME)
+
+
+def test_rounds_before_the_first_that_we_were_in_do_not_make_us_forget_it(tmp_path: Path) -> None:
+    """Who is late for a run enters it somewhere, and goes back to its beginning with the others."""
+    record = opened(tmp_path)
+    assert record.enter(3, SOME) and record.enter(5, OTHERS)
+    record = opened(tmp_path)
+    assert not record.enter(1, ALL) and record.enter(1, SOME)
+    assert not record.enter(3, ALL) and record.bound(3) == opened(tmp_path).bound(3) == SOME
+
+
+def test_who_missed_rounds_takes_none_for_done_that_the_server_takes_for_new(tmp_path: Path) -> None:
+    server, party = opened(tmp_path / "server"), opened(tmp_path / "party")
+    for round in range(1, 71):
+        assert server.enter(round, SOME if 10 <= round < 13 else ALL)
+        if not 10 <= round < 13:
+            assert party.enter(round, ALL)
+    for record in (opened(tmp_path / "server"), opened(tmp_path / "party")):
+        assert record.bound(96) == ALL and record.bound(97) is None
+
+
+def test_nothing_is_written_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, keep = [], Once.keep
+    monkeypatch.setattr(Once, "keep", lambda self, name, *rest: (written.append(name), keep(self, name, *rest)))
+    record = opened(tmp_path)
+    assert all(record.enter(round, ALL) for round in range(1, 97))
+    assert written == ["members-b", "members-a", "members-b"]
+
+
+def test_another_run_knows_nothing_of_it(tmp_path: Path) -> None:
+    assert opened(tmp_path).enter(5, ALL)
+    fresh = opened(tmp_path, "run2")
+    assert fresh.bound(5) is None and fresh.enter(5, SOME)
+    assert opened(tmp_path, "run2").bound(5) == SOME
+
+
+@pytest.mark.parametrize("failing", ["safetensors.torch.save_file", "os.fsync", "common.once.write_durably"])
+def test_a_full_disk_lets_nobody_in_and_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    record = opened(tmp_path)
+    assert record.enter(1, ALL)
+    monkeypatch.setattr(failing, full)
+    for _ in range(2):  # also where it is tried again
+        with pytest.raises(EnvironmentFault, match="No space left on device"):
+            record.enter(2, SOME)
+    monkeypatch.undo()
+    assert record.bound(2) is None and opened(tmp_path).bound(1) == ALL
+    assert record.enter(2, SOME) and opened(tmp_path).bound(2) == SOME and opened(tmp_path).bound(1) == ALL
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_a_torn_file_leaves_what_the_one_before_it_said(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("once")
+    record = opened(folder)
+    assert record.enter(1, ALL) and record.enter(33, ALL)  # each in a file of its own
+    victim = folder / data.draw(st.sampled_from(sorted(path.name for path in folder.iterdir())))
+    content = victim.read_bytes()
+    victim.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    assert opened(folder).bound(1) == opened(folder).bound(32) == ALL
+    assert opened(folder).bound(64) == (ALL if victim.name.startswith("members-b") else None)
