@@ -196,7 +196,10 @@ def test_a_second_set_of_the_same_round_gets_no_second_answer() -> None:
     ("members", "error"),
     [
         ([0, 1, 1, 1], r"server sent Members\.members: expected party1 among them, got it is not"),
-        ([1, 1, 0, 0], r"Members\.members: expected at least 3 parties, federation\.blinding\.least, got 2"),
+        (
+            [1, 1, 0, 0],
+            r"Members\.members: expected at least 3 parties, as federation\.quorum and blinding have it, got 2",
+        ),
         ([1, 0, 0, 0], r"expected at least 3 parties"),
         ([1, 1, 1], r"server sent Members\.members: expected parties = 4 in dimension 0"),
     ],
@@ -210,14 +213,20 @@ def test_a_set_that_hides_too_little_is_refused(members: list[int], error: str) 
         return 0.0
 
     with pytest.raises(ContractError, match=error):
-        run("fdml", delay=watch, on_cohort=lying("party1", 2, members))
+        run("fdml", *LATE, delay=watch, on_cohort=lying("party1", 2, members))
     assert sent == []
+
+
+def test_where_every_round_waits_for_everyone_a_party_answers_for_no_other_set() -> None:
+    """A server cannot pretend that somebody is away, to see what it sends from two sums."""
+    with pytest.raises(ContractError, match=r"expected at least 4 parties, as federation\.quorum .*, got 3"):
+        run("fdml", on_cohort=lying("party1", 2, [1, 1, 1, 0]))
 
 
 def test_sums_over_other_sets_than_were_told_do_not_come_out() -> None:
     """The server leaves one out at some parties: their masks have no counterpart."""
     with pytest.raises(ContractError, match=r"one of the parties sent Masked\.words: .* got a sum out of range"):
-        run("fdml", on_cohort=lying("party1", 2, [1, 1, 1, 0]))
+        run("fdml", *LATE, on_cohort=lying("party1", 2, [1, 1, 1, 0]))
 
 
 # What is the same before and after a restart.
@@ -393,7 +402,7 @@ def test_a_party_insists_on_sums_of_three_unless_it_says_otherwise() -> None:
 
 
 def test_sums_of_two_are_warned_of() -> None:
-    two = ("federation.blinding.least=2", "every_party.policy.min_parties=2")
+    two = ("federation.blinding.least=2", "federation.quorum={need: 2, grace: 1}", "every_party.policy.min_parties=2")
     reasons = {(e["party"], e["reason"]) for e in run("fdml", *two).of_kind("warning")}
     assert ("party3", "sums may be of two parties: whoever of them shows its part to the server shows the other's") in (
         reasons
