@@ -31,7 +31,8 @@ def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, epochs=40, checkpoint={"rounds": 5}), tmp_path / "run"
     process = start("up", file, "--out", out)
-    wait_for_round(out, 12, process)
+    wait_for_round(out, 2, process, "checkpoint")  # rounds go on while a busy machine writes one
+    kept = events(out, "checkpoint")[-1]["round"]
     family_of(process)["party3"].kill()
     output = finish(process, 60)
     assert process.returncode == 0, output
@@ -39,7 +40,7 @@ def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: P
     (rollback,) = events(out, "rollback")
     assert rollback["party"] == "party3"
     (resume,) = events(out, "resume")
-    assert resume["round"] % 5 == 0 and resume["round"] >= 10
+    assert resume["round"] % 5 == 0 and resume["round"] >= kept >= 10
     summary = json.loads((out / "summary.json").read_text())
     assert summary["status"] == "completed"
     assert [span["what"] for span in summary["timeline"]["party3"]] == ["here", "away", "here"]
@@ -270,7 +271,7 @@ def test_members_of_their_own_resume_from_their_own_folders(tmp_path: Path) -> N
         for name in names
     ]
     try:
-        wait_for_round(home / "server", 12, server)
+        wait_for_round(home / "server", 2, server, "checkpoint")
         server.kill()
         server.communicate()
         server = serve("--resume")

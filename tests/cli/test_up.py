@@ -49,9 +49,9 @@ def events(out: Path, kind: str) -> list[dict]:
     return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
-def wait_for_round(out: Path, number: int, process: subprocess.Popen[str]) -> None:
+def wait_for_round(out: Path, number: int, process: subprocess.Popen[str], kind: str = "round") -> None:
     deadline = time.monotonic() + 60
-    while len(events(out, "round")) < number:
+    while len(events(out, kind)) < number:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.05)
 
