@@ -22,9 +22,10 @@ Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
 class RowsConfig(BaseModel):
-    """How many rows validate and test: a count, or a fraction below 1.
+    """How many rows train, validate and test: a count, or of the latter two a fraction below 1.
 
     Args:
+        train: of the rows that are left when the others are out, at most; all if left out.
         validation: of the rows that are left when the test rows are out.
         test: of all rows, or `official` for the source's own test part. Left out, it is `official`
             where the source has such a part and a fifth elsewhere. A number draws from all rows and
@@ -33,13 +34,14 @@ class RowsConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    train: Annotated[int, Field(strict=True, ge=1)] | None = None
     validation: Count | Fraction = 0.1
     test: Count | Fraction | Literal["official"] | None = None
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Row numbers, int64, disjoint, together all rows.
+    """Row numbers, int64, disjoint, together all rows unless `rows.train` takes fewer.
 
     Args:
         train: (m,) in an order drawn once from the seed, since many files are sorted by class.
@@ -80,7 +82,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
             hint="lower `rows.test` or `rows.validation`",
         )
     test = torch.arange(pool, rows) if official else order[:drawn].sort().values
-    return Partition(order[kept:], order[drawn:kept].sort().values, test)
+    return Partition(order[kept:][: config.train], order[drawn:kept].sort().values, test)
 
 
 def _size(share: int | float | str, rows: int) -> int:

@@ -39,6 +39,14 @@ def test_every_row_goes_to_one_place(
     assert everything.dtype == torch.int64
 
 
+def test_fewer_rows_to_train_on_leave_the_others_as_they_are() -> None:
+    whole, part = (partition(200, 50, RowsConfig(train=train, validation=20), seed=3) for train in (None, 30))
+    assert sizes(whole) == (130, 20, 50) and sizes(part) == (30, 20, 50)
+    assert torch.equal(part.train, whole.train[:30])
+    assert torch.equal(part.validation, whole.validation) and torch.equal(part.test, whole.test)
+    assert sizes(partition(200, 50, RowsConfig(train=900, validation=20), seed=3)) == (130, 20, 50)
+
+
 def test_equal_seeds_give_equal_rows_and_others_do_not() -> None:
     first, second, third = (partition(500, 0, RowsConfig(), seed=seed) for seed in (7, 7, 8))
     assert torch.equal(first.train, second.train) and torch.equal(first.test, second.test)
