@@ -79,7 +79,7 @@ class Link:
     Attributes:
         last: the last round that was agreed on; None knows none.
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
-        keyed: whether everyone has agreed on keys for this session: who comes back has none of them.
+        keyed: whether everyone has agreed on keys over these connections: who comes back has none of them.
         given_up: the round of the last checkpoint that was asked for here: of its round and those before,
             the other end gives up what is under way.
     """

@@ -61,7 +61,7 @@ class MemberRecord:
             return bound == frozenset(parties)
         new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
         if not len(self._sets) or not torch.equal(self._sets[-1:], new):
-            self._keep(round, _append(self._first, torch.tensor([round])), _append(self._sets, new))
+            self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
         elif round > self._until:
             self._keep(round, self._first, self._sets)
         self._done = round
@@ -83,7 +83,3 @@ class MemberRecord:
 
     def _named(self, row: Tensor) -> frozenset[str]:
         return frozenset(name for name, is_in in zip(self._roster, row.tolist(), strict=True) if is_in)
-
-
-def _append(whole: Tensor, one: Tensor) -> Tensor:
-    return torch.cat([whole, one])

@@ -154,7 +154,7 @@ class Hub:
         """Between two rounds: lets in who is back, and waits for who is not, if that is the policy.
 
         Raises:
-            PartyAway: the policy is to roll back; or somebody is back who lacks the keys of this session.
+            PartyAway: the policy is to roll back; or somebody is back who lacks the keys that the others agreed on.
             PartyLost: someone has stayed away for too long.
         """
         if self._away and self._federation.absence == "rollback":

@@ -17,9 +17,8 @@ from common.blinded import Masked, Members, ring
 from common.conversation import SERVER, Open
 from common.crypto.blinding import Blinder
 from common.crypto.sealing import Agreement, SealError, Session
-from common.errors import ConfigError, ContractError, InputError, PartyAway, PartyLost
+from common.errors import ContractError, InputError, PartyAway, PartyLost
 from common.once import Once
-from common.privacy.settings import PolicyConfig
 from common.protocols import CONTRACTS
 from server.context import ServerContext
 from tests.federation import Outcome, config, federate, parameters
@@ -362,48 +361,3 @@ def test_noise_is_inside_the_blinding_and_costs_the_same() -> None:
     for name, privacy in clear.privacy.items():
         assert blind.privacy[name].releases == privacy.releases > 4
         torch.testing.assert_close(parameters(blind)[name], parameters(clear)[name], atol=1e-4, rtol=1e-3)
-
-
-# What cannot go together.
-
-
-@pytest.mark.parametrize(
-    ("name", "sets", "error", "hint"),
-    [
-        ("fdml", ("federation.blinding.least=5",), r"blinding\.least = 5: there are 4 parties", "take more parties"),
-        ("fdml", ("federation.quorum={need: 2, grace: 1}",), r"quorum\.need = 2: .* at least 3", "{need: 3, grace"),
-        ("fdml", ("federation.quorum={fastest: 3}",), r"quorum\.need = 3 without grace", "{need: 3, grace: SECONDS}"),
-        ("fdml", ("federation.compress.up=8",), r"compress\.up = 8: masked words", "leave it out"),
-        ("vimadmm_j", ("federation.participation=0.5",), r"participation = 0\.5: a blinded sum", "leave it out"),
-        ("vimadmm_j", ("federation.protocol.update=variables",), r"protocol\.update = variables", "to signal"),
-        ("split_avg", ("federation.protocol.combine=max",), r"protocol\.combine = max: only averages", "average"),
-        ("split_avg", ("federation.protocol.arrivals=true",), r"protocol\.arrivals = true: only", "without arrivals"),
-        ("fdml", ("federation.blinding.bits=16",), r"blinding\.bits = 16: expected 32 or 64", ""),
-        ("fdml", ("federation.blinding.least=1",), r"blinding\.least = 1: expected at least 2", ""),
-        ("fdml", ("federation.blinding.bound=1e-300",), r"blinding: no sum of 4 numbers", "finite bound"),
-    ],
-)
-def test_what_cannot_be_blinded_is_refused_with_a_way_out(
-    name: str, sets: tuple[str, ...], error: str, hint: str
-) -> None:
-    with pytest.raises(ConfigError, match=error) as refused:
-        config({**BLIND[name], "aggregate": "blinded"}, *sets)
-    assert hint in str(refused.value.hint)
-
-
-def test_a_party_insists_on_sums_of_three_unless_it_says_otherwise() -> None:
-    """Of two, each knows the other's part."""
-    blind = config({**BLIND["fdml"], "aggregate": "blinded"}, "federation.blinding.least=2").federation
-    with pytest.raises(ConfigError, match=r"party1\.policy\.min_parties = 3: .* has blinding\.least = 2") as refused:
-        PolicyConfig().refuse("party1", blind)
-    assert "change your policy" in refused.value.hint
-    PolicyConfig(min_parties=2).refuse("party1", blind)
-    PolicyConfig().refuse("party1", config(BLIND["fdml"], "federation.blinding.least=2").federation)
-
-
-def test_sums_of_two_are_warned_of() -> None:
-    two = ("federation.blinding.least=2", "federation.quorum={need: 2, grace: 1}", "every_party.policy.min_parties=2")
-    reasons = {(e["party"], e["reason"]) for e in run("fdml", *two).of_kind("warning")}
-    assert ("party3", "sums may be of two parties: whoever of them shows its part to the server shows the other's") in (
-        reasons
-    )

@@ -1,0 +1,52 @@
+"""What cannot go together with blinded sums, and what is warned of."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.errors import ConfigError
+from common.privacy.settings import PolicyConfig
+from tests.federation import config
+from tests.protocols.test_blinded import BLIND, run
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "error", "hint"),
+    [
+        ("fdml", ("federation.blinding.least=5",), r"blinding\.least = 5: there are 4 parties", "take more parties"),
+        ("fdml", ("federation.quorum={need: 2, grace: 1}",), r"quorum\.need = 2: .* at least 3", "{need: 3, grace"),
+        ("fdml", ("federation.quorum={fastest: 3}",), r"quorum\.need = 3 without grace", "{need: 3, grace: SECONDS}"),
+        ("fdml", ("federation.compress.up=8",), r"compress\.up = 8: masked words", "leave it out"),
+        ("vimadmm_j", ("federation.participation=0.5",), r"participation = 0\.5: a blinded sum", "leave it out"),
+        ("vimadmm_j", ("federation.protocol.update=variables",), r"protocol\.update = variables", "to signal"),
+        ("split_avg", ("federation.protocol.combine=max",), r"protocol\.combine = max: only averages", "average"),
+        ("split_avg", ("federation.protocol.arrivals=true",), r"protocol\.arrivals = true: only", "without arrivals"),
+        ("fdml", ("federation.blinding.bits=16",), r"blinding\.bits = 16: expected 32 or 64", ""),
+        ("fdml", ("federation.blinding.least=1",), r"blinding\.least = 1: expected at least 2", ""),
+        ("fdml", ("federation.blinding.bound=1e-300",), r"blinding: no sum of 4 numbers", "finite bound"),
+    ],
+)
+def test_what_cannot_be_blinded_is_refused_with_a_way_out(
+    name: str, sets: tuple[str, ...], error: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError, match=error) as refused:
+        config({**BLIND[name], "aggregate": "blinded"}, *sets)
+    assert hint in str(refused.value.hint)
+
+
+def test_a_party_insists_on_sums_of_three_unless_it_says_otherwise() -> None:
+    """Of two, each knows the other's part."""
+    blind = config({**BLIND["fdml"], "aggregate": "blinded"}, "federation.blinding.least=2").federation
+    with pytest.raises(ConfigError, match=r"party1\.policy\.min_parties = 3: .* has blinding\.least = 2") as refused:
+        PolicyConfig().refuse("party1", blind)
+    assert "change your policy" in refused.value.hint
+    PolicyConfig(min_parties=2).refuse("party1", blind)
+    PolicyConfig().refuse("party1", config(BLIND["fdml"], "federation.blinding.least=2").federation)
+
+
+def test_sums_of_two_are_warned_of() -> None:
+    two = ("federation.blinding.least=2", "federation.quorum={need: 2, grace: 1}", "every_party.policy.min_parties=2")
+    reasons = {(e["party"], e["reason"]) for e in run("fdml", *two).of_kind("warning")}
+    assert ("party3", "sums may be of two parties: whoever of them shows its part to the server shows the other's") in (
+        reasons
+    )
