@@ -47,6 +47,8 @@ def show_summary(console: Console, folder: Path) -> None:
     table.add_row("privacy", describe_privacy(summary))
     if (labels := summary["label_privacy"]) is not None:
         table.add_row("training labels", label_words(labels))
+    if (pace := summary["pace"]) is not None:
+        table.add_row("turns", pace_words(pace))
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
@@ -84,6 +86,15 @@ def best_words(best: dict[str, Any]) -> str:
     test = best["test_accuracy"]
     tested = "" if test is None else f", test {test:.2%}"
     return f"round {best['round']}: validation {best['val_accuracy']:.2%}{tested}"
+
+
+def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
+    """What `pace` of a summary comes to: turns by party, and how stale what they sent had become; of many, the ends."""
+    if len(pace) > _MANY:
+        slowest, fastest = (choose(pace, key=lambda party: pace[party]["turns"]) for choose in (min, max))
+        return f"{slowest} {pace[slowest]['turns']} to {fastest} {pace[fastest]['turns']}"
+    stale = {party: "" if p["staleness"] is None else f" (staleness {p['staleness']:g})" for party, p in pace.items()}
+    return ", ".join(f"{party} {p['turns']}{stale[party]}" for party, p in pace.items())
 
 
 def label_words(labels: dict[str, Any]) -> str:

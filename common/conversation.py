@@ -308,12 +308,18 @@ class Cohort(Mapping[str, Link]):
         return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
 
     async def arrivals(
-        self, kind: type[M], *, after: int = 0, limit: float = math.inf, **dims: int
+        self,
+        kind: type[M],
+        *,
+        after: int = 0,
+        limit: float = math.inf,
+        ready: Callable[[str], bool] = lambda _party: True,
+        **dims: int,
     ) -> AsyncIterator[tuple[str, M]]:
         """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits.
 
         Those of rounds up to `after`, and those that their senders gave up for a checkpoint, are dropped and
-        counted as late.
+        counted as late; those of parties that are not `ready` are left for later.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.
@@ -321,7 +327,8 @@ class Cohort(Mapping[str, Link]):
         """
         waiting = list(self._links)
         while True:
-            news = ((p, self._mailbox.take_next(p, kind, max(after, self._links[p].given_up))) for p in waiting)
+            able = filter(ready, waiting)
+            news = ((p, self._mailbox.take_next(p, kind, max(after, self._links[p].given_up))) for p in able)
             found = next(((p, m) for p, m in news if m is not None), None)
             if found is None:
                 self._refuse_faults(waiting)

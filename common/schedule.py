@@ -76,11 +76,16 @@ class Schedule:
 
     def evaluated_before(self, round: int) -> int:
         """The last round before this one after which something was evaluated; 0 if there was none."""
-        return next((earlier for earlier in range(round - 1, 0, -1) if self.evaluations(earlier)), 0)
+        before = (round - 1) // self._every * self._every
+        return before if before and self.evaluations(before) else 0
 
     def evaluated_next(self, round: int) -> int:
         """The first round from this one on after which something is evaluated; beyond the last if there is none."""
-        return next((later for later in range(round, self.rounds + 1) if self.evaluations(later)), self.rounds + 1)
+        due = -(-round // self._every) * self._every
+        for later in (due, self.rounds):
+            if round <= later <= self.rounds and self.evaluations(later):
+                return later
+        return self.rounds + 1
 
     def blocks(self, part: str) -> tuple[Tensor, ...]:
         """Row numbers of a part, in blocks of at most a batch."""

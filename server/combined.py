@@ -31,13 +31,16 @@ class CombinedHead:
         ctx: of the server's half.
         width: of an embedding.
         how: H of the embeddings. An average or maximum may be over any number of them.
+
+    Attributes:
+        head: g.
     """
 
     def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
         self._device, self._how, self._parties, self._width = ctx.device, how, len(ctx.federation.names), width
         inputs = width * self._parties if how == "concatenate" else width
-        self._head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
-        parameters = self._head.parameters()
+        self.head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
+        parameters = self.head.parameters()
         self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
         self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
 
@@ -55,23 +58,27 @@ class CombinedHead:
         h = torch.stack(list(parts)).to(self._device)
         averaged = self._how == "average"
         leaf = (h.mean(0) if averaged else h).requires_grad_()
-        logits = self._head(leaf if averaged else COMBINE[self._how](leaf))
+        logits = self.head(leaf if averaged else COMBINE[self._how](leaf))
         loss = functional.cross_entropy(logits, targets(logits))
         self._optimiser.zero_grad()
         torch.autograd.backward(loss)
         assert leaf.grad is not None  # it requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
+    def combined(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_n -> H, what the head sees."""
+        return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
+
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
         """h_1 .. h_n -> the head's logits, without dropout and the like."""
-        self._head.eval()
-        logits: Tensor = self._head(COMBINE[self._how](torch.stack(list(parts)).to(self._device)))
-        self._head.train()
+        self.head.eval()
+        logits: Tensor = self.head(self.combined(parts))
+        self.head.train()
         return logits
 
     def heads(self) -> list[Tensor] | None:
         """Each party's block of the first layer, if embeddings lie side by side; else all meet the same weights."""
-        first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
+        first = next((layer for layer in self.head.modules() if isinstance(layer, nn.Linear)), None)
         if self._how != "concatenate" or first is None or first.in_features != self._parties * self._width:
             return None
         return list(torch.split(first.weight.detach().T, self._width))

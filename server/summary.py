@@ -15,6 +15,7 @@ from common.privacy.settings import PrivacyConfig
 from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
+from server.pace import Pace
 
 
 def summarise(
@@ -46,6 +47,7 @@ def summarise(
         "bytes": hub.totals.summary(),
         **protection(ctx, hub.releases),
         "label_privacy": label_privacy(ctx),
+        "pace": pace(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
     }
@@ -102,6 +104,11 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
         return None
     epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
     return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon}
+
+
+def pace(ctx: ServerContext) -> dict[str, Any] | None:
+    """Turns and staleness by party where they came when they liked, or None."""
+    return Pace(ctx, ctx.federation.names).summary() if Pace.kept(ctx) else None
 
 
 def describe_source(source: Mapping[str, Any]) -> str:

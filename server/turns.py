@@ -12,6 +12,7 @@ from common.errors import ContractError
 from common.harvest import Harvest
 from common.message import M, check_exact
 from server.context import ServerContext
+from server.pace import Pace
 
 Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 """(answers, their rows int64 (rows,), the round they are of) -> the loss, or None if too few answered."""
@@ -37,29 +38,40 @@ async def together(
 
 
 async def as_they_come(
-    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    width: int,
+    learn: Learn[M],
+    t: int,
+    *,
+    ahead: int | None = None,
 ) -> tuple[Harvest[M], float | None]:
     """A round of as many turns as there are parties, each about the batch of its own number; else as `together`.
 
     Args:
         kind: the message that a party takes its turn with; it has a field `turn`.
         learn: is given one answer after the other.
+        ahead: turns that a party may be ahead of the slowest; None for any number. Whoever is, waits.
 
     Raises:
         ContractError: there is no such turn, or the answer has other rows.
     """
     came: dict[str, M] = {}
     losses = []
-    async for party, answer in _turns(ctx, clients, kind, width, t):
+    pace = Pace(ctx, tuple(clients))
+    async for party, answer in _turns(ctx, clients, kind, width, t, lambda party: pace.within(party, ahead)):
         batch = _batch_of(ctx, party, answer)
         losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
+        pace.enter(party, batch)
         came[party] = answer
+    ctx.telemetry.event("pace", round=t, turns=pace.of_round(), parties=pace.summary())
     absent = tuple(party for party in clients if party not in came)
     return Harvest(came, absent), fmean(losses) if losses else None
 
 
 async def _turns(
-    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, t: int
+    ctx: ServerContext, clients: Cohort, kind: type[M], width: int, t: int, ready: Callable[[str], bool]
 ) -> AsyncIterator[tuple[str, M]]:
     """A round's arrivals: whoever comes next, or one of each where everyone is waited for."""
     if ctx.schedule.evaluations(t):
@@ -68,7 +80,7 @@ async def _turns(
             yield party, answer
         return
     given_up = ctx.schedule.evaluated_before(t)  # when that round called everyone
-    arrivals = clients.arrivals(kind, after=given_up, limit=ctx.quorum.limit, width=width)
+    arrivals = clients.arrivals(kind, after=given_up, ready=ready, limit=ctx.quorum.limit, width=width)
     for _ in clients:
         yield await anext(arrivals)
 

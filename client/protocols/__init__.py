@@ -10,6 +10,7 @@ from client.protocols import (
     agg_vfl,
     c_vfl,
     centralized,
+    czofo,
     fdml,
     fedbcd,
     fedvs,
@@ -34,6 +35,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "fdml": fdml.participate,
     "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
+    "czofo": czofo.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "vfedmh": vfedmh.participate,
@@ -52,6 +54,7 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "fdml": lambda ctx: headed(ctx)[0],
     "c_vfl": bottom,
     "vafl": bottom,
+    "czofo": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
 }

@@ -11,6 +11,7 @@ from server.protocols import (
     agg_vfl,
     c_vfl,
     centralized,
+    czofo,
     fdml,
     fedbcd,
     fedvs,
@@ -34,6 +35,7 @@ SERVE: Mapping[str, Serve] = {
     "fdml": fdml.serve,
     "c_vfl": c_vfl.serve,
     "vafl": vafl.serve,
+    "czofo": czofo.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
     "vfedmh": vfedmh.serve,
@@ -52,6 +54,7 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "fdml": fdml.joint,
     "c_vfl": c_vfl.joint,
     "vafl": vafl.joint,
+    "czofo": czofo.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
 }

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "missing", "late",
-    "timeline",
+    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "pace", "missing",
+    "late", "timeline",
 }  # fmt: skip
 
 
@@ -71,6 +71,7 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 SMOKE = [
     *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
+    {"name": "czofo", "embedding": 16, "arrivals": False},
     *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j")),
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},

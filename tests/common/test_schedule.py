@@ -111,3 +111,15 @@ def test_every_block_of_an_evaluation_has_a_stage_of_its_own_from_1() -> None:
         ]
         assert set(timetable.evaluations(round)) == parts
         assert found == list(range(1, 1 + sum(len(timetable.blocks(part)) for part in parts)))
+
+
+@given(st.integers(1, 17), st.sampled_from([0, 10]), st.sampled_from(["end", "always"]), st.integers(1, 25))
+def test_the_evaluations_around_a_round_are_those_that_a_search_finds(
+    every: int, validation: int, test: str, rounds: int
+) -> None:
+    rows = {"validation": validation, "test": 15}
+    timetable = schedule(epochs=0, rounds=rounds, rows=rows, evaluate={"every": every, "test": test})
+    due = [round for round in range(1, rounds + 1) if timetable.evaluations(round)]
+    for round in range(1, rounds + 1):
+        assert timetable.evaluated_before(round) == max((r for r in due if r < round), default=0)
+        assert timetable.evaluated_next(round) == min((r for r in due if r >= round), default=rounds + 1)

@@ -1,0 +1,136 @@
+"""VFL-CZOFO: loss differences go back instead of gradients; parties act when they like.
+
+Wang, Zhang, Gu, Li, Wang, Ling, "A Unified Solution for Privacy and Communication Efficiency in Vertical
+Federated Learning" (NeurIPS 2023), Algorithm 1. A party takes its turn i = 1, 2, .. whenever it likes, on its
+own batch B(i):
+
+      1   party m    C(h_m), h_m = f(x_m; w_m) of B(i), and i                    -> server
+      2   server     keeps h_m as party m's last of these rows; with everyone's last (zeros where there is none)
+                     and w_0 as it is, for j = 1 .. q:
+                     delta^j = l(w_0, .. h_m + mu u^j ..) - l(w_0, .. h_m ..)
+      3   server     C(delta^1 .. delta^q) / mu                                  -> this party alone
+      4   server     one first-order step on w_0
+      5   party m    dh_m = phi / q sum_j (delta^j / mu) u^j  (Eq. 2), back through f, a step on w_m; turn i + 1
+
+Both ends draw the directions u^j from the federation's seed, the party's name and the turn, and compare what
+they drew from. C is what `federation.compress` says.
+
+`delta: batch` is the paper's: q differences of the batch's mean loss, whose estimate lives in rows x width
+dimensions. `delta: row` sends q differences of every row's own loss, an estimate in width dimensions each, so
+that few directions and few bits suffice; a party then learns more about every label.
+
+A round is as many turns as there are parties. Only a round with an evaluation waits for everyone, as the quorum
+says: what is under way when it opens is given up at both ends and done again. With `arrivals: false` all parties
+take their turns together, on B(t) in round t.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.directions import Draw
+from common.errors import ConfigError
+from common.message import Message, TensorSpec, message
+from common.protocols.contract import Contract, ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(ProtocolConfig):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["czofo"] = "czofo"
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    directions: int = Field(default=10, ge=1, description="q, directions that a loss is differenced along")
+    mu: float = Field(default=1e-3, gt=0, le=1e3, description="the step along a direction")
+    delta: Literal["batch", "row"] = Field(
+        default="batch", description="differences of the batch's mean loss, as in the paper, or of every row's own"
+    )
+    draw: Draw = Field(
+        default="sphere",
+        description="where directions come from: uniform on the unit sphere, standard normal, signs (the cheapest), "
+        "or orthogonal (on the sphere, a row's at right angles)",
+    )
+    antithetic: bool = Field(default=False, description="differences between a step along a direction and one back")
+    combine: Literal["concatenate", "average"] = Field(
+        default="concatenate", description="how the parties' embeddings make one: side by side, or their average"
+    )
+    arrivals: bool = Field(default=True, description="parties come when they like, instead of all in every round")
+    ahead: int | None = Field(
+        default=None, ge=0, description="turns that a party may be ahead of the slowest; left out, any number"
+    )
+    theorem: bool = Field(default=True, description="measures what Theorem 4.1 rests on, for the summary")
+
+
+@message
+class Embedding(Message):
+    """Party to server: C(h_m) of the batch of a turn, float32 (rows, width)."""
+
+    turn: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Differences(Message):
+    """Server to party: C(delta^j) / mu, float32 (losses, directions): one loss a batch, or one a row.
+
+    Divided by mu they are slopes, and fit into half precision. `mark` says what the directions were drawn from.
+    """
+
+    mark: int
+    delta: Annotated[Tensor, TensorSpec("losses", "directions")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: C(h_m) of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+def limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    losses = federation.batch if config.delta == "row" else 1
+    return {
+        "rows": federation.batch, "width": config.embedding, "losses": losses, "directions": config.directions
+    }  # fmt: skip
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses more directions at right angles than there is room for."""
+    config = federation.protocol
+    assert isinstance(config, Config)  # the registry pairs them
+    if config.draw == "orthogonal" and config.directions > config.embedding:
+        raise ConfigError(
+            f"federation.protocol.directions = {config.directions}: at most {config.embedding}, the embedding's width, "
+            "stand at right angles to each other",
+            hint="lower it, or take draw: sphere",
+        )
+    if config.ahead is not None and not config.arrivals:
+        raise ConfigError(
+            f"federation.protocol.ahead = {config.ahead}: where all come together nobody is ahead",
+            hint="leave it out, or set arrivals to true",
+        )
+
+
+CONTRACT = Contract(
+    title="VFL-CZOFO: differences of the loss instead of gradients, few bits, parties that act when they like",
+    source="Wang et al. 2023, Algorithm 1",
+    config=Config,
+    messages=(Embedding, Differences, Evaluation),
+    limits=limits,
+    check=check,
+    sees={
+        "server": "every party's embeddings of the training, validation and test rows, in the clear",
+        "party": "how the loss changes along directions that it knows, of a batch or of every row: exact equations "
+        "in the gradient at its cut layer, which carry information about the labels",
+    },
+)

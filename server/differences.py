@@ -1,0 +1,91 @@
+"""What the server of VFL-CZOFO answers with: differences of the loss, and what Theorem 4.1 wants to know of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from common.directions import Directions
+from common.errors import InputError
+from common.numerics.differences import Place, Slopes
+from common.numerics.zeroth_order import spread
+from common.protocols.czofo import Config
+from server.combined import CombinedHead
+from server.context import ServerContext
+from server.joint import Targets
+
+
+class Perturbed:
+    """The joint model with the embeddings of one party moved a little, along directions that the party knows.
+
+    Args:
+        ctx: of the server's half, whose state keeps what is measured.
+        cfg: the protocol's.
+        whole: the joint model.
+        parties: in the cohort's order.
+    """
+
+    def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
+        self._ctx, self._cfg, self._whole = ctx, cfg, whole
+        self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic)
+        self._directions = {
+            party: Directions(ctx.federation.seed, party, cfg.draw, cfg.directions, cfg.embedding) for party in parties
+        }
+        self._places = {
+            party: Place(seat * cfg.embedding) if cfg.combine == "concatenate" else Place(0, 1 / len(parties))
+            for seat, party in enumerate(parties)
+        }
+        self._seats = {party: seat for seat, party in enumerate(parties)}
+        self._h = self._y = torch.empty(0)
+        self._dh: Sequence[Tensor] = ()
+        self._shared = 1
+
+    def begin(self, parts: Sequence[Tensor], targets: Targets) -> float:
+        """The batch's mean loss at rest; its gradient is left for the server's own step, which may be made any time.
+
+        Args:
+            parts: everyone's last embeddings, float32 (rows, width) each.
+            targets: what to take for the labels.
+
+        Raises:
+            InputError: the loss is not finite.
+        """
+
+        def remembered(logits: Tensor) -> Tensor:
+            self._y = targets(logits)
+            return self._y
+
+        loss, self._dh, self._shared = self._whole.backward(parts, remembered)
+        if not math.isfinite(loss):
+            raise InputError(
+                f"server: the loss is {loss}, so that there are no differences to answer with",
+                hint="lower server.optimiser.lr or the parties' optimiser.lr: the run diverges",
+            )
+        self._h = self._whole.combined(parts)
+        return loss
+
+    def of(self, party: str, turn: int) -> tuple[int, Tensor]:
+        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as `begin` found them.
+
+        The head may not have been stepped in between.
+        """
+        drawn = self._directions[party].of(turn, len(self._h))
+        u = drawn.u.to(self._h.device)
+        slopes = self._slopes(self._h, u, self._y, self._places[party])
+        delta = (slopes if self._cfg.delta == "row" else slopes.mean(0, keepdim=True)).float()
+        if self._cfg.theorem:
+            self._measure(party, delta, u)
+        return drawn.mark, delta
+
+    def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
+        """Enters zeta, the largest norm of a row's gradient, and tr(Psi), a direction's spread, of one turn."""
+        measured = self._ctx.state.keep("theorem", lambda: {"zeta": 0.0, "trace": 0.0, "turns": 0, "rows": 0})
+        rows = len(u)
+        gradient = self._dh[self._seats[party]] * (rows / self._shared)  # of each row's own loss
+        measured["zeta"] = max(measured["zeta"], float(gradient.norm(dim=1).max()))
+        if u.shape[1] > 1:
+            measured["trace"] += spread(delta, u, self._directions[party].factor)
+        measured["turns"] += 1

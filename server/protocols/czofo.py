@@ -1,0 +1,59 @@
+"""VFL-CZOFO, the server's half. The box: common/protocols/czofo.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from torch import Tensor
+
+from common.conversation import Cohort
+from common.harvest import Harvest
+from common.protocols.czofo import Config, Differences, Embedding, Evaluation
+from server.combined import CombinedHead
+from server.context import ServerContext
+from server.differences import Perturbed
+from server.evaluation import evaluate
+from server.standin import StandIn
+from server.turns import as_they_come, together
+
+
+def joint(ctx: ServerContext) -> CombinedHead:
+    """The server's model w_0, as it is in the state or begins."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return CombinedHead(ctx, cfg.embedding, cfg.combine)
+
+
+async def serve(ctx: ServerContext, clients: Cohort) -> None:
+    """Answers every embedding with differences of the loss, and only then takes its own first-order step."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx)
+    present = StandIn(ctx, parties, width, "last")
+    perturbed = Perturbed(ctx, cfg, whole, parties)
+
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+
+    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 to 4 for answers of round t on one batch: the loss, or None if nobody answered."""
+        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        if parts is None:
+            return None
+        loss = perturbed.begin(parts, partial(ctx.targets, batch))
+        turns = {party: answer.turn if cfg.arrivals else t for party, answer in answers.items()}
+        told = {party: perturbed.of(party, turn) for party, turn in turns.items()}  # 2
+        await clients.tell({party: Differences(t, mark, delta) for party, (mark, delta) in told.items()})  # 3
+        whole.step()  # 4
+        return loss
+
+    come = partial(as_they_come, ahead=cfg.ahead)
+    train = partial(come if cfg.arrivals else together, ctx, clients, Embedding, width, learn)
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        answers, loss = await train(t)  # 1
+        if loss is None:
+            ctx.skip(t, answers)
+            continue
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
