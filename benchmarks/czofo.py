@@ -1,0 +1,58 @@
+"""What a turn of VFL-CZOFO takes with q = 100: beside a turn of VAFL, and beside the same work by the straight way.
+
+MNIST, two halves, batches of 64 and embeddings of 64, heads with 128 hidden, as processes over mutual TLS; a round is
+two turns. The straight way is q forward passes of a head over the batch, one direction after the other, with losses in
+float32 subtracted, as the authors' code has it.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.report import Figure
+from benchmarks.runs import run
+from benchmarks.times import times
+from common.directions import Directions
+from common.numerics.differences import Place, Slopes
+
+ROWS, WIDTH, Q = 64, 64, 100
+_SHORT = ("federation.rounds=300", "federation.epochs=0", "federation.evaluate.every=1000", "federation.rows.test=256")
+
+
+def main() -> list[Figure]:
+    """The server's differences alone, and a turn."""
+    return [_differences(), _turn()]
+
+
+def _differences() -> Figure:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    head = nn.Sequential(nn.Linear(2 * WIDTH, 128), nn.ReLU(), nn.Linear(128, 10))
+    h, y = torch.randn(ROWS, 2 * WIDTH).relu(), torch.randint(10, (ROWS,))
+    directions, slopes = Directions(0, "party1", "sphere", Q, WIDTH), Slopes(head, mu=1e-3)
+
+    @torch.no_grad()
+    def straight() -> Tensor:
+        rest, found = functional.cross_entropy(head(h), y), []
+        for _ in range(Q):
+            u = functional.normalize(torch.randn(ROWS, WIDTH), dim=1)
+            moved = h.clone()
+            moved[:, :WIDTH] += 1e-3 * u
+            found.append(functional.cross_entropy(head(moved), y) - rest)
+        return torch.stack(found)
+
+    floor, ours = times(straight, lambda: slopes(h, directions.of(1, ROWS).u, y, Place(0)).mean(0))
+    return Figure(f"{Q} differences, {ROWS} x {WIDTH}, head 128", ours, 0.5, "ms", floor, "one pass after the other")
+
+
+def _turn() -> Figure:
+    """The median of all rounds of two runs of each kind, in turn; the first ten of each run left out."""
+    seconds: dict[str, list[float]] = {"vafl/mnist_halves.yaml": [], "czofo/mnist.yaml": []}
+    for experiment in tuple(seconds) * 2:
+        seconds[experiment] += [event["seconds"] for event in run(experiment, *_SHORT).rounds()[10:]]
+    vafl, czofo = (1e3 * statistics.median(found) / 2 for found in seconds.values())
+    return Figure(f"VFL-CZOFO turn, q = {Q}, among two", czofo, 3.0, "ms", vafl, "a turn of VAFL")
