@@ -13,10 +13,10 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, best_words, describe_privacy, label_words, own_models
+from cli.summary import METRICS, answer_words, best_words, describe_privacy, label_words, own_models
 from common.config import load
 from common.telemetry import Telemetry
-from server.summary import label_privacy, protection, write_whole
+from server.summary import answer_privacy, label_privacy, protection, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -50,6 +50,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "best": ctx.best.summary(0),
         "stopped": ctx.stopped or None,
         "label_privacy": label_privacy(ctx),
+        "answer_privacy": answer_privacy(ctx),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
@@ -74,6 +75,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
     if (labels := label_privacy(ctx)) is not None:
         table.add_row("training labels", label_words(labels))
+    if (answers := answer_privacy(ctx)) is not None:
+        table.add_row("training labels", answer_words(answers))
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

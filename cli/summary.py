@@ -47,6 +47,8 @@ def show_summary(console: Console, folder: Path) -> None:
     table.add_row("privacy", describe_privacy(summary))
     if (labels := summary["label_privacy"]) is not None:
         table.add_row("training labels", label_words(labels))
+    if (answers := summary["answer_privacy"]) is not None:
+        table.add_row("training labels", answer_words(answers))
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
@@ -91,3 +93,9 @@ def label_words(labels: dict[str, Any]) -> str:
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
     return f"noised once, epsilon {labels['epsilon']:.2f}"
+
+
+def answer_words(answers: dict[str, Any]) -> str:
+    """What `answer_privacy` of a summary comes to."""
+    spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
+    return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

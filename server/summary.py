@@ -16,6 +16,8 @@ from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
 
+_SEEDED = "noise was drawn from the federation's seed, which every member knows"
+
 
 def summarise(
     ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None, saved: int
@@ -46,6 +48,7 @@ def summarise(
         "bytes": hub.totals.summary(),
         **protection(ctx, hub.releases),
         "label_privacy": label_privacy(ctx),
+        "answer_privacy": answer_privacy(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
     }
@@ -87,7 +90,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
 def _void(config: PrivacyConfig) -> str | None:
     """Why the accounting's epsilon is no guarantee, if it is none."""
     if config.seeded:
-        return "noise was drawn from the federation's seed, which every member knows"
+        return _SEEDED
     if config.evaluate == "clean":
         return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
     return None
@@ -102,6 +105,30 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
         return None
     epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
     return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon}
+
+
+def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What the noise on all that went back to the parties came to, or None.
+
+    `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
+    there is no guarantee, and `void` says why. `accounted` is what the accounting alone comes to.
+    """
+    config, releases = ctx.config.privacy.answers, ctx.releases
+    if config is None or releases is None:
+        return None
+    accounted = round(releases.epsilon, 6)
+    return {
+        "mechanism": "gaussian",
+        "clip": config.clip,
+        "head_clip": config.head_clip,
+        "noise_multiplier": config.noise_multiplier,
+        "adjacency": "replace",
+        "delta": config.delta,
+        "releases": releases.most,
+        "accounted": accounted,
+        "epsilon": None if config.seeded else accounted,
+        "void": _SEEDED if config.seeded else None,
+    }
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
