@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
@@ -62,7 +63,8 @@ class RowNoise:
 
     def sums(self, values: Sequence[Tensor]) -> list[Tensor]:
         """The rows' sums with noise in every entry: tensors (rows, *shape), clipped together, -> (*shape) each."""
-        sums = [clipped.sum(0) for clipped in clip_rows(values, self._clip)]
+        flat, scale = _scaled(values, self._clip)
+        sums = [(scale @ rows).reshape(value.shape[1:]) for rows, value in zip(flat, values, strict=True)]
         noised = [add_normals(total, self._deviation, self._normals) for total in sums]
         return [total.to(value.dtype) for total, value in zip(noised, values, strict=True)]
 
@@ -76,8 +78,14 @@ def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:
         values: (rows, *shape) each.
         threshold: C.
     """
-    flat = [value.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for value in values]
-    squares = sum(rows.square().sum(1, keepdim=True) for rows in flat)
-    assert isinstance(squares, Tensor)  # there is a tensor at least
-    scale = threshold / squares.sqrt().clamp(min=threshold)  # (rows, 1)
-    return [(rows * scale).reshape(value.shape) for rows, value in zip(flat, values, strict=True)]
+    flat, scale = _scaled(values, threshold)
+    return [(rows * scale.unsqueeze(1)).reshape(value.shape) for rows, value in zip(flat, values, strict=True)]
+
+
+def _scaled(values: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Tensor]:
+    """Every tensor as float64 (rows, entries), and what its rows are to be scaled by, (rows,)."""
+    flat = [value.to(torch.float64, copy=True).reshape(len(value), -1) for value in values]
+    for rows in flat:
+        rows.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # in place: of a large head these are many
+    norms = torch.stack([torch.linalg.vector_norm(rows, dim=1) for rows in flat]).norm(dim=0)
+    return flat, threshold / norms.clamp(min=threshold)
