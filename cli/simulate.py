@@ -13,10 +13,10 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, best_words, describe_privacy, label_words, own_models, pace_words
+from cli.summary import METRICS, best_words, describe_privacy, own_models, what_else
 from common.config import load
 from common.telemetry import Telemetry
-from server.summary import label_privacy, pace, protection, write_whole
+from server.summary import findings, protection, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -49,10 +49,9 @@ def summary(outcome: Outcome) -> dict[str, object]:
         "metrics": dict(ctx.metrics),
         "best": ctx.best.summary(0),
         "stopped": ctx.stopped or None,
-        "label_privacy": label_privacy(ctx),
+        **findings(ctx),
         "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
-        "pace": pace(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.mailbox.late[name] for name in names},
     }
@@ -73,10 +72,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
     table.add_row("privacy", describe_privacy(summary(outcome)))
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
-    if (labels := label_privacy(ctx)) is not None:
-        table.add_row("training labels", label_words(labels))
-    if (paces := pace(ctx)) is not None:
-        table.add_row("turns", pace_words(paces))
+    for name, words in what_else(findings(ctx)):
+        table.add_row(name, words)
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

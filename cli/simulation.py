@@ -35,6 +35,7 @@ from common.state import Snapshot, State
 from common.telemetry import Event, Telemetry
 from server.context import ServerContext
 from server.protocols import SERVE
+from server.releases import open_releases
 
 Snapshots = Mapping[str, Snapshot]
 
@@ -152,6 +153,8 @@ class Simulation:
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
             rows = server.labels[server.schedule.partition.train]
             server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
+        asked, parties = self.config.server.privacy.answers, len(self.config.federation.names)
+        server.releases = open_releases(asked, server.schedule, parties, len(server.labels))
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,8 @@ def show_summary(console: Console, folder: Path) -> None:
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
     table.add_row("privacy", describe_privacy(summary))
-    if (labels := summary["label_privacy"]) is not None:
-        table.add_row("training labels", label_words(labels))
-    if (pace := summary["pace"]) is not None:
-        table.add_row("turns", pace_words(pace))
+    for name, words in what_else(summary):
+        table.add_row(name, words)
     first = summary["seconds_to_first_round"]
     table.add_row(
         "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
@@ -102,3 +100,26 @@ def label_words(labels: dict[str, Any]) -> str:
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
     return f"noised once, epsilon {labels['epsilon']:.2f}"
+
+
+def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines about what only some runs have."""
+    if (labels := summary["label_privacy"]) is not None:
+        yield "training labels", label_words(labels)
+    if (answers := summary["answer_privacy"]) is not None:
+        yield "training labels", answer_words(answers)
+    if (claim := summary["theorem"]) is not None:
+        yield "Theorem 4.1", claim_words(claim)
+    if (pace := summary["pace"]) is not None:
+        yield "turns", pace_words(pace)
+
+
+def claim_words(claim: Mapping[str, Any]) -> str:
+    """What `theorem` of a summary comes to."""
+    return f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels; {claim['caveat']}"
+
+
+def answer_words(answers: dict[str, Any]) -> str:
+    """What `answer_privacy` of a summary comes to."""
+    spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
+    return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

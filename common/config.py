@@ -27,7 +27,7 @@ from pydantic import (
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
-from common.consistency import check_together
+from common.consistency import check_answers, check_together
 from common.course import CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
 from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
@@ -40,6 +40,7 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
+from common.privacy.answers import AnswerPrivacyConfig
 from common.privacy.labels import LabelPrivacyConfig
 from common.privacy.settings import PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
@@ -176,6 +177,18 @@ class ServerPrivacyConfig(Section):
     """What the server protects of its own."""
 
     labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
+    answers: AnswerPrivacyConfig | None = Field(
+        default=None, description="noise on all that goes back to the parties, in protocols that can"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> ServerPrivacyConfig:
+        if self.labels is not None and self.answers is not None:
+            raise ConfigError(
+                "server.privacy: both labels and answers are given; what comes of noisy labels is protected already",
+                hint="take one of the two: a second noise on the same labels costs accuracy and protects no other",
+            )
+        return self
 
 
 class ActiveConfig(Section):
@@ -262,6 +275,7 @@ class Config(Section):
                 raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
             self._known_kinds(name)
         self._known_active()
+        check_answers(self.federation, self.server)
         agreed = getattr(self.federation.protocol, "embedding", None)
         parties = {name: _with_width(party, agreed) for name, party in self.parties.items()}
         server = self.server

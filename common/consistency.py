@@ -9,7 +9,7 @@ from common.errors import ConfigError
 from common.protocols import CONTRACTS
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from common.config import FederationConfig, ServerConfig
 
 
 def check_together(federation: FederationConfig) -> None:
@@ -22,6 +22,18 @@ def check_together(federation: FederationConfig) -> None:
     _check_quorum(federation)
     _check_sums(federation)
     CONTRACTS[federation.protocol.name].check(federation)
+
+
+def check_answers(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses noise on answers in a protocol that would send labels past it. Raises ConfigError."""
+    name = federation.protocol.name
+    if server is None or server.privacy.answers is None or CONTRACTS[name].answers_protected:
+        return
+    able = ", ".join(other for other, contract in CONTRACTS.items() if contract.answers_protected)
+    raise ConfigError(
+        f"server.privacy.answers: in {name} what goes back to the parties is not noised",
+        hint=f"take one of {able}; or protect the labels once, before training: server.privacy.labels",
+    )
 
 
 def _check_sums(federation: FederationConfig) -> None:

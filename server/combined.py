@@ -7,9 +7,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from common.models.optimiser import build_optimiser, stepper
+from common.numerics.row_gradients import Parameters
+from server.answers import Answers
 from server.context import ServerContext
 from server.heads import joint_head
 from server.joint import Targets
@@ -65,6 +68,22 @@ class CombinedHead:
         assert leaf.grad is not None  # it requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
+    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: Answers) -> float:
+        """The batch's mean cross-entropy, which stays here; its gradient at the head's parameters gets noise.
+
+        Args:
+            parts, targets: as above.
+            batch: row numbers, int64 (rows,).
+            answers: clips, adds noise and pays.
+
+        Raises:
+            InputError: the head cannot be differentiated row by row.
+            EnvironmentFault: what it costs cannot be written down.
+        """
+        named = dict(self.head.named_parameters())
+        loss, _ = answers.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
+        return loss
+
     def combined(self, parts: Sequence[Tensor]) -> Tensor:
         """h_1 .. h_n -> H, what the head sees."""
         return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
@@ -82,3 +101,8 @@ class CombinedHead:
         if self._how != "concatenate" or first is None or first.in_features != self._parties * self._width:
             return None
         return list(torch.split(first.weight.detach().T, self._width))
+
+    def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
+        """What the head sees of one row, (inputs,), and its label, ()."""
+        logits = functional_call(self.head, dict(parameters), (h.unsqueeze(0),))
+        return functional.cross_entropy(logits, target.unsqueeze(0))

@@ -27,6 +27,7 @@ from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
 from server.best import Best
+from server.releases import RowReleases
 
 
 @dataclass
@@ -37,6 +38,7 @@ class ServerContext:
         labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
         noisy: what may be used of the training labels, if they are protected.
+        releases: how often each was used for an answer, if those are protected; no session sets it back.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
         round: the last one that is done.
@@ -59,6 +61,7 @@ class ServerContext:
     clock: Callable[[], float] = time.monotonic
     columns: Columns | None = None
     noisy: NoisyLabels | None = None
+    releases: RowReleases | None = None
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
     once: Once = field(default_factory=Once)

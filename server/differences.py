@@ -13,9 +13,9 @@ from common.errors import InputError
 from common.numerics.differences import Place, Slopes
 from common.numerics.zeroth_order import spread
 from common.protocols.czofo import Config
+from server.answers import protection
 from server.combined import CombinedHead
 from server.context import ServerContext
-from server.joint import Targets
 
 
 class Perturbed:
@@ -39,32 +39,36 @@ class Perturbed:
             for seat, party in enumerate(parties)
         }
         self._seats = {party: seat for seat, party in enumerate(parties)}
-        self._h = self._y = torch.empty(0)
+        self._private = protection(ctx, whole.head)
+        self._h = self._y = self._batch = torch.empty(0)
         self._dh: Sequence[Tensor] = ()
         self._shared = 1
 
-    def begin(self, parts: Sequence[Tensor], targets: Targets) -> float:
-        """The batch's mean loss at rest; its gradient is left for the server's own step, which may be made any time.
+    def begin(self, parts: Sequence[Tensor], batch: Tensor) -> float:
+        """The batch's mean loss at rest; its gradient is left for the server's own step.
 
         Args:
             parts: everyone's last embeddings, float32 (rows, width) each.
-            targets: what to take for the labels.
+            batch: row numbers, int64 (rows,).
 
         Raises:
             InputError: the loss is not finite.
         """
 
         def remembered(logits: Tensor) -> Tensor:
-            self._y = targets(logits)
+            self._y = self._ctx.targets(batch, logits)
             return self._y
 
-        loss, self._dh, self._shared = self._whole.backward(parts, remembered)
+        self._batch, self._h = batch, self._whole.combined(parts)
+        if self._private is None:
+            loss, self._dh, self._shared = self._whole.backward(parts, remembered)
+        else:
+            loss = self._whole.protected(parts, remembered, batch, self._private)
         if not math.isfinite(loss):
             raise InputError(
                 f"server: the loss is {loss}, so that there are no differences to answer with",
                 hint="lower server.optimiser.lr or the parties' optimiser.lr: the run diverges",
             )
-        self._h = self._whole.combined(parts)
         return loss
 
     def of(self, party: str, turn: int) -> tuple[int, Tensor]:
@@ -75,17 +79,26 @@ class Perturbed:
         drawn = self._directions[party].of(turn, len(self._h))
         u = drawn.u.to(self._h.device)
         slopes = self._slopes(self._h, u, self._y, self._places[party])
-        delta = (slopes if self._cfg.delta == "row" else slopes.mean(0, keepdim=True)).float()
+        return drawn.mark, self._released(slopes, party, u)
+
+    def _released(self, slopes: Tensor, party: str, u: Tensor) -> Tensor:
+        """What is sent of every row's slopes (rows, q); noise, where labels are protected, comes before the wire."""
+        rowwise = self._cfg.delta == "row"
+        if self._private is not None:
+            values = slopes.float()
+            noised = self._private.rows if rowwise else self._private.mean
+            return noised(values, self._batch).view(-1, values.shape[1])
+        delta = (slopes if rowwise else slopes.mean(0, keepdim=True)).float()
         if self._cfg.theorem:
             self._measure(party, delta, u)
-        return drawn.mark, delta
+        return delta
 
     def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
-        """Enters zeta, the largest norm of a row's gradient, and tr(Psi), a direction's spread, of one turn."""
-        measured = self._ctx.state.keep("theorem", lambda: {"zeta": 0.0, "trace": 0.0, "turns": 0, "rows": 0})
+        """Enters zeta, the largest norm of a row's gradient, and sigma^2 = tr(Psi) / (q d), of one turn."""
+        measured = self._ctx.state.keep("theorem", lambda: {"zeta": 0.0, "variance": 0.0, "turns": 0})
         rows = len(u)
         gradient = self._dh[self._seats[party]] * (rows / self._shared)  # of each row's own loss
         measured["zeta"] = max(measured["zeta"], float(gradient.norm(dim=1).max()))
         if u.shape[1] > 1:
-            measured["trace"] += spread(delta, u, self._directions[party].factor)
+            measured["variance"] += spread(delta, u, self._directions[party].factor) / (u.shape[1] * u.shape[2])
         measured["turns"] += 1

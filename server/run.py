@@ -33,6 +33,7 @@ from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
 from server.labels import NoisyLabelFile
+from server.releases import open_releases
 from server.sessions import Sessions
 from server.summary import summarise, write_whole
 from server.timeline import timeline
@@ -78,17 +79,20 @@ class ServerRun:
         labels = load_labels(self.config.labels, self.base)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
-        noisy = NoisyLabelFile(self.out, begun=(self.out / "run.json").exists()).get(
+        begun = (self.out / "run.json").exists()
+        noisy = NoisyLabelFile(self.out, begun=begun).get(
             self.config.privacy.labels,
             labels.values,
             schedule.partition.train,
             self.federation.outputs,
             self.federation.seed,
         )
+        parties, asked = len(self.federation.names), self.config.privacy.answers
+        releases = open_releases(asked, schedule, parties, len(labels.values), self.out, begun=begun)
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
-        ctx.identity, ctx.once = identity, Once(self.out / "once")
+        ctx.identity, ctx.once, ctx.releases = identity, Once(self.out / "once"), releases
         columns = load_columns(self.federation, self.config, schedule, self.base, len(values))
         ctx.columns = columns and columns.to(device)
         ctx.protect(noisy)
@@ -153,6 +157,8 @@ class ServerRun:
             raise
         finally:
             guard.cancel()
+            if ctx.releases is not None:
+                ctx.releases.close()
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
             events = self.out / "events.jsonl"

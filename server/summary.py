@@ -12,10 +12,13 @@ from common.checkpoints import write_durably
 from common.errors import EnvironmentFault
 from common.privacy.accountant import SENSITIVITY
 from common.privacy.settings import PrivacyConfig
+from common.privacy.zeroth_order import ZerothOrderClaim
 from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
 from server.pace import Pace
+
+_SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 
 def summarise(
@@ -46,10 +49,19 @@ def summarise(
         "stopped": ctx.stopped or None,
         "bytes": hub.totals.summary(),
         **protection(ctx, hub.releases),
-        "label_privacy": label_privacy(ctx),
-        "pace": pace(ctx),
+        **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
+    }
+
+
+def findings(ctx: ServerContext) -> dict[str, Any]:
+    """What only some runs have, null in all others."""
+    return {
+        "label_privacy": label_privacy(ctx),
+        "answer_privacy": answer_privacy(ctx),
+        "theorem": theorem(ctx),
+        "pace": pace(ctx),
     }
 
 
@@ -89,7 +101,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
 def _void(config: PrivacyConfig) -> str | None:
     """Why the accounting's epsilon is no guarantee, if it is none."""
     if config.seeded:
-        return "noise was drawn from the federation's seed, which every member knows"
+        return _SEEDED
     if config.evaluate == "clean":
         return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
     return None
@@ -109,6 +121,38 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
 def pace(ctx: ServerContext) -> dict[str, Any] | None:
     """Turns and staleness by party where they came when they liked, or None."""
     return Pace(ctx, ctx.federation.names).summary() if Pace.kept(ctx) else None
+
+
+def theorem(ctx: ServerContext) -> dict[str, Any] | None:
+    """What Theorem 4.1 of VFL-CZOFO says of a run, from what was measured in it, or None where it says nothing."""
+    if "theorem" not in ctx.state:
+        return None
+    claim = ZerothOrderClaim.of(ctx.state["theorem"], len(ctx.schedule.partition.train))
+    return None if claim is None else claim.report()
+
+
+def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What the noise on all that went back to the parties came to, or None.
+
+    `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
+    there is no guarantee, and `void` says why. `accounted` is what the accounting alone comes to.
+    """
+    config, releases = ctx.config.privacy.answers, ctx.releases
+    if config is None or releases is None:
+        return None
+    accounted = round(releases.epsilon, 6)
+    return {
+        "mechanism": "gaussian",
+        "clip": config.clip,
+        "head_clip": config.head_clip,
+        "noise_multiplier": config.noise_multiplier,
+        "adjacency": "replace",
+        "delta": config.delta,
+        "releases": releases.most,
+        "accounted": accounted,
+        "epsilon": None if config.seeded else accounted,
+        "void": _SEEDED if config.seeded else None,
+    }
 
 
 def describe_source(source: Mapping[str, Any]) -> str:

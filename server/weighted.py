@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from common.models.optimiser import SgdConfig, build_optimiser, stepper
+from common.numerics.row_gradients import Parameters
+from server.answers import Answers
 from server.context import ServerContext
 from server.heads import joint_head
 from server.joint import Targets
@@ -22,6 +25,9 @@ class WeightedHead:
         parties: how many; every weight a_k begins as one part in so many.
         width: of an embedding.
         weights_lr: learning rate of the weights, which take plain gradient steps.
+
+    Attributes:
+        module: h (M, rows, width) -> logits (rows, classes), with all parameters.
     """
 
     def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float) -> None:
@@ -34,6 +40,7 @@ class WeightedHead:
             keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters)),
             keep("weights optimiser", lambda: build_optimiser(config, [self._weights])),
         )
+        self.module = _WeightedSum(self._weights, self._head)
         self._steps = [stepper(optimiser) for optimiser in self._optimisers]
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
@@ -51,6 +58,29 @@ class WeightedHead:
         torch.autograd.backward(loss)
         assert h.grad is not None  # h requires it
         return loss.item(), h.grad
+
+    def protected(
+        self, parts: list[Tensor], targets: Targets, batch: Tensor, seats: Sequence[int], answers: Answers
+    ) -> tuple[float, Mapping[int, Tensor]]:
+        """As `backward`, with noise on all that depends on labels but the loss, which stays here.
+
+        Args:
+            parts, targets: as above.
+            batch: row numbers, int64 (rows,).
+            seats: of the parties that are to get an answer.
+            answers: clips, adds noise and pays, once for every answer and once for the step.
+
+        Returns:
+            The loss; dh_k by seat, float32 (rows, width).
+
+        Raises:
+            InputError: the head cannot be differentiated row by row.
+            EnvironmentFault: what it costs cannot be written down.
+        """
+        h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
+        named = dict(self.module.named_parameters())
+        loss, at_h = answers.descend(self._loss_of_row, named, h, targets(self.logits(parts)), batch)
+        return loss, {seat: answers.rows(at_h[:, seat], batch) / len(batch) for seat in seats}
 
     def step(self) -> None:
         """One step of theta_0 and of the weights down the gradients of the last `backward`."""
@@ -72,5 +102,22 @@ class WeightedHead:
         return [weight * first.weight.detach().T for weight in self._weights.detach()]
 
     def _logits(self, h: Tensor) -> Tensor:
-        logits: Tensor = self._head(torch.tensordot(self._weights, h, dims=1))
+        logits: Tensor = self.module(h)
+        return logits
+
+    def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
+        """h (M, width) of one row, and its label, ()."""
+        logits = functional_call(self.module, dict(parameters), (h.unsqueeze(1),))
+        return functional.cross_entropy(logits, target.unsqueeze(0))
+
+
+class _WeightedSum(nn.Module):
+    """All parameters of the joint model under one roof: h (M, rows, width) -> logits (rows, classes)."""
+
+    def __init__(self, weights: nn.Parameter, head: nn.Module) -> None:
+        super().__init__()
+        self.weights, self.head = weights, head
+
+    def forward(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.head(torch.tensordot(self.weights, h, dims=1))
         return logits

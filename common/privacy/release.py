@@ -7,7 +7,6 @@ differential privacy.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from common.numerics.quantise import Packed, pack, unpack
 from common.privacy.budget import Budget
-from common.privacy.noise import Normals
+from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
 
 
@@ -52,9 +51,7 @@ def release_clear(private: Tensor, *, evaluation: bool = False) -> Released:  # 
 class GaussianRelease:
     """Clips the whole matrix to C and adds N(0, (sigma C)^2) to every entry: Xie et al. 2024, Section V.
 
-    Client-level DP for one party's whole data. The sum is rounded to a grid of about sigma C / 1024,
-    which adds a ten-millionth to the variance and takes away the low bits in which a floating-point
-    normal number betrays what it was added to.
+    Client-level DP for one party's whole data. Low bits say nothing: `add_normals` rounds.
 
     Args:
         plan: C, sigma and delta.
@@ -65,7 +62,6 @@ class GaussianRelease:
     def __init__(self, plan: Plan, normals: Normals, budget: Budget) -> None:
         self._plan, self._normals, self._budget = plan, normals, budget
         self._deviation = plan.noise_multiplier * plan.config.clip
-        self._grid = 2.0 ** math.floor(math.log2(self._deviation / 1024))
         seeded = " seeded" if plan.config.seeded else ""
         self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}{seeded}"
         self._void = plan.config.seeded or plan.config.evaluate == "clean"
@@ -76,8 +72,7 @@ class GaussianRelease:
             return Released(private.detach(), "none (benchmark)", None)
         spent = self._budget.spend()
         clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
-        noise = self._normals(private.shape).to(private.device)
-        value = torch.round((clipped + self._deviation * noise) / self._grid) * self._grid
+        value = add_normals(clipped, self._deviation, self._normals)
         return Released(value.to(private.dtype), self._name, None if self._void else self._plan.epsilon(spent))
 
 

@@ -35,6 +35,8 @@ class Contract:
         subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
         active: whether the server holds columns of its own (`server.active`), as the active party.
+        answers_protected: whether noise on what goes back to the parties can protect the labels
+            (`server.privacy.answers`): everything that depends on labels passes `server/answers.py`.
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
     """
 
@@ -46,6 +48,7 @@ class Contract:
     sees: Mapping[str, str]
     subsampling: bool = False
     active: bool = False
+    answers_protected: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property

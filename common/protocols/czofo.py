@@ -128,6 +128,7 @@ CONTRACT = Contract(
     messages=(Embedding, Differences, Evaluation),
     limits=limits,
     check=check,
+    answers_protected=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "how the loss changes along directions that it knows, of a batch or of every row: exact equations "

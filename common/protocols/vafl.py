@@ -90,6 +90,8 @@ CONTRACT = Contract(
     limits=limits,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
-        "party": "the gradients of the loss at its own cut layer, which carry information about the labels",
+        "party": "the gradients of the loss at its own cut layer, which carry information about the labels, unless "
+        "server.privacy.answers puts noise on them",
     },
+    answers_protected=True,
 )

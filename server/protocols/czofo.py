@@ -41,7 +41,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             return None
-        loss = perturbed.begin(parts, partial(ctx.targets, batch))
+        loss = perturbed.begin(parts, batch)
         turns = {party: answer.turn if cfg.arrivals else t for party, answer in answers.items()}
         told = {party: perturbed.of(party, turn) for party, turn in turns.items()}  # 2
         await clients.tell({party: Differences(t, mark, delta) for party, (mark, delta) in told.items()})  # 3

@@ -10,6 +10,7 @@ from torch import Tensor
 from common.conversation import Cohort
 from common.harvest import Harvest
 from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
+from server.answers import protection
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.standin import StandIn
@@ -30,6 +31,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     width, parties = cfg.embedding, tuple(clients)
     whole = joint(ctx)
+    private = protection(ctx, whole.module)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 
     def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
@@ -40,9 +42,14 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             return None
-        loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
-        seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-        await clients.tell({party: Gradient(t, dh[seat]) for seat, party in seats})  # 3
+        seats = [seat for seat, party in enumerate(parties) if party in answers]
+        targets = partial(ctx.targets, batch)
+        dh: Tensor | Mapping[int, Tensor]
+        if private is None:
+            loss, dh = whole.backward(parts, targets)  # 2
+        else:
+            loss, dh = whole.protected(parts, targets, batch, seats, private)
+        await clients.tell({parties[seat]: Gradient(t, dh[seat]) for seat in seats})  # 3
         whole.step()
         return loss
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,8 @@ from common.conversation import SERVER
 from common.directions import Directions
 from common.errors import ConfigError, ContractError, InputError
 from common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
+from server.context import ServerContext
+from server.summary import findings
 from tests.federation import Outcome, config, federate, parameters
 
 CZOFO = {"name": "czofo", "embedding": 16, "directions": 6, "mu": 0.01}
@@ -279,3 +282,63 @@ def test_a_turn_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(party_half, "Embedding", lambda t, _turn, h: Embedding(t, 0, h))
     with pytest.raises(ContractError, match=r"Embedding.turn.*at least 1"):
         run()
+
+
+def private(sigma: float, clip: float = 0.1, *, seeded: bool = True) -> str:
+    how = f"clip: {clip}, head_clip: {clip}, noise_multiplier: {sigma:f}, delta: 1.0e-5, seeded: {str(seeded).lower()}"
+    return f"server.privacy.answers={{{how}}}"
+
+
+@pytest.mark.parametrize("delta", ["batch", "row"])
+def test_with_wide_clips_and_next_to_no_noise_protected_answers_are_the_clear_ones(delta: str) -> None:
+    sets = (f"federation.protocol.delta={delta}", "federation.evaluate.every=8")
+    still, clear = run(private(1e-6, clip=100), *sets), run(*sets)
+    for member, values in parameters(clear).items():
+        assert torch.allclose(parameters(still)[member], values, atol=2e-3)
+    assert still.server.releases is not None and still.server.releases.most == 4 * 2 * 2  # two epochs begun
+
+
+@pytest.mark.parametrize("delta", ["batch", "row"])
+def test_another_label_moves_answers_by_no_more_than_twice_the_clip(
+    delta: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer to every party, without the noise: nothing else of it depends on the label."""
+    monkeypatch.setattr("server.answers.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64))
+    sets = (TOGETHER, "federation.rounds=1", f"federation.protocol.delta={delta}", private(1e-6, 0.05, seeded=False))
+    one = run(*sets)
+    rows = one.server.schedule.batch(1)
+    true_targets = ServerContext.targets
+
+    def lied(ctx: ServerContext, batch: Tensor, logits: Tensor) -> Tensor:
+        labels = true_targets(ctx, batch, logits).clone()
+        labels[batch == int(rows[3])] = (labels[batch == int(rows[3])] + 1) % 10
+        return labels
+
+    monkeypatch.setattr(ServerContext, "targets", lied)
+    two = run(*sets)
+    theirs = {to: m.delta for _, to, m in two.messages if isinstance(m, Differences)}
+    for to, answer in ((to, m.delta) for _, to, m in one.messages if isinstance(m, Differences)):
+        apart = answer - theirs[to]
+        if delta == "row":
+            assert apart.any(dim=1).nonzero().flatten().tolist() == [3]
+            assert 0.01 < apart.norm() <= 0.1 * (1 + 1e-4)
+        else:
+            assert 0.01 < len(rows) * apart.norm() <= 0.1 * (1 + 1e-4)
+
+
+def test_the_noise_has_the_deviation_that_was_asked_for() -> None:
+    outcome = run(private(50, clip=0.1, seeded=False), ROW, "federation.protocol.directions=60")
+    noise = torch.cat([m.delta.flatten() for _, _, m in outcome.messages if isinstance(m, Differences)]).double()
+    assert noise.numel() > 400_000 and noise.std().item() == pytest.approx(50 * 0.1, rel=0.01)
+
+
+def test_the_summary_has_what_theorem_4_1_comes_to() -> None:
+    outcome = run("federation.evaluate.every=8")
+    measured, said = outcome.server.state["theorem"], findings(outcome.server)["theorem"]
+    n = len(outcome.server.schedule.partition.train)
+    expected = 2 * measured["zeta"] * (2 * math.log(1.25e6)) ** 0.5 / (n * (measured["variance"] / 32) ** 0.5)
+    assert said["epsilon"] == pytest.approx(expected) and said["turns"] == 32 and said["rows"] == n
+    assert "not a guarantee" in said["caveat"]
+    assert findings(run("federation.protocol.theorem=false").server)["theorem"] is None
+    assert findings(run("federation.protocol.directions=1").server)["theorem"] is None
+    assert findings(run(private(1.0)).server)["theorem"] is None  # what has a guarantee stands in its place

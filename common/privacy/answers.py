@@ -1,0 +1,91 @@
+"""Label differential privacy by noise on everything that goes back to the parties: clip every row, add, account.
+
+The Gaussian mechanism (Dwork and Roth 2014, Appendix A) on every message, and on the server's own step as DP-SGD takes
+it (Abadi et al. 2016, Algorithm 1). Neighbours differ in the label of one training row (`replace`); features, batches
+and all that the server has ever sent are known to the attacker. A row's share of whatever depends on labels is
+clipped to C in the L2 norm. Another label then changes the whole by at most 2C, so that noise from N(0, (sigma C)^2)
+in every entry is the mechanism with noise multiplier sigma / 2. What is computed from it is post-processing.
+
+Every share must be a function of its own row's label alone, given what was released before: no batch norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from common.privacy.noise import Normals, add_normals
+
+Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
+
+
+class AnswerPrivacyConfig(BaseModel):
+    """`server.privacy.answers`: how much noise what goes back to the parties gets.
+
+    Args:
+        clip: C, the largest L2 norm of a row's share of an answer, as a part of the sum over rows.
+        head_clip: C_0, the largest L2 norm of a row's gradient at all of the server's parameters.
+        noise_multiplier: sigma, the noise's standard deviation in units of C and of C_0.
+        delta: of the (epsilon, delta) that a run comes to; below one part in as many as there are training rows.
+        seeded: draws the noise from the federation's seed, which everyone knows: for tests and
+            benchmarks. It then protects nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    clip: Amount
+    head_clip: Amount
+    noise_multiplier: Amount
+    delta: float = Field(default=1e-6, gt=0, lt=1)
+    seeded: bool = False
+
+
+class RowNoise:
+    """The mechanism for one thing that is released: clips rows to C, adds noise of deviation sigma C.
+
+    Args:
+        clip: C.
+        noise_multiplier: sigma.
+        normals: where the noise comes from.
+    """
+
+    def __init__(self, clip: float, noise_multiplier: float, normals: Normals) -> None:
+        self._clip, self._deviation, self._normals = clip, noise_multiplier * clip, normals
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Every row by itself, with noise in every entry: (rows, ...) -> the same shape and dtype."""
+        (clipped,) = clip_rows([values], self._clip)
+        return add_normals(clipped, self._deviation, self._normals).to(values.dtype)
+
+    def sums(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """The rows' sums with noise in every entry: tensors (rows, *shape), clipped together, -> (*shape) each."""
+        flat, scale = _scaled(values, self._clip)
+        sums = [(scale @ rows).reshape(value.shape[1:]) for rows, value in zip(flat, values, strict=True)]
+        noised = [add_normals(total, self._deviation, self._normals) for total in sums]
+        return [total.to(value.dtype) for total, value in zip(noised, values, strict=True)]
+
+
+def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:
+    """Scales every row, which is what all tensors hold of it, to an L2 norm of at most C; float64, in their shapes.
+
+    Entries that are not finite count as 0: noise would not hide them.
+
+    Args:
+        values: (rows, *shape) each.
+        threshold: C.
+    """
+    flat, scale = _scaled(values, threshold)
+    return [(rows * scale.unsqueeze(1)).reshape(value.shape) for rows, value in zip(flat, values, strict=True)]
+
+
+def _scaled(values: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Tensor]:
+    """Every tensor as float64 (rows, entries), and what its rows are to be scaled by, (rows,)."""
+    flat = [value.to(torch.float64, copy=True).reshape(len(value), -1) for value in values]
+    for rows in flat:
+        rows.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # in place: of a large head these are many
+    norms = torch.stack([torch.linalg.vector_norm(rows, dim=1) for rows in flat]).norm(dim=0)
+    return flat, threshold / norms.clamp(min=threshold)
