@@ -17,10 +17,12 @@ from client.protocols import (
     local,
     split,
     split_avg,
+    syn_zoo_vfl,
     vafl,
     vfedmh,
     vimadmm,
     vimadmm_j,
+    zoo_vfl,
 )
 from common.conversation import Link
 
@@ -34,6 +36,8 @@ PARTICIPATE: Mapping[str, Participate] = {
     "fdml": fdml.participate,
     "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
+    "zoo_vfl": zoo_vfl.participate,
+    "syn_zoo_vfl": syn_zoo_vfl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "vfedmh": vfedmh.participate,
@@ -52,6 +56,8 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "fdml": lambda ctx: headed(ctx)[0],
     "c_vfl": bottom,
     "vafl": bottom,
+    "zoo_vfl": bottom,
+    "syn_zoo_vfl": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
 }

@@ -15,10 +15,12 @@ from common.protocols import (
     local,
     split,
     split_avg,
+    syn_zoo_vfl,
     vafl,
     vfedmh,
     vimadmm,
     vimadmm_j,
+    zoo_vfl,
 )
 from common.protocols.contract import Contract
 
@@ -32,6 +34,8 @@ CONTRACTS: Mapping[str, Contract] = {
         fdml.CONTRACT,
         c_vfl.CONTRACT,
         vafl.CONTRACT,
+        zoo_vfl.CONTRACT,
+        syn_zoo_vfl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
         vfedmh.CONTRACT,
