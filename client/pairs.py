@@ -7,7 +7,7 @@ from common.conversation import Link
 from common.data.rows import generator
 from common.models.optimiser import stepper
 from common.numerics.two_point import TwoPoint
-from common.pairs import Difference, Pair, PairsConfig
+from common.protocols.pairs import Difference, Pair, PairsConfig
 
 
 class Follower:

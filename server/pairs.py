@@ -11,7 +11,7 @@ from torch import Tensor
 from common.conversation import SERVER, Cohort
 from common.data.rows import generator
 from common.numerics.two_point import TwoPoint, row_losses
-from common.pairs import Difference, Pair, PairsConfig
+from common.protocols.pairs import Difference, Pair, PairsConfig
 from server.combined import COMBINE, CombinedHead
 from server.context import ServerContext
 from server.joint import Targets

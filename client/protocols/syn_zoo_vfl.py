@@ -8,7 +8,7 @@ from client.context import ClientContext
 from client.evaluation import evaluate
 from client.pairs import Follower
 from common.conversation import Link
-from common.pairs import Evaluation
+from common.protocols.pairs import Evaluation
 from common.protocols.syn_zoo_vfl import Config
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from common.conversation import Cohort
 from common.harvest import Harvest
-from common.pairs import Evaluation, Pair
+from common.protocols.pairs import Evaluation, Pair
 from common.protocols.zoo_vfl import Config
 from server.context import ServerContext
 from server.evaluation import evaluate
