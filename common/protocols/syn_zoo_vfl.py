@@ -38,7 +38,7 @@ class Config(PairsConfig):
 
 CONTRACT = Contract(
     title="Syn-ZOO-VFL: two embeddings up and one number down, all together; nobody differentiates",
-    source="Zhang et al. 2021, the synchronous version of Wang et al. 2023 (VFL-CZOFO)",
+    source="Zhang et al. 2021, as Wang et al. 2023 (VFL-CZOFO) compare with it",
     config=Config,
     messages=PAIRS,
     limits=pairs_limits,
