@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from common.conversation import SERVER, Cohort
 from common.data.rows import generator
+from common.errors import InputError
 from common.numerics.two_point import TwoPoint, row_losses
 from common.protocols.pairs import Difference, Pair, PairsConfig
 from server.combined import COMBINE, CombinedHead
@@ -40,17 +42,31 @@ class PairedHead(CombinedHead):
             parts: h_1 .. h_M, each float32 (rows, width).
             perturbed: h'_m by the party's place among them, likewise.
             targets: what to take for the labels, which is the same for all losses of a turn.
+
+        Raises:
+            InputError: a loss is not finite any more.
         """
         moved = [self._combined([*parts[:seat], h, *parts[seat + 1 :]]) for seat, h in perturbed.items()]
         logits, *others = self._two_point(self._combined(parts), *moved)
         classes = targets(logits)
         losses = row_losses(logits, classes)
         own, *theirs = (float((row_losses(other, classes) - losses).mean()) / self._mu for other in others)
+        loss = float(losses.mean())
+        _refuse_divergence(loss, own, *theirs)
         self._two_point.estimate(own)
-        return float(losses.mean()), dict(zip(perturbed, theirs, strict=True))
+        return loss, dict(zip(perturbed, theirs, strict=True))
 
     def _combined(self, parts: Sequence[Tensor]) -> Tensor:
         return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
+
+
+def _refuse_divergence(*values: float) -> None:
+    if not all(map(math.isfinite, values)):
+        raise InputError(
+            "the loss, or its change along a direction, is no finite number any more",
+            hint="lower server.optimiser.lr and the parties' optimiser.lr: steps along one direction must be far smaller "
+            "than down a gradient",
+        )
 
 
 async def learn(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from common.conversation import SERVER
-from common.errors import ConfigError
+from common.errors import ConfigError, InputError
 from common.protocols import CONTRACTS
 from common.protocols.pairs import Difference, Evaluation, Pair
 from tests.federation import Outcome, config, federate, parameters
@@ -94,6 +94,13 @@ def test_a_round_that_lacks_somebody_can_be_left_out() -> None:
     outcome = run(*sets, delay=slow)
     skipped = [event["round"] for event in outcome.of_kind("skipped")]
     assert skipped and skipped[0] == 1 and max(skipped) < 24 and outcome.mailbox.late["party2"] >= 1
+
+
+@both
+def test_a_run_whose_rates_are_too_large_says_so(name: str) -> None:
+    with pytest.raises(InputError, match="no finite number any more") as refused:
+        federate(config({"name": name}, "server.optimiser.lr=1e38"))
+    assert "server.optimiser.lr" in str(refused.value.hint)
 
 
 @both
