@@ -64,8 +64,8 @@ def _refuse_divergence(*values: float) -> None:
     if not all(map(math.isfinite, values)):
         raise InputError(
             "the loss, or its change along a direction, is no finite number any more",
-            hint="lower server.optimiser.lr and the parties' optimiser.lr: steps along one direction must be far smaller "
-            "than down a gradient",
+            hint="lower server.optimiser.lr and the parties' optimiser.lr: steps along one direction must be far "
+            "smaller than down a gradient",
         )
 
 
