@@ -18,10 +18,12 @@ from client.protocols import (
     local,
     split,
     split_avg,
+    syn_zoo_vfl,
     vafl,
     vfedmh,
     vimadmm,
     vimadmm_j,
+    zoo_vfl,
 )
 from common.conversation import Link
 
@@ -36,6 +38,8 @@ PARTICIPATE: Mapping[str, Participate] = {
     "c_vfl": c_vfl.participate,
     "vafl": vafl.participate,
     "czofo": czofo.participate,
+    "zoo_vfl": zoo_vfl.participate,
+    "syn_zoo_vfl": syn_zoo_vfl.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "vfedmh": vfedmh.participate,
@@ -55,6 +59,8 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "c_vfl": bottom,
     "vafl": bottom,
     "czofo": bottom,
+    "zoo_vfl": bottom,
+    "syn_zoo_vfl": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
 }

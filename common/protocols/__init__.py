@@ -16,10 +16,12 @@ from common.protocols import (
     local,
     split,
     split_avg,
+    syn_zoo_vfl,
     vafl,
     vfedmh,
     vimadmm,
     vimadmm_j,
+    zoo_vfl,
 )
 from common.protocols.contract import Contract
 
@@ -34,6 +36,8 @@ CONTRACTS: Mapping[str, Contract] = {
         c_vfl.CONTRACT,
         vafl.CONTRACT,
         czofo.CONTRACT,
+        zoo_vfl.CONTRACT,
+        syn_zoo_vfl.CONTRACT,
         vimadmm.CONTRACT,
         vimadmm_j.CONTRACT,
         vfedmh.CONTRACT,

@@ -30,6 +30,7 @@ from common.wire._generated import (
     fedbcd_pb2,
     fedvs_pb2,
     linear_admm_pb2,
+    pairs_pb2,
     split_avg_pb2,
     split_pb2,
     tensor_pb2,
@@ -51,7 +52,7 @@ from common.wire.fields import (
     varint,
 )
 
-# One .proto file a protocol that has messages, by the protocol's name.
+# One .proto file a protocol that has messages, by the protocol's name; protocols that say the same share one.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
     "split_avg": split_avg_pb2,
@@ -60,6 +61,8 @@ PROTOS: Mapping[str, ModuleType] = {
     "c_vfl": c_vfl_pb2,
     "vafl": vafl_pb2,
     "czofo": czofo_pb2,
+    "zoo_vfl": pairs_pb2,
+    "syn_zoo_vfl": pairs_pb2,
     "vimadmm": vimadmm_pb2,
     "vimadmm_j": vimadmm_j_pb2,
     "vfedmh": vfedmh_pb2,

@@ -19,10 +19,12 @@ from server.protocols import (
     local,
     split,
     split_avg,
+    syn_zoo_vfl,
     vafl,
     vfedmh,
     vimadmm,
     vimadmm_j,
+    zoo_vfl,
 )
 
 Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
@@ -36,6 +38,8 @@ SERVE: Mapping[str, Serve] = {
     "c_vfl": c_vfl.serve,
     "vafl": vafl.serve,
     "czofo": czofo.serve,
+    "zoo_vfl": zoo_vfl.serve,
+    "syn_zoo_vfl": syn_zoo_vfl.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
     "vfedmh": vfedmh.serve,
@@ -55,6 +59,8 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "c_vfl": c_vfl.joint,
     "vafl": vafl.joint,
     "czofo": czofo.joint,
+    "zoo_vfl": zoo_vfl.joint,
+    "syn_zoo_vfl": syn_zoo_vfl.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
 }

@@ -72,7 +72,7 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 SMOKE = [
     *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
     {"name": "czofo", "embedding": 16, "arrivals": False},
-    *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j")),
+    *({"name": name, "embedding": 16} for name in ("vimadmm", "vimadmm_j", "syn_zoo_vfl")),
     {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
     {"name": "centralized"},
     {"name": "linear_admm"},
@@ -191,6 +191,21 @@ def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> Non
     assert resume["round"] in (0, 10, 20)  # the newest that everyone had written by then
     assert [event["round"] for event in events(out, "round")][-1] == 60
     assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.5
+
+
+def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_path: Path) -> None:
+    """Asynchronous ZOO-VFL in processes."""
+    protocol = {"name": "zoo_vfl", "embedding": 8}
+    file, out = write(tmp_path, protocol, epochs=8, evaluate={"every": 48}), tmp_path / "run"
+    rates = ("every_party.optimiser={lr: 0.03, momentum: 0}", "server.optimiser={lr: 0.03}")
+    sets = [
+        word for value in ("every_party.model={name: linear, activation: none}", *rates) for word in ("--set", value)
+    ]
+    output = finish(process := start("up", file, "--out", out, *sets))
+    assert process.returncode == 0, output
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["metrics"]["test_accuracy"] > 0.4  # one in ten is right by chance
+    assert summary["bytes"]["down"]["payload"] == 48 * 4 * 4
 
 
 def _payload(message: object) -> int:

@@ -259,6 +259,8 @@ def test_debug_shows_where(tmp_path: Path) -> None:
         "fdml",
         "c_vfl",
         "vafl",
+        "zoo_vfl",
+        "syn_zoo_vfl",
         "vimadmm",
         "vimadmm_j",
         "fedvs",

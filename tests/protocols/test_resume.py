@@ -21,6 +21,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "c_vfl": {"name": "c_vfl", "embedding": 8, "local_steps": 3},
     "vafl": {"name": "vafl", "embedding": 8},
     "czofo": {"name": "czofo", "embedding": 8, "arrivals": False},
+    "zoo_vfl": {"name": "zoo_vfl", "embedding": 8},
+    "syn_zoo_vfl": {"name": "syn_zoo_vfl", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
     "centralized": {"name": "centralized"},

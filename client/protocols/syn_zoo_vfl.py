@@ -1,0 +1,22 @@
+"""Syn-ZOO-VFL, a party's half. The box: common/protocols/syn_zoo_vfl.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from client.context import ClientContext
+from client.evaluation import evaluate
+from client.pairs import Follower
+from common.conversation import Link
+from common.protocols.pairs import Evaluation
+from common.protocols.syn_zoo_vfl import Config
+
+
+async def participate(ctx: ClientContext, server: Link) -> None:
+    """Sends a pair every round and follows the number that comes back."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    party = Follower(ctx, server, cfg)
+    async for t in server.rounds(after=ctx.round):
+        if await party.exchange(t, t, until=t):
+            await evaluate(ctx, server, t, party.model, partial(Evaluation, t))

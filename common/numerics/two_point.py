@@ -1,0 +1,99 @@
+"""Gradients from values alone: two evaluations along one random direction, zeroth-order optimisation.
+
+Zhang et al., "Desirable companion for vertical federated learning: new zeroth-order gradient based algorithm"
+(CIKM 2021); VFL-CZOFO, Eq. 2 with q = 1, over a model's parameters. For a loss f and parameters w of d numbers,
+
+    phi (f(w + mu u) - f(w)) / mu  u,    u uniform on the unit sphere, phi = d; or u normal, phi = 1
+
+has for mu -> 0 the gradient of f as its expectation. It is one number along one direction: its square is about d
+times as large as the gradient's, and a step down it must be as much shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+Draw = Literal["sphere", "normal"]
+"""How directions are drawn: uniformly on the unit sphere, or with independent standard normal entries."""
+
+
+class TwoPoint:
+    """One model's two points, and the estimate that a loss at both of them gives.
+
+    Args:
+        model: f(.; w). Perturbed are those of its parameters that are trained; their d is that of phi.
+        draws: where directions come from, on the CPU.
+        draw: how they are drawn. A normal one is about sqrt(d) long, so that mu reaches as much further.
+        mu: how far along u the second point lies, above 0.
+    """
+
+    def __init__(self, model: nn.Module, draws: torch.Generator, *, draw: Draw, mu: float) -> None:
+        self._model, self._draws, self._draw, self._mu = model, draws, draw, mu
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self._names, self._parameters = list(trained), list(trained.values())
+        self._sizes = [parameter.numel() for parameter in self._parameters]
+        self._u = torch.empty(0)  # the last direction, (d,)
+
+    def __call__(self, inputs: Tensor, *others: Tensor) -> list[Tensor]:
+        """[f(inputs; w), f(inputs; w + mu u), f(others; w) ..] for a new u, without a graph; w stays as it is.
+
+        All of them see the same dropout, as far as it comes from torch's own generator. Running statistics of
+        batch norm go on as after f(inputs; w) alone.
+
+        Args:
+            inputs: (rows, ...).
+            others: of inputs' shape.
+        """
+        self._u = self._direction()
+        with torch.no_grad():
+            moved = nn.utils.parameters_to_vector(self._parameters).add_(self._u, alpha=self._mu)
+            perturbed = self._aside(inputs, self._split(moved))
+            beside = [self._aside(other, {}) for other in others]
+            return [self._model(inputs), perturbed, *beside]  # last: it draws and counts for all of them
+
+    def estimate(self, slope: float) -> None:
+        """Sets every trained parameter's `grad` to its part of phi slope u.
+
+        Args:
+            slope: (f(w + mu u) - f(w)) / mu for the last u.
+        """
+        phi = sum(self._sizes) if self._draw == "sphere" else 1
+        gradient = self._split(self._u * (phi * slope))
+        for name, parameter in zip(self._names, self._parameters, strict=True):
+            parameter.grad = gradient[name]
+
+    def _direction(self) -> Tensor:
+        """u, (d,), of the parameters' dtype and on their device."""
+        normals = torch.randn(sum(self._sizes), generator=self._draws).to(self._parameters[0])
+        return normals if self._draw == "normal" else normals / normals.norm()
+
+    def _split(self, flat: Tensor) -> dict[str, Tensor]:
+        """(d,) as the parameters have it, by their names."""
+        parts = zip(self._names, torch.split(flat, self._sizes), self._parameters, strict=True)
+        return {name: part.view_as(parameter) for name, part, parameter in parts}
+
+    def _aside(self, inputs: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+        """f with other parameters, leaving buffers and torch's generator as they were."""
+        buffers = {name: buffer.clone() for name, buffer in self._model.named_buffers()}
+        with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []):
+            outputs: Tensor = functional_call(self._model, {**parameters, **buffers}, (inputs,))
+        return outputs
+
+
+def row_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropies of rows, float64 (rows,).
+
+    The difference of two of them is often a millionth of either: take it row by row, then the mean.
+
+    Args:
+        logits: (rows, classes).
+        targets: class numbers, int64 (rows,), or distributions, (rows, classes).
+    """
+    exact = targets if targets.dim() == 1 else targets.double()
+    return functional.cross_entropy(logits.double(), exact, reduction="none")

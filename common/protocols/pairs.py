@@ -1,0 +1,94 @@
+"""Pairs of embeddings up, one number down: what the purely zeroth-order protocols agree on, and what they say.
+
+      1   party m    draws u_m, sends h_m = h(w_m) and h'_m = h(w_m + mu u_m) of a batch     -> server
+      2   server     delta_m = f(.. h'_m ..) - f(.. h_m ..), of the batch's mean loss
+      3   server     delta_m / mu                                                            -> party m
+      4   party m    a step of w_m down phi delta_m / mu u_m
+
+`zoo_vfl` has it turn by turn, `syn_zoo_vfl` round by round. Estimates are made in common/numerics/two_point.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from common.errors import ConfigError
+from common.message import Message, TensorSpec, message
+from common.numerics.two_point import Draw
+from common.protocols.contract import ProtocolConfig
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class PairsConfig(ProtocolConfig):
+    """Keys under `federation.protocol` that both protocols have."""
+
+    embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
+    combine: Literal["concatenate", "average", "max"] = Field(
+        default="concatenate",
+        description="how the parties' embeddings make one: side by side, their average, or maximum",
+    )
+    mu: float = Field(default=1e-3, gt=0, description="how far the second point lies from the first")
+    draw: Draw = Field(
+        default="sphere", description="directions: uniform on the unit sphere, or with standard normal entries"
+    )
+
+
+@message
+class Pair(Message):
+    """Party to server: h(w_m) and h(w_m + mu u_m) of the batch of a turn, float32 (rows, width) each."""
+
+    turn: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    perturbed: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Difference(Message):
+    """Server to party: delta_m / mu, by how much the batch's mean loss rises along u_m, float32 (directions,).
+
+    It is divided before it travels: delta itself, some millionths, would vanish in half precision.
+    """
+
+    slope: Annotated[Tensor, TensorSpec("directions")]
+
+
+@message
+class Evaluation(Message):
+    """Party to server: h(w_m) of one block of the validation or test rows, float32 (rows, width)."""
+
+    part: str
+    block: int
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+PAIRS = (Pair, Difference, Evaluation)
+"""A contract's messages."""
+
+SEES = {
+    "server": "every party's embeddings of the training, validation and test rows, in the clear, and of every batch a "
+    "second one, at slightly other parameters",
+    "party": "a number a batch, the change of the loss along its own direction, which carries information about the "
+    "labels",
+}
+
+
+def pairs_limits(federation: FederationConfig) -> dict[str, int]:
+    """The largest value of every dimension."""
+    config = federation.protocol
+    assert isinstance(config, PairsConfig)  # the registry pairs them
+    return {"rows": federation.batch, "width": config.embedding, "directions": 1}
+
+
+def check_pairs(federation: FederationConfig) -> None:
+    """Refuses noise, under which nothing is left of the difference of two embeddings. Raises ConfigError."""
+    if federation.privacy is not None:
+        raise ConfigError(
+            f"federation.privacy with the protocol {federation.protocol.name}: two embeddings of a batch differ by far "
+            "less than the noise that each would be released with",
+            hint="leave it out; or take split or vimadmm, whose parties follow gradients",
+        )

@@ -1,0 +1,133 @@
+"""Syn-ZOO-VFL against the box, replayed in double precision, and what its section may say."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.errors import ConfigError, InputError
+from common.protocols import CONTRACTS
+from common.protocols.pairs import Difference, Evaluation, Pair
+from tests.federation import Outcome, config, federate, parameters
+from tests.pairs import SETS, WIDTH, Replica
+
+SYN = {"name": "syn_zoo_vfl", "embedding": WIDTH, "mu": 0.01}
+both = pytest.mark.parametrize("name", ["zoo_vfl", "syn_zoo_vfl"])
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(SYN, *SETS, *sets), **how)
+
+
+@pytest.mark.parametrize("draw", ["sphere", "normal"])
+def test_every_round_is_that_of_the_box(draw: str) -> None:
+    outcome = run(f"federation.protocol.draw={draw}")
+    replica = Replica(outcome, draw, mu=0.01)
+    for t, event in enumerate(outcome.of_kind("round"), 1):
+        rows = outcome.server.schedule.batch(t)
+        pairs = {name: replica.pair(name, rows) for name in replica.names}
+        loss = replica.turn(replica.names, {name: h for name, (_, h, _) in pairs.items()}, pairs, rows)
+        assert abs(loss - event["loss"]) < 1e-4
+    replica.assert_ends_as(partial(torch.allclose, atol=1e-3))
+
+
+@pytest.mark.parametrize("combine", ["concatenate", "average"])
+def test_it_learns(combine: str) -> None:
+    rates = ("every_party.optimiser={lr: 0.05, momentum: 0}", "server.optimiser={lr: 0.05}")
+    sets = (f"federation.protocol.combine={combine}", "every_party.model={name: linear, activation: none}", *rates)
+    outcome = run(*sets, "federation.rounds=80", "federation.evaluate.every=80")
+    assert outcome.server.metrics["test_accuracy"] > 0.3  # one in ten is right by chance
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
+    one, two, other = run(), run(), run("federation.seed=1")
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+        assert not torch.equal(values, parameters(other)[name])
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    """2 d_h B + 1 numbers a party and round: VFL-CZOFO, Table 1."""
+    outcome = run("federation.evaluate.every=6")
+    rows = [len(outcome.server.schedule.batch(t)) for t in range(1, 7)]
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up} == {Pair, Evaluation} and {type(m) for m in down} == {Difference}
+        pairs = [m for m in up if isinstance(m, Pair)]
+        assert [m.h.nbytes + m.perturbed.nbytes for m in pairs] == [2 * 4 * n * WIDTH for n in rows]
+        assert [m.turn for m in pairs] == list(range(1, 7))
+        assert [m.slope.nbytes for m in down] == [4] * 6
+        assert sum(m.h.shape[0] for m in up if isinstance(m, Evaluation)) == 144 + 359
+    assert outcome.payload[1] == 4 * 4 * 6
+
+
+def test_few_bits_on_the_way_down_change_nothing_for_a_single_number() -> None:
+    """One number is the end of its own scale."""
+    whole, one_bit = run(), run("federation.compress.down=1")
+    assert all(torch.equal(values, parameters(one_bit)[name]) for name, values in parameters(whole).items())
+    half = run("federation.compress.down=16")
+    assert all(torch.allclose(values, parameters(half)[name], atol=1e-2) for name, values in parameters(whole).items())
+
+
+def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.0
+
+    outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
+    assert [to for sender, to, _ in outcome.messages if sender == SERVER] == ["party1", "party2", "party3"]
+    zeros = {"party4": torch.zeros(256, WIDTH).double()}
+    replica, rows = Replica(outcome, "sphere", mu=0.01), outcome.server.schedule.batch(1)
+    pairs = {name: replica.pair(name, rows) for name in replica.names[:3]}
+    loss = replica.turn(replica.names[:3], zeros | {name: h for name, (_, h, _) in pairs.items()}, pairs, rows)
+    assert abs(loss - outcome.of_kind("round")[0]["loss"]) < 1e-4
+
+
+def test_a_round_that_lacks_somebody_can_be_left_out() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        return 5.0 if sender == "party2" and isinstance(item, Pair) and item.round == 1 else 0.5
+
+    sets = ("federation.quorum={need: 3, grace: 0.2}", "federation.rounds=24", "federation.protocol.missing=skip")
+    outcome = run(*sets, delay=slow)
+    skipped = [event["round"] for event in outcome.of_kind("skipped")]
+    assert skipped and skipped[0] == 1 and max(skipped) < 24 and outcome.mailbox.late["party2"] >= 1
+
+
+@both
+def test_a_run_whose_rates_are_too_large_says_so(name: str) -> None:
+    with pytest.raises(InputError, match="no finite number any more") as refused:
+        federate(config({"name": name}, "server.optimiser.lr=1e38"))
+    assert "server.optimiser.lr" in str(refused.value.hint)
+
+
+@both
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mu", "0"),
+        ("mu", "-0.1"),
+        ("mu", ".nan"),
+        ("mu", ".inf"),
+        ("embedding", "0"),
+        ("draw", "cube"),
+        ("combine", "sum"),
+    ],
+)
+def test_a_key_that_makes_no_sense_is_named(name: str, key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"federation\.protocol\.{key}"):
+        config({"name": name}, f"federation.protocol.{key}={value}")
+
+
+@both
+def test_noise_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"federation.privacy with the protocol {name}: two embeddings"):
+        config({"name": name}, "federation.privacy={clip: 1, noise_multiplier: 1}")
+
+
+def test_as_they_come_there_is_no_choice_of_what_stands_in() -> None:
+    assert "missing" not in CONTRACTS["zoo_vfl"].config.model_fields
+    with pytest.raises(ConfigError, match=r"federation\.protocol\.missing"):
+        config({"name": "zoo_vfl"}, "federation.protocol.missing=skip")

@@ -1,0 +1,123 @@
+"""ZOO-VFL against the box, replayed in double precision in the order in which the server answered."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from common.conversation import SERVER
+from common.errors import ContractError
+from common.message import Message
+from common.protocols.pairs import Difference, Evaluation, Pair
+from tests.federation import Outcome, config, federate, parameters
+from tests.pairs import SETS, WIDTH, Replica
+
+ZOO = {"name": "zoo_vfl", "embedding": WIDTH, "mu": 0.01}
+
+
+def run(*sets: str, **how) -> Outcome:
+    return federate(config(ZOO, *SETS, "federation.evaluate.every=6", *sets), **how)
+
+
+def uneven(sender: str, _to: str, item: object) -> float:
+    """party1 answers fastest, party4 slowest."""
+    return 0.1 * int(sender[-1]) + 0.01 if sender != SERVER and isinstance(item, Pair) else 0.001
+
+
+def test_every_arrival_is_a_turn_of_the_box_with_the_last_embeddings_of_the_others() -> None:
+    outcome = run("federation.rounds=5", "federation.rows.test=1500", "federation.batch=48", delay=uneven)
+    replica = Replica(outcome, "sphere", mu=0.01)
+    last = {name: torch.zeros(len(outcome.server.labels), WIDTH).double() for name in replica.names}
+    done = dict.fromkeys(replica.names, 0)
+    answered = [to for _, to, m in outcome.messages if isinstance(m, Difference)]
+    # What is under way when the last round calls everyone is given up: that direction is drawn, and never followed.
+    asked = {
+        name: [m.turn for w, _, m in outcome.messages if w == name and isinstance(m, Pair)] for name in replica.names
+    }
+    losses = []
+    for name in answered:
+        done[name] += 1
+        rows = outcome.server.schedule.batch(done[name])
+        while asked[name].count(done[name]) > 1:
+            asked[name].remove(done[name])
+            replica.pair(name, rows)
+        pair = replica.pair(name, rows)
+        last[name][rows] = pair[1]
+        losses.append(replica.turn([name], {other: h[rows] for other, h in last.items()}, {name: pair}, rows))
+    assert len(answered) == 5 * 4 and done["party1"] > done["party2"] > done["party4"] >= 1
+    assert done == {name: ctx.state["turns"]["done"] for name, ctx in outcome.clients.items()}
+    assert max(done.values()) > outcome.server.schedule._batches.per_epoch  # rows came twice
+    for number, event in enumerate(outcome.of_kind("round")):
+        assert abs(sum(losses[number * 4 : number * 4 + 4]) / 4 - event["loss"]) < 1e-4
+    replica.assert_ends_as(partial(torch.allclose, atol=1e-3))
+
+
+def test_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+    def slow(sender: str, _to: str, item: object) -> float:
+        if not isinstance(item, Pair):
+            return 0.0
+        return 10.0 if sender == "party2" else 0.1
+
+    outcome = run("federation.rounds=24", "federation.evaluate.every=12", delay=slow)
+    assert 20 <= outcome.seconds < 25  # party2 delays the two evaluations, and nothing else
+    assert [event["round"] for event in outcome.of_kind("round")] == list(range(1, 25))
+    missed = {event["round"] for event in outcome.of_kind("missing") if event["party"] == "party2"}
+    assert missed == set(range(1, 25)) - {12, 24}
+    assert outcome.clients["party2"].state["turns"]["done"] == 2
+    assert outcome.clients["party1"].state["turns"]["done"] > 24
+    assert outcome.mailbox.late["party2"] == 2  # what it had under way when each evaluation called everyone
+
+
+def test_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:
+    def lost(sender: str, _to: str, _item: object) -> float:
+        return 1e6 if sender == "party4" else 0.1
+
+    outcome = run("federation.quorum={need: 3, grace: 1.0}", "federation.evaluate.every=3", delay=lost)
+    assert [e["round"] for e in outcome.of_kind("evaluation")] == [3, 6, 6]
+    assert "party4" not in {to for _, to, m in outcome.messages if isinstance(m, Difference)}
+
+
+def test_a_resumed_run_goes_on_to_the_end() -> None:
+    cfg = config(ZOO, *SETS, "federation.evaluate.every=3")
+    alone = federate(cfg, save=True, delay=uneven)
+    for round in (1, 3, 5):
+        resumed = federate(cfg, save=True, start=(round, alone.saved[round]), delay=uneven)
+        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 7))
+        assert sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values()) == 6 * 4
+
+
+def test_the_same_order_gives_the_same_bits() -> None:
+    one, two, other = run(delay=uneven), run(delay=uneven), run()
+    for name, values in parameters(one).items():
+        assert torch.equal(values, parameters(two)[name])
+    assert any(not torch.equal(values, parameters(other)[name]) for name, values in parameters(one).items())
+
+
+def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
+    outcome = run(delay=uneven)
+    for name in outcome.clients:
+        up = [m for sender, _, m in outcome.messages if sender == name]
+        down = [m for _, to, m in outcome.messages if to == name]
+        assert {type(m) for m in up} == {Pair, Evaluation} and {type(m) for m in down} == {Difference}
+        for pair in (m for m in up if isinstance(m, Pair)):
+            rows = len(outcome.server.schedule.batch(pair.turn))
+            assert pair.h.nbytes == pair.perturbed.nbytes == 4 * rows * WIDTH
+        assert all(m.slope.nbytes == 4 for m in down)
+
+
+def test_a_turn_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeroth(t: int, _turn: int, h: torch.Tensor, perturbed: torch.Tensor) -> Message:
+        return Pair(t, 0, h, perturbed)
+
+    monkeypatch.setattr("client.pairs.Pair", zeroth)
+    with pytest.raises(ContractError, match=r"Pair\.turn: expected at least 1, got 0"):
+        run()
+
+
+def test_it_learns() -> None:
+    rates = ("every_party.optimiser={lr: 0.03, momentum: 0}", "server.optimiser={lr: 0.03}")
+    sets = ("federation.rounds=40", "federation.evaluate.every=40", *rates)
+    outcome = run(*sets, "every_party.model={name: linear, activation: none}", delay=uneven)
+    assert outcome.server.metrics["test_accuracy"] > 0.4  # one in ten is right by chance
