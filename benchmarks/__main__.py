@@ -17,6 +17,7 @@ from benchmarks import (
     exchange,
     field,
     halves,
+    quantise,
     start,
     stragglers,
 )
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "auxiliary": auxiliary.main,
     "field": field.main,
     "blinding": blinding.main,
+    "quantise": quantise.main,
     "exchange": exchange.main,
     "start": start.main,
     "halves": halves.main,

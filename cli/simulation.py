@@ -21,7 +21,7 @@ from client.protocols import PARTICIPATE
 from common import inprocess
 from common.chaos import Chaos, ChaosConfig, Pause
 from common.chaos import Seat as Place
-from common.compress import Compressor
+from common.compress import Compressor, form_of
 from common.config import Config
 from common.conversation import SERVER, Carrier, Cohort, Item, Link, Save
 from common.errors import ConfigError
@@ -107,7 +107,7 @@ class Simulation:
             list(federation.names), contract.kinds, contract.limits(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
             between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
-            compress=partial(Compressor, federation.compress.down, federation.seed),
+            compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
         )  # fmt: skip
         self._cohort = cohort
         self.on_cohort(cohort)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from common.compress import form_of
 from common.config import FederationConfig
 from common.data.rows import generator
-from common.numerics.quantise import WHOLE
+from common.numerics.quantise import AS_IS
 from common.privacy.accountant import affordable
 from common.privacy.budget import Budget
 from common.privacy.noise import secure_normals, seeded_normals
@@ -35,7 +36,7 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self._plan = party, federation.seed, plan
-        self._bits = federation.compress.up
+        self._form = form_of(federation.compress.up)
         self._budget: Budget | None = None
         if plan is None:
             return
@@ -50,10 +51,10 @@ class Privacy:
 
     def stage(self, state: State) -> Release:
         """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
-        if self._bits == WHOLE:
+        if self._form == AS_IS:
             return self._protected(state)
         draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
-        return QuantisedRelease(self._protected(state), self._bits, draws)
+        return QuantisedRelease(self._protected(state), self._form, draws)
 
     def _protected(self, state: State) -> Release:
         if self._plan is None:

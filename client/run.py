@@ -12,6 +12,7 @@ from pathlib import Path
 from client.dialer import Membership
 from client.sessions import Sessions
 from common.checkpoints import Checkpoints
+from common.compress import form_of
 from common.config import FederationConfig, PartyConfig
 from common.crypto.identity import Identity, load_identity
 from common.data.features import Features
@@ -62,16 +63,16 @@ class ClientRun:
         del read
         contract = CONTRACTS[self.federation.protocol.name]
         limits = contract.limits(self.federation)
-        largest = max((largest_bytes(kind, limits) for kind in contract.messages), default=0) + FRAME_ALLOWANCE
+        incoming = form_of(self.federation.compress.down)
+        sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
+        largest = max(sizes, default=0) + FRAME_ALLOWANCE
         with closing(Telemetry(self.out / "events.jsonl")) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
                 self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, identity
             )
-            membership = Membership(
-                Codec(contract.name, contract.kinds, self.federation.compress.down, limits), largest, telemetry
-            )
+            membership = Membership(Codec(contract.name, contract.kinds, incoming, limits), largest, telemetry)
             patience = self.federation.timeouts.away
             until = time.monotonic() + patience
             while True:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.coded_rows import CodedRows
+from common.compress import form_of
 from common.config import FederationConfig
 from common.crypto.sealing import OVERHEAD
 from common.data.rows import Partition
-from common.numerics.quantise import HALF, WHOLE, packed_size
 from common.protocols.fedvs import Config
 
 _ELEMENT, _LENGTH = 4, 8  # bytes of an int32 and of an int64
@@ -78,7 +78,7 @@ def _cost(
         real,
         work=tuple(rows.batch * sum(columns) / (federation.batch * count) for count in columns),
         up=tuple((parties - 1) * box + parties + answer for box in models),  # Shares, Opened, Answer
-        down=tuple(bundle + parties + _gradient(federation, real * config.embedding) for bundle in told),
+        down=tuple(bundle + parties + _gradient(federation, real, config.embedding) for bundle in told),
         preparation_up=tuple((parties - 1) * sum(boxes) for boxes in zip(*data, strict=True)),
         preparation_down=tuple(_LENGTH * parties + size for size in received),  # Preparation's columns, Bundles
     )
@@ -95,6 +95,5 @@ def _bundles(boxes: Sequence[int]) -> list[int]:
     return [sum(boxes) - own + _LENGTH * len(boxes) for own in boxes]
 
 
-def _gradient(federation: FederationConfig, entries: int) -> int:
-    bits = federation.compress.down
-    return packed_size((entries,), bits) + (0 if bits in (HALF, WHOLE) else _LENGTH)  # the ends of a scale
+def _gradient(federation: FederationConfig, rows: int, width: int) -> int:
+    return form_of(federation.compress.down).size((rows, width))

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from common.errors import ContractError
-from common.numerics.quantise import Packed
+from common.numerics.quantise import AS_IS, Form, Packed
 
 _T = TypeVar("_T")
 
@@ -77,7 +77,7 @@ class Message:
 
     Args:
         round: the round that it belongs to, from 1.
-        packed: tensor fields that travel in fewer bits, as they travel; the fields themselves hold what
+        packed: tensor fields that do not travel as they are, as they travel; the fields themselves hold what
             the receiver gets. Set by whoever compresses, never by a half.
     """
 
@@ -144,10 +144,21 @@ def declared(kinds: Kinds) -> str:
     return f"one of {', '.join(sorted(kinds))}" if kinds else "no message at all"
 
 
-def largest_bytes(kind: type[Message], limits: Mapping[str, int]) -> int:
-    """The most bytes that a message of this kind may take, from the largest value of every dimension."""
-    sizes = (math.prod(limits[dim] for dim in spec.dims) * spec.dtype.itemsize for _, spec in tensor_specs(kind))
-    return SCALAR_ALLOWANCE + sum(sizes)
+def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = AS_IS) -> int:
+    """The most bytes that a message of this kind may take.
+
+    Args:
+        kind: of the message.
+        limits: the largest value of every dimension name.
+        form: of tensors of float32; scales and places can make them larger than they are.
+    """
+    return SCALAR_ALLOWANCE + sum(_largest(spec, limits, form) for _, spec in tensor_specs(kind))
+
+
+def _largest(spec: TensorSpec, limits: Mapping[str, int], form: Form) -> int:
+    shape = tuple(limits[dim] for dim in spec.dims)
+    as_is = math.prod(shape) * spec.dtype.itemsize
+    return max(as_is, form.size(shape)) if spec.dtype == torch.float32 else as_is
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:

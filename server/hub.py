@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from common.compress import Compressor
+from common.compress import Compressor, form_of
 from common.config import FederationConfig
 from common.conversation import Cohort, Link, Save
 from common.errors import ColonnadeError, IdentityError, PartyAway, PartyFailed, PartyLost, RefusedError
@@ -310,7 +310,7 @@ class Hub:
 
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
-        compress = Compressor(self._federation.compress.down, self._federation.seed, party)
+        compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
         link = Link(party, self._contract.kinds, self._limits, connection.post, self._mailbox, compress)
         self.totals.link(party, link)
         return link

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner
+from common.compress import form_of
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.identity import Identity, load_identity
@@ -102,10 +103,10 @@ class ServerRun:
             session = self._sessions(ctx, facts, revoked)
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
-            largest = max((largest_bytes(kind, limits) for kind in contract.messages), default=0) + FRAME_ALLOWANCE
-            port = Port(
-                Codec(contract.name, contract.kinds, self.federation.compress.up, limits), largest, session.hub.greet
-            )
+            incoming = form_of(self.federation.compress.up)
+            sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
+            largest = max(sizes, default=0) + FRAME_ALLOWANCE
+            port = Port(Codec(contract.name, contract.kinds, incoming, limits), largest, session.hub.greet)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]

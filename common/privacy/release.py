@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from common.numerics.quantise import Packed, pack, unpack
+from common.numerics.quantise import Form, Packed, pack, unpack
 from common.privacy.budget import Budget
 from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
@@ -27,7 +27,7 @@ class Released:
         value: the tensor that leaves.
         mechanism: what was done to it, as the ledger names it.
         epsilon: spent by all releases so far, or None where nothing is protected.
-        packed: the value as it travels, if in fewer bits.
+        packed: the value as it travels, if not as it is.
     """
 
     value: Tensor
@@ -77,25 +77,25 @@ class GaussianRelease:
 
 
 class QuantisedRelease:
-    """Releases in few bits what another stage releases: no more private, only smaller.
+    """Releases in fewer bytes what another stage releases: no more private, only smaller.
 
     Args:
         inner: the stage before.
-        bits: of an entry: 1 to 8, or 16.
+        form: how it travels.
         draws: for the rounding.
     """
 
-    def __init__(self, inner: Release, bits: int, draws: torch.Generator) -> None:
-        self._inner, self._bits, self._draws = inner, bits, draws
+    def __init__(self, inner: Release, form: Form, draws: torch.Generator) -> None:
+        self._inner, self._form, self._draws = inner, form, draws
 
     def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
         """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
         inner = self._inner(private, evaluation=evaluation)
         if inner.value.dtype != torch.float32:
             return inner
-        packed = pack(inner.value, self._bits, self._draws)
+        packed = pack(inner.value, self._form, self._draws)
         value = unpack(packed).to(private.device)
-        return Released(value, f"{inner.mechanism}, {self._bits} bits", inner.epsilon, packed)
+        return Released(value, f"{inner.mechanism}, {self._form}", inner.epsilon, packed)
 
 
 def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:

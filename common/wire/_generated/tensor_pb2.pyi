@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Tensor(_message.Message):
-    __slots__ = ("dtype", "shape", "data", "bits", "low", "high")
+    __slots__ = ("dtype", "shape", "data", "bits", "low", "high", "form", "lows", "highs", "places", "mean")
     class Dtype(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DTYPE_UNSPECIFIED: _ClassVar[Tensor.Dtype]
@@ -25,16 +25,36 @@ class Tensor(_message.Message):
     INT32: Tensor.Dtype
     INT64: Tensor.Dtype
     UINT8: Tensor.Dtype
+    class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ENTRIES: _ClassVar[Tensor.Form]
+        COLUMNS: _ClassVar[Tensor.Form]
+        LARGEST: _ClassVar[Tensor.Form]
+        SIGNS: _ClassVar[Tensor.Form]
+    ENTRIES: Tensor.Form
+    COLUMNS: Tensor.Form
+    LARGEST: Tensor.Form
+    SIGNS: Tensor.Form
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     BITS_FIELD_NUMBER: _ClassVar[int]
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    LOWS_FIELD_NUMBER: _ClassVar[int]
+    HIGHS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
     dtype: Tensor.Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
     data: bytes
     bits: int
     low: float
     high: float
-    def __init__(self, dtype: _Optional[_Union[Tensor.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., bits: _Optional[int] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+    form: Tensor.Form
+    lows: bytes
+    highs: bytes
+    places: bytes
+    mean: float
+    def __init__(self, dtype: _Optional[_Union[Tensor.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., bits: _Optional[int] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., form: _Optional[_Union[Tensor.Form, str]] = ..., lows: _Optional[bytes] = ..., highs: _Optional[bytes] = ..., places: _Optional[bytes] = ..., mean: _Optional[float] = ...) -> None: ...

@@ -270,7 +270,7 @@ def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
         (tensor_bytes(2, data=b"1234567"), "expected 8 bytes of float32 (2,), got 7"),
         (tensor_bytes(data=b""), "expected 4 bytes of float32 (), got 0"),
         (tensor_bytes(1, data=b"1234") + tag(1, VARINT) + b"\x02", "every field of a tensor once, got field 1 twice"),
-        (tensor_bytes(1, data=b"1234") + tag(7, VARINT) + b"\x02", "expected a tensor, got a message with field 7"),
+        (tensor_bytes(1, data=b"1234") + tag(12, VARINT) + b"\x02", "expected a tensor, got a message with field 12"),
         (tag(2, VARINT) + b"\x01", "expected a tensor, got a message with field 2 of wire type 0"),
         (tag(1, VARINT) + b"\x02" + b"".join(nested(2, [b"\x80"])), "expected a number, got the end of the frame"),
     ],

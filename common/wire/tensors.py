@@ -1,0 +1,255 @@
+"""Tensors as protobuf messages (proto/tensor.proto), and what is refused of those that come.
+
+Their bytes are little-endian, and copied once on the way out (into the frame) and once on the way in (out of it).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.message import DTYPES, dtype_name
+from common.numerics.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from common.wire._generated import tensor_pb2
+from common.wire.fields import (
+    EIGHT_BYTES,
+    LENGTH,
+    VARINT,
+    Buffer,
+    WireError,
+    nested,
+    read_fields,
+    read_varint,
+    tag,
+    varint,
+)
+
+_CODE_OF = {dtype: tensor_pb2.Tensor.Dtype.Value(name.upper()) for name, dtype in DTYPES.items()}
+_DTYPE_OF = {code: dtype for dtype, code in _CODE_OF.items()}
+_NUMPY_OF = {dtype: np.dtype(name).newbyteorder("<") for name, dtype in DTYPES.items()}
+_MAX_DIMS, _MAX_ELEMENTS = 8, 1 << 32
+_ENTRIES, _COLUMNS = tensor_pb2.Tensor.ENTRIES, tensor_pb2.Tensor.COLUMNS
+_LARGEST, _SIGNS = tensor_pb2.Tensor.LARGEST, tensor_pb2.Tensor.SIGNS
+
+# The fields of a tensor by number: name and wire type.
+_FIELDS: Mapping[int, tuple[str, int]] = {
+    1: ("dtype", VARINT),
+    2: ("shape", LENGTH),
+    3: ("data", LENGTH),
+    4: ("bits", VARINT),
+    5: ("low", EIGHT_BYTES),
+    6: ("high", EIGHT_BYTES),
+    7: ("form", VARINT),
+    8: ("lows", LENGTH),
+    9: ("highs", LENGTH),
+    10: ("places", LENGTH),
+    11: ("mean", EIGHT_BYTES),
+}
+_NUMBER_OF = {name: number for number, (name, _) in _FIELDS.items()}
+_LARGEST_NUMBER = torch.finfo(torch.float32).max
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A tensor's fields as they came; what did not come is 0 or empty, as protobuf has it."""
+
+    dtype: torch.dtype
+    shape: Shape = ()
+    data: Buffer = b""
+    bits: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    form: int = _ENTRIES
+    lows: Buffer = b""
+    highs: Buffer = b""
+    places: Buffer = b""
+    mean: float = 0.0
+
+    def __str__(self) -> str:
+        """What it says of itself, for errors."""
+        dtype = dtype_name(self.dtype)
+        if self.form in (_ENTRIES, _COLUMNS):
+            return f"{self.bits} bits of {dtype}{' by column' if self.form else ''}" if self.bits else dtype
+        names: dict[int, str] = {_LARGEST: "the largest", _SIGNS: "signs"}
+        what = names.get(self.form, f"form {self.form}")
+        return f"{what} of {dtype}{f' with bits = {self.bits}' if self.bits else ''}"
+
+
+def tensor_parts(tensor: Tensor) -> list[Buffer]:
+    """A tensor as it is, in pieces; its own memory is among them."""
+    array = tensor.detach().cpu().contiguous().numpy().astype(_NUMPY_OF[tensor.dtype], copy=False)
+    return [_head(tensor.dtype, tuple(tensor.shape)), *_bytes("data", array)]
+
+
+def packed_parts(packed: Packed) -> list[Buffer]:
+    """A tensor in few bytes, in pieces; its own memory is among them."""
+    dtype, bits, form = _declared(packed.form, packed.shape)
+    numbers = [_number("bits", bits), _number("form", form)]
+    parts: list[Buffer] = [_head(dtype, packed.shape), *_bytes("data", packed.data), *numbers]
+    if form == _COLUMNS:
+        parts += [*_bytes("lows", packed.numbers[0]), *_bytes("highs", packed.numbers[1])]
+    elif form == _LARGEST:
+        parts += _bytes("places", packed.places)
+    else:
+        names = ("mean",) if form == _SIGNS else ("low", "high")
+        parts += [_double(name, float(number)) for name, number in zip(names, packed.numbers.reshape(-1), strict=False)]
+    return parts
+
+
+def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
+    """The tensor in these bytes, as it travels if that is not as it is.
+
+    Nothing is made of them that is larger than they are.
+
+    Args:
+        field: KIND.FIELD, for errors.
+        body: of the protobuf message.
+        form: what was agreed.
+
+    Raises:
+        WireError: the bytes are no tensor, or not of this form to the last byte.
+    """
+    came = _read(field, body)
+    wanted = (came.dtype, 0, _ENTRIES) if form == AS_IS else _declared(form, came.shape)
+    if (came.dtype, came.bits, came.form) != wanted:
+        got = str(came) if came.bits or came.form else f"{came.dtype.itemsize * 8} bits of {came}"
+        raise WireError(_words(form, came.shape), got, field)
+    _check_sizes(field, came, form)
+    if form == AS_IS:
+        entries = np.frombuffer(came.data, _NUMPY_OF[came.dtype])
+        return torch.from_numpy(entries.astype(dtype_name(came.dtype)).reshape(came.shape))
+    data, places = np.frombuffer(came.data, np.uint8).copy(), np.empty(0, np.uint8)
+    if isinstance(form, Largest):
+        places = np.frombuffer(came.places, form.places(came.shape)).copy()
+        _check_largest(field, places, data.view("<f4"), math.prod(came.shape))
+    return Packed(form, came.shape, data, _numbers(field, came, form), places)
+
+
+def _declared(form: Form, shape: Shape) -> tuple[torch.dtype, int, int]:
+    """dtype, bits and form of a tensor that does not travel as it is."""
+    match form:
+        case Coded(bits=bits) if bits == HALF:
+            return torch.float16, 0, _ENTRIES
+        case Coded():
+            return torch.float32, form.bits, _COLUMNS if form.by_column and len(shape) > 1 else _ENTRIES
+        case Largest():
+            return torch.float32, 0, _LARGEST
+        case Signs():
+            return torch.float32, 1, _SIGNS
+
+
+def _words(form: Form, shape: Shape) -> str:
+    match form:
+        case Coded():
+            by_column = " by column" if form.by_column and len(shape) > 1 else ""
+            return f"{form.bits} bits an entry{by_column}"
+        case Largest():
+            return f"the largest {form.share:g} of the entries"
+        case Signs():
+            return "the entries' signs"
+
+
+def _head(dtype: torch.dtype, shape: Shape) -> bytes:
+    sizes = b"".join(varint(size) for size in shape)
+    return tag(1, VARINT) + varint(_CODE_OF[dtype]) + tag(2, LENGTH) + varint(len(sizes)) + sizes
+
+
+def _number(name: str, value: int) -> bytes:
+    return tag(_NUMBER_OF[name], VARINT) + varint(value) if value else b""
+
+
+def _double(name: str, value: float) -> bytes:
+    return tag(_NUMBER_OF[name], EIGHT_BYTES) + struct.pack("<d", value) if value else b""
+
+
+def _bytes(name: str, array: np.ndarray) -> list[Buffer]:
+    return nested(_NUMBER_OF[name], [array.reshape(-1).view(np.uint8).data if array.size else b""])
+
+
+def _read(field: str, body: memoryview) -> _Read:
+    values: dict[str, Any] = {}
+    for number, wire_type, value in read_fields(body):
+        name, expected = _FIELDS.get(number, ("", -1))
+        if name in values:
+            raise WireError("every field of a tensor once", f"field {number} twice", field)
+        if wire_type != expected:
+            raise WireError("a tensor", f"a message with field {number} of wire type {wire_type}", field)
+        if isinstance(value, int):
+            values[name] = value
+        else:
+            values[name] = struct.unpack("<d", value)[0] if wire_type == EIGHT_BYTES else value
+    dtype = _DTYPE_OF.get(values.pop("dtype", 0))
+    if dtype is None:
+        raise WireError(f"a dtype of {', '.join(DTYPES)}", "another or none", field)
+    shape = _shape(field, values.pop("shape", memoryview(b"")))
+    return _Read(dtype, shape, **values)
+
+
+def _shape(field: str, packed: memoryview) -> Shape:
+    sizes: list[int] = []
+    at = 0
+    while at < len(packed):
+        if len(sizes) == _MAX_DIMS:
+            raise WireError(f"at most {_MAX_DIMS} dimensions", "more", field)
+        size, at = read_varint(packed, at)
+        sizes.append(size)
+    # A size of 0 makes any others fit the bytes, but not what NumPy and torch can count.
+    if math.prod(max(size, 1) for size in sizes) > _MAX_ELEMENTS:
+        raise WireError(f"at most {_MAX_ELEMENTS} elements", f"shape {tuple(sizes)}", field)
+    return tuple(sizes)
+
+
+def _check_sizes(field: str, came: _Read, form: Form) -> None:
+    """Refuses bytes that are not exactly as many as form and shape say, and numbers that do not belong to the form."""
+    entries = math.prod(came.shape)
+    sizes = {"data": -(-entries * (came.bits or 8 * came.dtype.itemsize) // 8)}
+    if came.form == _COLUMNS:
+        sizes["lows"] = sizes["highs"] = 4 * came.shape[-1]
+    if isinstance(form, Largest):
+        count = form.count(came.shape)
+        sizes |= {"data": 4 * count, "places": form.places(came.shape).itemsize * count}
+    for name in ("data", "lows", "highs", "places"):
+        size, got = sizes.get(name, 0), len(getattr(came, name))
+        if got != size:
+            what = f"{came} {came.shape}" if name == "data" else name
+            raise WireError(f"{size} bytes of {what}", f"{got}", field)
+    scaled = came.form == _ENTRIES and came.bits
+    for name in ("mean",) if scaled else ("low", "high") if came.form == _SIGNS else ("low", "high", "mean"):
+        if getattr(came, name):
+            raise WireError(f"no {name} with {came}", f"{getattr(came, name):g}", field)
+
+
+def _numbers(field: str, came: _Read, form: Form) -> np.ndarray:
+    """The numbers of `Packed`, if they are what they can be."""
+    if isinstance(form, Signs):
+        if not 0 <= came.mean <= _LARGEST_NUMBER:
+            raise WireError("a mean of 0 or more that is finite", f"{came.mean:g}", field)
+        return np.array([came.mean], np.float32)
+    if came.form == _COLUMNS:
+        ends = np.stack([np.frombuffer(part, "<f4") for part in (came.lows, came.highs)])
+    elif came.bits:
+        ends = np.array([[came.low], [came.high]])
+    else:
+        return np.empty(0, np.float32)
+    ordered = (ends[0] >= -_LARGEST_NUMBER) & (ends[0] <= ends[1]) & (ends[1] <= _LARGEST_NUMBER)
+    if not ordered.all():
+        low, high = ends[:, int(ordered.argmin())]
+        where = f" in column {int(ordered.argmin())}" if came.form == _COLUMNS else ""
+        raise WireError("a scale from a finite low to a high no smaller", f"{low:g} to {high:g}{where}", field)
+    return ends.astype(np.float32)
+
+
+def _check_largest(field: str, places: np.ndarray, values: np.ndarray, entries: int) -> None:
+    if not (places[1:] > places[:-1]).all():
+        raise WireError("places that ascend", "one that is no larger than the one before", field)
+    if len(places) and int(places[-1]) >= entries:
+        raise WireError(f"places below {entries}", f"{places[-1]}", field)
+    if not np.isfinite(values).all():
+        raise WireError("finite values", f"{int((~np.isfinite(values)).sum())} of {len(values)} not finite", field)
