@@ -142,7 +142,7 @@ def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
         case Coded():
             scale = Scale.of(values, form.columns(shape))
             data = scale.encode(values, form.bits, None if form.nearest else draws)
-            return Packed(form, shape, data, np.stack((scale.lows, scale.highs)), _NO_PLACES)
+            return Packed(form, shape, data, scale.ends, _NO_PLACES)
         case Largest():
             places = _largest(values, form.count(shape)).astype(form.places(shape))
             return Packed(form, shape, values[places].astype("<f4").view(np.uint8), _NO_NUMBERS, places)
@@ -157,7 +157,7 @@ def unpack(packed: Packed) -> Tensor:
         case Coded(bits=16):
             values = packed.data.view("<f2").astype(np.float32)
         case Coded():
-            values = Scale(*packed.numbers).decode(packed.data, form.bits, count)
+            values = Scale(packed.numbers).decode(packed.data, form.bits, count)
         case Largest():
             values = np.zeros(count, np.float32)
             values[packed.places] = packed.data.view("<f4")
@@ -173,11 +173,10 @@ def _share_of(share: float, entries: int) -> int:
 
 
 def _halves(values: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        halves = values.astype("<f2")
-    if not np.isfinite(halves).all():
+    halves = torch.from_numpy(values).half()  # several times as fast as NumPy
+    if not bool(torch.isfinite(halves).all()):
         raise InputError("a number is not finite in half precision", hint="let more bits travel in this direction")
-    return halves.view(np.uint8)
+    return halves.numpy().astype("<f2", copy=False).view(np.uint8)
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:

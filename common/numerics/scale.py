@@ -5,8 +5,9 @@ With b bits, entry x between low and high becomes the code
     q = floor(y + u),    y = (x - low) / (high - low) (2^b - 1),    u uniform on [0, 1)
 
 so that the expectation of what comes back is x, or the code that is nearest to y. low and high come back exactly. y
-is cut off after 16 bits, and u is an odd multiple of 2^-16, from AES in counter mode under a key that the generator
-draws: the expectation is less than 2^-16 of a step beside x. Single precision adds about 2^-22 of the range to that.
+is cut off after 16 bits, and u is an odd multiple of 2^-16: the expectation is less than 2^-16 of a step beside x.
+Single precision adds about 2^-22 of the range to that. For large tensors u is AES in counter mode, under a key that
+the generator draws; for small ones the generator draws it itself.
 
 Everything is done in blocks that stay in a core's second-level cache.
 """
@@ -38,19 +39,16 @@ class Scale:
     """Where codes begin and end.
 
     Args:
-        lows, highs: values of the codes 0 and 2^b - 1, finite, float32 (columns,); a single one is for all entries.
+        ends: values of the codes 0 and 2^b - 1, finite, float32 (2, columns); a single column is for all entries.
     """
 
-    def __init__(self, lows: np.ndarray, highs: np.ndarray) -> None:
-        self.lows, self.highs = lows, highs
-        self.low, self.high = lows, highs  # as they are computed with
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.range = highs - lows
-        self.span = self.range + (self.range == 0)
-        if not (self.span.max(initial=1.0) < _LARGE and self.span.min(initial=1.0) > _SMALL):
-            self.low, self.high = lows.astype(np.float64), highs.astype(np.float64)
-            self.range = self.high - self.low
-            self.span = self.range + (self.range == 0)
+    def __init__(self, ends: np.ndarray) -> None:
+        exact = np.subtract(ends[1], ends[0], dtype=np.float64)
+        self.ends, self.span = ends, exact + (exact == 0)  # to divide by
+        single = ((self.span > _SMALL) & (self.span < _LARGE)).all()
+        dtype = np.float32 if single else np.float64
+        self.low, self.high = ends.astype(dtype, copy=False)
+        self.range = exact.astype(dtype, copy=False)  # as if single precision had subtracted
 
     @classmethod
     def of(cls, values: np.ndarray, columns: int) -> Scale:
@@ -63,10 +61,10 @@ class Scale:
         Raises:
             InputError: a number is not finite.
         """
-        scale = cls(*(_ends(values, columns) if len(values) else np.zeros((2, columns), np.float32)))
-        if not np.isfinite(scale.range).all():
+        ends = _ends(values, columns) if len(values) else np.zeros((2, columns), np.float32)
+        if not np.isfinite(ends).all():
             raise InputError("a number is not finite, and has no place on a scale", hint="let 32 bits travel")
-        return scale
+        return cls(ends)
 
     def encode(self, values: np.ndarray, bits: int, draws: torch.Generator | None) -> np.ndarray:
         """Codes in bytes without gaps, uint8.
@@ -117,7 +115,7 @@ class _Blocks:
     def __init__(self, count: int, scale: Scale) -> None:
         self.size = min(_BLOCK, -(-count // GROUP) * GROUP)
         self.numbers = np.empty(self.size, scale.range.dtype)
-        self._count, self._columns = count, len(scale.lows)
+        self._count, self._columns = count, len(scale.low)
 
     def spread(self, values: np.ndarray, beside: bool = False) -> np.ndarray:
         """One value a column, repeated beside entries; a single one stays alone, unless it is wanted `beside` them."""
@@ -180,24 +178,23 @@ def _odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
         yield words
 
 
-def _ends(values: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest entry of every column of at least one row."""
+def _ends(values: np.ndarray, columns: int) -> np.ndarray:
+    """The smallest and the largest entry of every column of at least one row, float32 (2, columns)."""
     if columns == 1:
         blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
-        ends = [(block.min(), block.max()) for block in blocks]  # in the cache the second time
-        lows, highs = np.array(ends).T
-        return lows.min(keepdims=True), highs.max(keepdims=True)
+        ends = np.array([(block.min(), block.max()) for block in blocks])  # in the cache the second time
+        return ends.T if len(blocks) == 1 else np.array([[ends[:, 0].min()], [ends[:, 1].max()]])
     side = max(_WIDE // columns, 1)  # rows that are laid side by side
     folded = len(values) // (side * columns) * side * columns
     parts = [values[:folded].reshape(-1, side * columns), values[folded:].reshape(-1, columns)]
     lows = [part.min(0).reshape(-1, columns).min(0) for part in parts if part.size]
     highs = [part.max(0).reshape(-1, columns).max(0) for part in parts if part.size]
-    return np.min(lows, 0), np.max(highs, 0)
+    return np.stack((np.min(lows, 0), np.max(highs, 0)))
 
 
 def _factor(top: int, scale: Scale) -> np.ndarray:
     """From x - low to y, so that y is no more than `top` at the upper end."""
-    factor: np.ndarray = scale.span.dtype.type(top) / scale.span
+    factor: np.ndarray = (top / scale.span).astype(scale.range.dtype, copy=False)
     return np.where(scale.range * factor > top, np.nextafter(factor, 0), factor)
 
 
