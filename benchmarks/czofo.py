@@ -33,7 +33,7 @@ def _differences() -> Figure:
     torch.manual_seed(0)
     head = nn.Sequential(nn.Linear(2 * WIDTH, 128), nn.ReLU(), nn.Linear(128, 10))
     h, y = torch.randn(ROWS, 2 * WIDTH).relu(), torch.randint(10, (ROWS,))
-    directions, slopes = Directions(0, "party1", "sphere", Q, WIDTH), Slopes(head, mu=1e-3)
+    directions, slopes = Directions(0, "sphere", Q, WIDTH), Slopes(head, mu=1e-3)
 
     @torch.no_grad()
     def straight() -> Tensor:
@@ -45,7 +45,7 @@ def _differences() -> Figure:
             found.append(functional.cross_entropy(head(moved), y) - rest)
         return torch.stack(found)
 
-    floor, ours = times(straight, lambda: slopes(h, directions.of(1, ROWS).u, y, Place(0)).mean(0))
+    floor, ours = times(straight, lambda: slopes(h, directions.of("party1", 1, ROWS).u, y, Place(0)).mean(0))
     return Figure(f"{Q} differences, {ROWS} x {WIDTH}, head 128", ours, 0.5, "ms", floor, "one pass after the other")
 
 

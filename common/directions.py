@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES128
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
@@ -54,15 +54,13 @@ class Directions:
 
     Args:
         seed: the federation's.
-        party: whose cut layer is perturbed.
         draw: one of the four.
         count: q.
         width: d, of an embedding.
     """
 
-    def __init__(self, seed: int, party: str, draw: Draw, count: int, width: int) -> None:
-        self._key = hashlib.blake2b(f"directions/{seed}/{party}".encode(), digest_size=16).digest()
-        self._draw, self._count, self._width = draw, count, width
+    def __init__(self, seed: int, draw: Draw, count: int, width: int) -> None:
+        self._seed, self._draw, self._count, self._width = seed, draw, count, width
         self._values = np.empty(0, np.float32)
 
     @property
@@ -70,12 +68,12 @@ class Directions:
         """phi(d) of Eq. 2 of VFL-CZOFO."""
         return 1 if self._draw == "normal" else self._width
 
-    def of(self, turn: int, rows: int) -> Drawn:
-        """Those of a turn, for so many rows."""
+    def of(self, party: str, turn: int, rows: int) -> Drawn:
+        """Those of a turn of the party whose cut layer is perturbed, for so many rows."""
         size = rows * self._count * self._width
         if self._values.size < size:
             self._values = np.empty(-(-size // 8) * 8, np.float32)  # whole bytes of signs
-        mark = self._fill(turn, self._values[: -(-size // 8) * 8])
+        mark = self._fill(self._stream(party, turn), self._values[: -(-size // 8) * 8])
         u = torch.from_numpy(self._values[:size]).reshape(rows, self._count, self._width)
         if self._draw == "signs":
             u *= self._width**-0.5
@@ -86,9 +84,12 @@ class Directions:
             u = (q * r.diagonal(dim1=1, dim2=2).sign().unsqueeze(1)).mT.contiguous()
         return Drawn(u, mark)
 
-    def _fill(self, turn: int, values: NDArray[np.float32]) -> int:
-        """Writes a turn's numbers, signs or normal ones: the mark of the keystream's last piece."""
-        stream = Cipher(AES128(self._key), CTR(turn.to_bytes(8) + bytes(8))).encryptor()
+    def _stream(self, party: str, turn: int) -> CipherContext:
+        key = hashlib.blake2b(f"directions/{self._seed}/{party}".encode(), digest_size=16).digest()
+        return Cipher(AES128(key), CTR(turn.to_bytes(8) + bytes(8))).encryptor()
+
+    def _fill(self, stream: CipherContext, values: NDArray[np.float32]) -> int:
+        """Writes numbers, signs or normal ones: the mark of the keystream's last piece."""
         signs = self._draw == "signs"
         buffer = np.empty(_PIECE, np.uint8)
         step = _PIECE * 8 if signs else _PIECE // 2

@@ -17,6 +17,9 @@ from server.answers import protection
 from server.combined import CombinedHead
 from server.context import ServerContext
 
+_SAMPLED = 10  # turns, of one of which the estimate's variance is taken
+_NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}
+
 
 class Perturbed:
     """The joint model with the embeddings of one party moved a little, along directions that the party knows.
@@ -31,9 +34,7 @@ class Perturbed:
     def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
         self._ctx, self._cfg, self._whole = ctx, cfg, whole
         self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic)
-        self._directions = {
-            party: Directions(ctx.federation.seed, party, cfg.draw, cfg.directions, cfg.embedding) for party in parties
-        }
+        self._directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
         self._places = {
             party: Place(seat * cfg.embedding) if cfg.combine == "concatenate" else Place(0, 1 / len(parties))
             for seat, party in enumerate(parties)
@@ -76,7 +77,7 @@ class Perturbed:
 
         The head may not have been stepped in between.
         """
-        drawn = self._directions[party].of(turn, len(self._h))
+        drawn = self._directions.of(party, turn, len(self._h))
         u = drawn.u.to(self._h.device)
         slopes = self._slopes(self._h, u, self._y, self._places[party])
         return drawn.mark, self._released(slopes, party, u)
@@ -94,11 +95,12 @@ class Perturbed:
         return delta
 
     def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
-        """Enters zeta, the largest norm of a row's gradient, and sigma^2 = tr(Psi) / (q d), of one turn."""
-        measured = self._ctx.state.keep("theorem", lambda: {"zeta": 0.0, "variance": 0.0, "turns": 0})
+        """Enters zeta, the largest norm of a row's gradient, and now and then sigma^2 = tr(Psi) / (q d), of a turn."""
+        measured = self._ctx.state.keep("theorem", lambda: dict(_NOTHING))
         rows = len(u)
         gradient = self._dh[self._seats[party]] * (rows / self._shared)  # of each row's own loss
         measured["zeta"] = max(measured["zeta"], float(gradient.norm(dim=1).max()))
-        if u.shape[1] > 1:
-            measured["variance"] += spread(delta, u, self._directions[party].factor) / (u.shape[1] * u.shape[2])
+        if measured["turns"] % _SAMPLED == 0 and u.shape[1] > 1:
+            measured["variance"] += spread(delta, u, self._directions.factor) / (u.shape[1] * u.shape[2])
+            measured["sampled"] += 1
         measured["turns"] += 1

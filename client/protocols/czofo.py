@@ -21,7 +21,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = backprop(model), stepper(optimiser)
-    directions = Directions(ctx.federation.seed, ctx.name, cfg.draw, cfg.directions, cfg.embedding)
+    directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
     turns = ctx.state.keep("turns", lambda: {"done": 0})
 
     async def exchange(t: int, until: int) -> bool:
@@ -30,7 +30,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         await server.send(Embedding(t, turn, ctx.release(h)))  # 1
-        drawn = directions.of(turn, len(batch))  # while the server draws them too
+        drawn = directions.of(ctx.name, turn, len(batch))  # while the server draws them too
         losses = len(batch) if cfg.delta == "row" else 1
         answer = await server.recv(Differences, t, until=until, losses=losses, directions=cfg.directions)
         if answer is None:

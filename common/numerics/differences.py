@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_BLOCK = 2**19  # entries of a layer's changes at once: they stay in the cache
+_BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,13 @@ class ZerothOrderClaim:
         """The claim for what a run has measured; None where it says nothing, as with one direction.
 
         Args:
-            measured: zeta, the sum of sigma^2 over the turns (`variance`), and `turns`.
+            measured: zeta, the sum of sigma^2 over some turns (`variance`), how many those are (`sampled`), and
+                T (`turns`).
             rows: N.
         """
-        if not (measured["turns"] and measured["variance"] > 0 and measured["zeta"] > 0):
+        if not (measured["variance"] > 0 and measured["zeta"] > 0):
             return None
-        turns = int(measured["turns"])
-        return cls(measured["zeta"], measured["variance"] / turns, rows, turns)
+        return cls(measured["zeta"], measured["variance"] / measured["sampled"], rows, int(measured["turns"]))
 
     def __post_init__(self) -> None:
         for name in ("zeta", "variance", "rows", "turns"):

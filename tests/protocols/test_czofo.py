@@ -93,13 +93,13 @@ def test_every_turn_is_eq_2_with_the_parameters_before_the_servers_step(draw: st
     answers = [(to, m) for _, to, m in outcome.messages if isinstance(m, Differences)]
     assert len(answers) == 8 * 4
     done, zeta = dict.fromkeys(joint.names, 0), 0.0
-    directions = {name: Directions(0, name, draw, 6, 16) for name in joint.names}  # type: ignore[arg-type]
+    directions = Directions(0, draw, 6, 16)  # type: ignore[arg-type]
     for name, answer in answers:
         done[name] += 1
         rows = outcome.server.schedule.batch(done[name])
         h = joint.models[name](outcome.clients[name].features[rows].double())
         last[name][rows] = h.detach()
-        u = directions[name].of(done[name], len(rows)).u.double()
+        u = directions.of(name, done[name], len(rows)).u.double()
         parts = [last[other][rows].clone().requires_grad_() for other in joint.names]
         found, loss = brute_force(joint, name, parts, outcome.server.labels[rows], u, antithetic=antithetic)
         expected = found if delta == "row" else found.mean(0, keepdim=True)
@@ -108,7 +108,7 @@ def test_every_turn_is_eq_2_with_the_parameters_before_the_servers_step(draw: st
         loss.backward()
         zeta = max(zeta, float((parts[joint.names.index(name)].grad * len(rows)).norm(dim=1).max()))
         joint.sgd[name].zero_grad()
-        h.backward(equation_2(found, u, directions[name].factor, delta == "row"))
+        h.backward(equation_2(found, u, directions.factor, delta == "row"))
         joint.top.step()
         joint.sgd[name].step()
     assert_equal_in_the_end(joint, outcome)
@@ -124,7 +124,7 @@ def test_together_all_parties_are_perturbed_around_the_same_point() -> None:
     h = [joint.models[name](outcome.clients[name].features[rows].double()).detach() for name in joint.names]
     first = {to: m for _, to, m in outcome.messages if isinstance(m, Differences) and m.round == 1}
     for name, answer in first.items():
-        u = Directions(0, name, "sphere", 6, 16).of(1, len(rows)).u.double()
+        u = Directions(0, "sphere", 6, 16).of(name, 1, len(rows)).u.double()
         averaged = SimpleNamespace(names=joint.names, head=lambda side: joint.head(side.view(len(rows), 4, 16).mean(1)))
         found, _ = brute_force(averaged, name, h, outcome.server.labels[rows], u)
         assert torch.allclose(answer.delta.double(), found, rtol=1e-3, atol=1e-5)
@@ -336,7 +336,7 @@ def test_the_summary_has_what_theorem_4_1_comes_to() -> None:
     outcome = run("federation.evaluate.every=8")
     measured, said = outcome.server.state["theorem"], findings(outcome.server)["theorem"]
     n = len(outcome.server.schedule.partition.train)
-    expected = 2 * measured["zeta"] * (2 * math.log(1.25e6)) ** 0.5 / (n * (measured["variance"] / 32) ** 0.5)
+    expected = 2 * measured["zeta"] * (2 * math.log(1.25e6)) ** 0.5 / (n * (measured["variance"] / 4) ** 0.5)
     assert said["epsilon"] == pytest.approx(expected) and said["turns"] == 32 and said["rows"] == n
     assert "not a guarantee" in said["caveat"]
     assert findings(run("federation.protocol.theorem=false").server)["theorem"] is None
