@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -128,8 +129,8 @@ def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:
 class Compressor:
     """Packs every float32 tensor of a message.
 
-    What is drawn for the rounding depends on the seed, the receiver, the message's kind and round
-    alone: a repeated round repeats every bit.
+    What is drawn for the rounding depends on the seed, the receiver, the message's kind and round and the tensor's
+    bytes alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
 
     Args:
         form: how they travel.
@@ -144,11 +145,13 @@ class Compressor:
         """The message as its receiver gets it. Raises InputError."""
         if self._form == AS_IS:
             return message
-        draws = generator("rounding", self._seed, self._to, type(message).__name__, message.round)
+        about = ("rounding", self._seed, self._to, type(message).__name__, message.round)
         packed: dict[str, Packed] = {}
         values: dict[str, Any] = {}
         for name, spec in tensor_specs(type(message)):
             if spec.dtype == torch.float32:
-                packed[name] = pack(getattr(message, name), self._form, draws)
+                tensor = getattr(message, name).detach().cpu().contiguous()
+                draws = generator(*about, name, zlib.crc32(tensor.numpy().data))
+                packed[name] = pack(tensor, self._form, draws)
                 values[name] = unpack(packed[name])
         return replace(message, packed=packed, **values)

@@ -250,3 +250,13 @@ def test_few_bits_learn_nearly_as_much_and_repeat() -> None:
     assert sum(one.payload) < sum(whole.payload) / 5
     for name, values in parameters(one).items():
         assert torch.equal(values, parameters(two)[name])
+
+
+def test_turns_of_one_round_are_rounded_independently() -> None:
+    """Where parties come when they like, a round has many turns: alike, their errors would add up."""
+    compress = Compressor(Coded(2), 0, "ada")
+    x = torch.linspace(-1, 1, 50).view(10, 5)
+    came = torch.stack([compress(Embedding(3, x + 1e-6 * turn)).h for turn in range(400)])
+    step = 2 / 3
+    assert ((came.mean(0) - x).abs() < 5 * step / 2 / 20 + 1e-3).all()
+    assert came.std(0)[1:-1].min() > 0.05
