@@ -41,7 +41,9 @@ class BitsConfig(Section):
 
     bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="of an entry")
     rounding: Literal["stochastic", "nearest"] = Field(default="stochastic", description="stochastic or nearest")
-    scale: Literal["tensor", "column"] = Field(default="tensor", description="one for the tensor, or for each column")
+    scale: Literal["tensor", "column", "symmetric"] = Field(
+        default="tensor", description="one for the tensor, or for each column, or about zero, which is one number"
+    )
 
     @model_validator(mode="after")
     def _scaled(self) -> BitsConfig:
@@ -53,7 +55,12 @@ class BitsConfig(Section):
     @property
     def form(self) -> Form:
         """What both ends do."""
-        return Coded(self.bits, nearest=self.rounding == "nearest", by_column=self.scale == "column")
+        return Coded(
+            self.bits,
+            nearest=self.rounding == "nearest",
+            by_column=self.scale == "column",
+            symmetric=self.scale == "symmetric",
+        )
 
     def __str__(self) -> str:
         return str(self.form)

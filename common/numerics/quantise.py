@@ -33,14 +33,17 @@ class Coded:
         nearest: whether entries become the nearest code; else they are rounded at random.
         by_column: whether every column (of the last dimension) has a scale of its own. Tensors of less than two
             dimensions have one scale.
+        symmetric: whether the scale goes from -s to s, s the largest magnitude, so that one number says it all.
     """
 
     bits: int
     nearest: bool = False
     by_column: bool = False
+    symmetric: bool = False
 
     def __str__(self) -> str:
-        return f"{self.bits} bits{' nearest' if self.nearest else ''}{' by column' if self.by_column else ''}"
+        scale = " by column" if self.by_column else " symmetric" if self.symmetric else ""
+        return f"{self.bits} bits{' nearest' if self.nearest else ''}{scale}"
 
     def columns(self, shape: Shape) -> int:
         """How many scales a tensor has."""
@@ -48,8 +51,8 @@ class Coded:
 
     def size(self, shape: Shape) -> int:
         """Bytes of a tensor: its entries, and the ends of its scales as single-precision numbers."""
-        scales = 0 if self.bits >= HALF else self.columns(shape)
-        return -(-math.prod(shape) * self.bits // 8) + 8 * scales
+        ends = 0 if self.bits >= HALF else 1 if self.symmetric else 2 * self.columns(shape)
+        return -(-math.prod(shape) * self.bits // 8) + 4 * ends
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ class Packed:
         shape: of the tensor.
         data: codes, signs (1 is positive), or the bytes of halves or of the largest entries' float32, little-endian;
             uint8 (bytes,).
-        numbers: float32; a scale's (low, high) below each other, (2, columns); the mean of signs, (1,); else empty.
+        numbers: float32; a scale's (low, high) below each other, (2, columns), of a symmetric one high alone, (1, 1);
+            the mean of signs, (1,); else empty.
         places: of the largest entries in the tensor row by row, ascending, unsigned (k,); else empty.
     """
 
@@ -140,9 +144,9 @@ def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
         case Coded(bits=16):
             return Packed(form, shape, _halves(values), _NO_NUMBERS, _NO_PLACES)
         case Coded():
-            scale = Scale.of(values, form.columns(shape))
+            scale = Scale.about_zero(values) if form.symmetric else Scale.of(values, form.columns(shape))
             data = scale.encode(values, form.bits, None if form.nearest else draws)
-            return Packed(form, shape, data, scale.ends, _NO_PLACES)
+            return Packed(form, shape, data, scale.ends[1:] if form.symmetric else scale.ends, _NO_PLACES)
         case Largest():
             places = _largest(values, form.count(shape)).astype(form.places(shape))
             return Packed(form, shape, values[places].astype("<f4").view(np.uint8), _NO_NUMBERS, places)
@@ -157,7 +161,8 @@ def unpack(packed: Packed) -> Tensor:
         case Coded(bits=16):
             values = packed.data.view("<f2").astype(np.float32)
         case Coded():
-            values = Scale(packed.numbers).decode(packed.data, form.bits, count)
+            ends = np.concatenate((-packed.numbers, packed.numbers)) if form.symmetric else packed.numbers
+            values = Scale(ends).decode(packed.data, form.bits, count)
         case Largest():
             values = np.zeros(count, np.float32)
             values[packed.places] = packed.data.view("<f4")

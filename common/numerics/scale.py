@@ -66,6 +66,12 @@ class Scale:
             raise InputError("a number is not finite, and has no place on a scale", hint="let 32 bits travel")
         return cls(ends)
 
+    @classmethod
+    def about_zero(cls, values: np.ndarray) -> Scale:
+        """From -s to s, s the largest magnitude. As `of`, for one scale."""
+        magnitude = np.abs(cls.of(values, 1).ends).max(0, keepdims=True)
+        return cls(np.concatenate((-magnitude, magnitude)))
+
     def encode(self, values: np.ndarray, bits: int, draws: torch.Generator | None) -> np.ndarray:
         """Codes in bytes without gaps, uint8.
 

@@ -37,6 +37,11 @@ _NUMPY_OF = {dtype: np.dtype(name).newbyteorder("<") for name, dtype in DTYPES.i
 _MAX_DIMS, _MAX_ELEMENTS = 8, 1 << 32
 _ENTRIES, _COLUMNS = tensor_pb2.Tensor.ENTRIES, tensor_pb2.Tensor.COLUMNS
 _LARGEST, _SIGNS = tensor_pb2.Tensor.LARGEST, tensor_pb2.Tensor.SIGNS
+_SYMMETRIC = tensor_pb2.Tensor.SYMMETRIC
+_SCALES: Mapping[int, str] = {_ENTRIES: "", _COLUMNS: " by column", _SYMMETRIC: " symmetric"}
+
+# The numbers of a form, in the order of `Packed.numbers`; no other has any.
+_NUMBERS: Mapping[int, tuple[str, ...]] = {_ENTRIES: ("low", "high"), _SYMMETRIC: ("high",), _SIGNS: ("mean",)}
 
 # The fields of a tensor by number: name and wire type.
 _FIELDS: Mapping[int, tuple[str, int]] = {
@@ -75,8 +80,8 @@ class _Read:
     def __str__(self) -> str:
         """What it says of itself, for errors."""
         dtype = dtype_name(self.dtype)
-        if self.form in (_ENTRIES, _COLUMNS):
-            return f"{self.bits} bits of {dtype}{' by column' if self.form else ''}" if self.bits else dtype
+        if self.form in _SCALES:
+            return f"{self.bits} bits of {dtype}{_SCALES[self.form]}" if self.bits else dtype
         names: dict[int, str] = {_LARGEST: "the largest", _SIGNS: "signs"}
         what = names.get(self.form, f"form {self.form}")
         return f"{what} of {dtype}{f' with bits = {self.bits}' if self.bits else ''}"
@@ -98,8 +103,8 @@ def packed_parts(packed: Packed) -> list[Buffer]:
     elif form == _LARGEST:
         parts += _bytes("places", packed.places)
     else:
-        names = ("mean",) if form == _SIGNS else ("low", "high")
-        parts += [_double(name, float(number)) for name, number in zip(names, packed.numbers.reshape(-1), strict=False)]
+        names = _NUMBERS[form] if packed.numbers.size else ()  # halves have none
+        parts += [_double(name, float(number)) for name, number in zip(names, packed.numbers.flat, strict=True)]
     return parts
 
 
@@ -138,7 +143,8 @@ def _declared(form: Form, shape: Shape) -> tuple[torch.dtype, int, int]:
         case Coded(bits=bits) if bits == HALF:
             return torch.float16, 0, _ENTRIES
         case Coded():
-            return torch.float32, form.bits, _COLUMNS if form.by_column and len(shape) > 1 else _ENTRIES
+            by_column = form.by_column and len(shape) > 1
+            return torch.float32, form.bits, _SYMMETRIC if form.symmetric else _COLUMNS if by_column else _ENTRIES
         case Largest():
             return torch.float32, 0, _LARGEST
         case Signs():
@@ -148,8 +154,7 @@ def _declared(form: Form, shape: Shape) -> tuple[torch.dtype, int, int]:
 def _words(form: Form, shape: Shape) -> str:
     match form:
         case Coded():
-            by_column = " by column" if form.by_column and len(shape) > 1 else ""
-            return f"{form.bits} bits an entry{by_column}"
+            return f"{form.bits} bits an entry{_SCALES[_declared(form, shape)[2]]}"
         case Largest():
             return f"the largest {form.share:g} of the entries"
         case Signs():
@@ -220,9 +225,9 @@ def _check_sizes(field: str, came: _Read, form: Form) -> None:
         if got != size:
             what = f"{came} {came.shape}" if name == "data" else name
             raise WireError(f"{size} bytes of {what}", f"{got}", field)
-    scaled = came.form == _ENTRIES and came.bits
-    for name in ("mean",) if scaled else ("low", "high") if came.form == _SIGNS else ("low", "high", "mean"):
-        if getattr(came, name):
+    belong = _NUMBERS.get(came.form, ()) if came.bits else ()
+    for name in ("low", "high", "mean"):
+        if name not in belong and getattr(came, name):
             raise WireError(f"no {name} with {came}", f"{getattr(came, name):g}", field)
 
 
@@ -234,6 +239,8 @@ def _numbers(field: str, came: _Read, form: Form) -> np.ndarray:
         return np.array([came.mean], np.float32)
     if came.form == _COLUMNS:
         ends = np.stack([np.frombuffer(part, "<f4") for part in (came.lows, came.highs)])
+    elif came.form == _SYMMETRIC:
+        ends = np.array([[-came.high], [came.high]])
     elif came.bits:
         ends = np.array([[came.low], [came.high]])
     else:
@@ -243,7 +250,7 @@ def _numbers(field: str, came: _Read, form: Form) -> np.ndarray:
         low, high = ends[:, int(ordered.argmin())]
         where = f" in column {int(ordered.argmin())}" if came.form == _COLUMNS else ""
         raise WireError("a scale from a finite low to a high no smaller", f"{low:g} to {high:g}{where}", field)
-    return ends.astype(np.float32)
+    return ends.astype(np.float32)[int(came.form == _SYMMETRIC) :]
 
 
 def _check_largest(field: str, places: np.ndarray, values: np.ndarray, entries: int) -> None:

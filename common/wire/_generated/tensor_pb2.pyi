@@ -31,10 +31,12 @@ class Tensor(_message.Message):
         COLUMNS: _ClassVar[Tensor.Form]
         LARGEST: _ClassVar[Tensor.Form]
         SIGNS: _ClassVar[Tensor.Form]
+        SYMMETRIC: _ClassVar[Tensor.Form]
     ENTRIES: Tensor.Form
     COLUMNS: Tensor.Form
     LARGEST: Tensor.Form
     SIGNS: Tensor.Form
+    SYMMETRIC: Tensor.Form
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
