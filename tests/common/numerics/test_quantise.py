@@ -48,7 +48,8 @@ def codes_of(packed: Packed, bits: int, count: int) -> list[int]:
 
 def levels_of(packed: Packed, bits: int, shape: tuple[int, ...]) -> Tensor:
     """The values of the codes, from fractions."""
-    lows, highs = ([Fraction(float(end)) for end in ends] for ends in packed.numbers)
+    ends = [[Fraction(float(end)) for end in row] for row in packed.numbers]
+    lows, highs = ends if len(ends) == 2 else ([-end for end in ends[0]], ends[0])
     codes = codes_of(packed, bits, math.prod(shape))
     at = [place % len(lows) for place in range(len(codes))]
     values = [lows[k] + code * (highs[k] - lows[k]) / (2**bits - 1) for code, k in zip(codes, at, strict=True)]
@@ -185,7 +186,14 @@ def test_signs_come_back_with_the_mean_magnitude(tensor: Tensor) -> None:
     assert packed.nbytes == -(-tensor.numel() // 8) + 4 == packed.form.size(tuple(tensor.shape))
 
 
-FORMS: tuple[Form, ...] = (*map(Coded, FEW), Coded(4, by_column=True), Coded(2, nearest=True), Largest(0.3), Signs())
+FORMS: tuple[Form, ...] = (
+    *map(Coded, FEW),
+    Coded(4, symmetric=True),
+    Coded(4, by_column=True),
+    Coded(2, nearest=True),
+    Largest(0.3),
+    Signs(),
+)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -197,7 +205,9 @@ def test_the_same_draws_give_the_same_bits(form: Form, count: int) -> None:
     assert (one == two).all() and bool((one != other).any()) is drawn
 
 
-@pytest.mark.parametrize("form", [Coded(2), Coded(2, by_column=True), Coded(5, nearest=True), Signs()], ids=str)
+@pytest.mark.parametrize(
+    "form", [Coded(2), Coded(2, by_column=True), Coded(2, symmetric=True), Coded(5, nearest=True), Signs()], ids=str
+)
 @pytest.mark.parametrize("value", [3.3, -0.1, 0.0, 3.4e38, 1e-45])
 def test_equal_entries_come_back_exactly(form: Form, value: float) -> None:
     tensor = torch.full((5, 3), value)
@@ -228,3 +238,21 @@ def test_layout_in_memory_makes_no_difference(tensor: Tensor, form: Form) -> Non
     turned = tensor.permute(tuple(reversed(range(tensor.dim()))))
     one, two = (pack(each, form, draws()) for each in (turned, turned.contiguous()))
     assert (one.data == two.data).all() and (one.numbers == two.numbers).all() and (one.places == two.places).all()
+
+
+@given(TENSORS, st.sampled_from(FEW), st.booleans(), st.integers(0, 9))
+def test_about_zero_the_largest_magnitude_is_exact_and_nothing_moves_by_more_than_a_step(
+    tensor: Tensor, bits: int, nearest: bool, seed: int
+) -> None:
+    form = Coded(bits, nearest, symmetric=True)
+    packed = pack(tensor, form, draws(seed))
+    assert packed.numbers.shape == (1, 1) and packed.nbytes == form.size(tuple(tensor.shape))
+    came = unpack(packed)
+    largest = tensor.abs().max()
+    assert torch.equal(came[tensor.abs() == largest], tensor[tensor.abs() == largest])
+    step = 2 * largest.double() / (2**bits - 1)
+    moved = (came.double() - tensor.double()).abs().max()
+    assert moved <= step * (0.5 if nearest else 1.0) + EPSILON * largest
+    assert torch.allclose(
+        came.double(), levels_of(packed, bits, tuple(tensor.shape)), rtol=1e-5, atol=float(step) * 1e-5
+    )

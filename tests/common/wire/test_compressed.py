@@ -98,7 +98,13 @@ def test_bits_that_are_none_are_refused(changes: dict, agreed: int) -> None:
         codec(Coded(agreed)).decode("Embedding", memoryview(wrong(Coded(4), **changes)))
 
 
-FORMS: tuple[Form, ...] = (Coded(4, by_column=True), Coded(3, nearest=True), Largest(0.1), Signs())
+FORMS: tuple[Form, ...] = (
+    Coded(4, by_column=True),
+    Coded(4, symmetric=True),
+    Coded(3, nearest=True),
+    Largest(0.1),
+    Signs(),
+)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
