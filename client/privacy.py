@@ -36,7 +36,7 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self._plan = party, federation.seed, plan
-        self._form = form_of(federation.compress.up)
+        self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
         if plan is None:
             return
@@ -51,10 +51,10 @@ class Privacy:
 
     def stage(self, state: State) -> Release:
         """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
-        if self._form == AS_IS:
+        if self._form == self._evaluations == AS_IS:
             return self._protected(state)
         draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
-        return QuantisedRelease(self._protected(state), self._form, draws)
+        return QuantisedRelease(self._protected(state), self._form, self._evaluations, draws)
 
     def _protected(self, state: State) -> Release:
         if self._plan is None:

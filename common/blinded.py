@@ -22,7 +22,6 @@ from torch import Tensor
 from common.agreement import AGREEMENT, agreement_limits
 from common.errors import ConfigError, InputError
 from common.message import Message, TensorSpec, message
-from common.numerics.quantise import WHOLE
 from common.numerics.ring import Ring
 
 if TYPE_CHECKING:
@@ -109,9 +108,9 @@ def check_blinded(federation: FederationConfig) -> None:
             f"federation.quorum.need = {need} without grace: a round whose sum lacks anybody has none",
             hint=f"give the others time: {{need: {need}, grace: SECONDS}}",
         )
-    if federation.compress.up != WHOLE:
+    if said := federation.compress.of_parties:
         raise ConfigError(
-            f"federation.compress.up = {federation.compress.up}: masked words cannot be sent in fewer bits",
+            f"federation.compress.{said}: masked words cannot be sent in fewer bits",
             hint="leave it out",
         )
     if federation.participation < 1:

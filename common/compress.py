@@ -11,7 +11,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from common.data.rows import generator
-from common.message import M, tensor_specs
+from common.message import Kinds, M, schema, tensor_specs
 from common.numerics.quantise import AS_IS, HALF, WHOLE, WIDTHS, Coded, Form, Largest, Packed, Signs, pack, unpack
 from common.section import Section
 
@@ -126,6 +126,25 @@ class CompressConfig(Section):
 
     up: Travel = Field(default=WHOLE, description="from a party")
     down: Travel = Field(default=WHOLE, description="to a party")
+    evaluate: Travel | None = Field(
+        default=None, description="from a party, of validation and test rows; left out, as `up`"
+    )
+
+    @property
+    def of_parties(self) -> str:
+        """What is asked of the parties' tensors, as `key = value`; "" if they travel as they are."""
+        asked = (("up", self.up), ("evaluate", self.up if self.evaluate is None else self.evaluate))
+        return next((f"{key} = {value}" for key, value in asked if value != WHOLE), "")
+
+    @property
+    def evaluations(self) -> Form:
+        """How tensors of validation and test rows come from a party."""
+        return form_of(self.up if self.evaluate is None else self.evaluate)
+
+    def arriving(self, kinds: Kinds) -> dict[str, Form]:
+        """How tensors come from a party, by the kind of its message; evaluations are those with a `part`."""
+        ways = {True: self.evaluations, False: form_of(self.up)}
+        return {name: ways["part" in schema(kind)] for name, kind in kinds.items()}
 
 
 def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:

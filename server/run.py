@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner
-from common.compress import form_of
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.identity import Identity, load_identity
@@ -103,8 +102,8 @@ class ServerRun:
             session = self._sessions(ctx, facts, revoked)
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
-            incoming = form_of(self.federation.compress.up)
-            sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
+            incoming = self.federation.compress.arriving(contract.kinds)
+            sizes = (largest_bytes(kind, limits, incoming[name]) for name, kind in contract.kinds.items())
             largest = max(sizes, default=0) + FRAME_ALLOWANCE
             port = Port(Codec(contract.name, contract.kinds, incoming, limits), largest, session.hub.greet)
             try:

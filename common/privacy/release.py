@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from common.numerics.quantise import Form, Packed, pack, unpack
+from common.numerics.quantise import AS_IS, Form, Packed, pack, unpack
 from common.privacy.budget import Budget
 from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
@@ -82,20 +82,22 @@ class QuantisedRelease:
     Args:
         inner: the stage before.
         form: how it travels.
+        evaluations: how what is of validation and test rows travels.
         draws: for the rounding.
     """
 
-    def __init__(self, inner: Release, form: Form, draws: torch.Generator) -> None:
-        self._inner, self._form, self._draws = inner, form, draws
+    def __init__(self, inner: Release, form: Form, evaluations: Form, draws: torch.Generator) -> None:
+        self._inner, self._form, self._evaluations, self._draws = inner, form, evaluations, draws
 
     def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
         """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
         inner = self._inner(private, evaluation=evaluation)
-        if inner.value.dtype != torch.float32:
+        form = self._evaluations if evaluation else self._form
+        if inner.value.dtype != torch.float32 or form == AS_IS:
             return inner
-        packed = pack(inner.value, self._form, self._draws)
+        packed = pack(inner.value, form, self._draws)
         value = unpack(packed).to(private.device)
-        return Released(value, f"{inner.mechanism}, {self._form}", inner.epsilon, packed)
+        return Released(value, f"{inner.mechanism}, {form}", inner.epsilon, packed)
 
 
 def clip_frobenius(matrix: Tensor, threshold: float) -> Tensor:

@@ -36,7 +36,6 @@ from common.errors import ConfigError, InputError
 from common.message import Message, TensorSpec, message
 from common.numerics.field import Field as PrimeField
 from common.numerics.lagrange import LagrangeCode, agreed_code
-from common.numerics.quantise import WHOLE
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -204,9 +203,9 @@ def check(federation: FederationConfig) -> None:
             "federation.privacy with the protocol fedvs: elements of a field cannot be clipped and noised",
             hint="leave it out; what the coding hides and what not is in docs/protocols/fedvs.md",
         )
-    if federation.compress.up != WHOLE:
+    if said := federation.compress.of_parties:
         raise ConfigError(
-            f"federation.compress.up = {federation.compress.up} with the protocol fedvs: parties send sealed boxes and "
+            f"federation.compress.{said} with the protocol fedvs: parties send sealed boxes and "
             "elements of a field, which lose their meaning with any of their bits",
             hint="leave it out; compress.down makes the gradients smaller, and only them",
         )

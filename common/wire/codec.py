@@ -79,15 +79,20 @@ class Codec:
     Args:
         protocol: its name, as in `PROTOS`.
         kinds: the messages of its contract by name.
-        incoming: how float32 tensors come, as agreed.
+        incoming: how float32 tensors come, as agreed; or by kind.
         limits: the largest value of every dimension name: few bytes on the wire are many in memory, so that
             packed tensors are held against them before they are unpacked. None checks nothing here.
     """
 
     def __init__(
-        self, protocol: str, kinds: Kinds, incoming: Form = AS_IS, limits: Mapping[str, int] | None = None
+        self,
+        protocol: str,
+        kinds: Kinds,
+        incoming: Form | Mapping[str, Form] = AS_IS,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
-        self.kinds, self._incoming, self._limits = kinds, incoming, limits
+        self.kinds, self._limits = kinds, limits
+        self._incoming = incoming if isinstance(incoming, Mapping) else dict.fromkeys(kinds, incoming)
         self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
@@ -121,7 +126,7 @@ class Codec:
             name = names.get(number)
             if name is None or name in values:
                 raise WireError("every declared field once", f"field {number} {'twice' if name else 'too'}", kind)
-            values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value, self._incoming)
+            values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value, self._incoming[kind])
             if isinstance(values[name], Packed):
                 packed[name] = values[name]
                 self._refuse_large(f"{kind}.{name}", specs[name], values[name].shape)

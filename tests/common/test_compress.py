@@ -12,7 +12,8 @@ from common.config import Config, FederationConfig
 from common.errors import ConfigError
 from common.numerics.quantise import AS_IS, Coded, Form, Largest, Signs
 from common.privacy.release import QuantisedRelease, release_clear
-from tests.federation import config
+from common.protocols import CONTRACTS
+from tests.federation import config, federate
 
 
 def with_up(up: str) -> Config:
@@ -103,7 +104,24 @@ def test_what_must_not_lose_a_bit_is_not_compressed(protocol: dict, up: str) -> 
     ],
 )
 def test_the_ledger_names_the_form(up: str, named: str) -> None:
-    stage = QuantisedRelease(release_clear, form_of(agreed(up).compress.up), torch.Generator())
+    stage = QuantisedRelease(release_clear, form_of(agreed(up).compress.up), AS_IS, torch.Generator())
     released = stage(torch.randn(5, 3))
     assert released.mechanism == named
     assert released.packed is not None and re.sub("^none, ", "", named) == str(released.packed.form)
+
+
+def test_evaluations_may_travel_otherwise_than_training() -> None:
+    """In a whole run: three bits up, and evaluations as they are, or in eight bits."""
+    sets = ("federation.rounds=2", "federation.epochs=0", "federation.evaluate.every=2")
+    protocol = {"name": "split", "embedding": 16}
+    kinds = CONTRACTS["split"].kinds
+    for evaluate, form in (("32", AS_IS), ("8", Coded(8)), ("{sign: true}", Signs())):
+        cfg = config(protocol, *sets, f"federation.compress={{up: 3, evaluate: {evaluate}}}")
+        arriving = cfg.federation.compress.arriving(kinds)
+        assert arriving["Evaluation"] == form and arriving["Embedding"] == Coded(3)
+        outcome = federate(cfg)
+        sent = [m for sender, _, m in outcome.messages if sender == "party1"]
+        assert {m.packed["h"].form for m in sent if type(m).__name__ == "Embedding"} == {Coded(3)}
+        forms = {m.packed["h"].form if m.packed else AS_IS for m in sent if type(m).__name__ == "Evaluation"}
+        assert forms == {form}
+    assert config(protocol, "federation.compress.up=4").federation.compress.arriving(kinds)["Evaluation"] == Coded(4)
