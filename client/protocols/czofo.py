@@ -6,6 +6,7 @@ from functools import partial
 
 from client.context import ClientContext
 from client.evaluation import evaluate
+from client.turns import take_turns
 from common.conversation import SERVER, Link
 from common.directions import Directions, Drawn
 from common.errors import ContractError
@@ -22,11 +23,8 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = backprop(model), stepper(optimiser)
     directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
-    turns = ctx.state.keep("turns", lambda: {"done": 0})
 
-    async def exchange(t: int, until: int) -> bool:
-        """One turn. False if it is given up, since the server is beyond round `until`: it is done again."""
-        turn = turns["done"] + 1 if cfg.arrivals else t
+    async def exchange(t: int, turn: int, until: int) -> bool:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         await server.send(Embedding(t, turn, ctx.release(h)))  # 1
@@ -39,16 +37,12 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         dh = estimate(answer.delta.to(ctx.device), drawn.u.to(ctx.device), directions.factor)  # 5
         bottom.backward(dh)
         step()
-        turns["done"] = turn
         return True
 
-    async for t in server.rounds(after=ctx.round):
-        if not cfg.arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
-            if await exchange(t, until=t):
-                await evaluate(ctx, server, t, model, partial(Evaluation, t))
-        else:
-            while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
-                pass
+    async def report(t: int) -> None:
+        await evaluate(ctx, server, t, model, partial(Evaluation, t))
+
+    await take_turns(ctx, server, exchange, report, arrivals=cfg.arrivals)
 
 
 def refuse_others(answer: Differences, drawn: Drawn) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from client.blinded import terms
 from client.context import ClientContext
 from client.evaluation import evaluate
+from client.turns import take_turns
 from common.conversation import SERVER, Link
 from common.errors import ContractError
 from common.models.optimiser import stepper
@@ -21,11 +22,8 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = backprop(model), stepper(optimiser)
     own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)
-    turns = ctx.state.keep("turns", lambda: {"done": 0})
 
-    async def exchange(t: int, until: int) -> bool:
-        """One turn. False if it is given up, since the server is beyond round `until`: it is done again."""
-        turn = turns["done"] + 1 if cfg.arrivals else t
+    async def exchange(t: int, turn: int, until: int) -> bool:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         released = ctx.release(h)
@@ -37,15 +35,9 @@ async def participate(ctx: ClientContext, server: Link) -> None:
             raise ContractError(SERVER, "Gradient", "shared", "at least 1", str(gradient.shared))
         bottom.backward(gradient.dh.to(ctx.device) / gradient.shared)  # 4
         step()
-        turns["done"] = turn
         return True
 
-    async for t in server.rounds(after=ctx.round):
-        if not await own.begin(t):
-            continue
-        if not cfg.arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
-            if await exchange(t, until=t):
-                await evaluate(ctx, server, t, model, partial(own.evaluation, t))
-        else:
-            while await exchange(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
-                pass
+    async def report(t: int) -> None:
+        await evaluate(ctx, server, t, model, partial(own.evaluation, t))
+
+    await take_turns(ctx, server, exchange, report, arrivals=cfg.arrivals, begin=own.begin)
