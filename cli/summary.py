@@ -116,7 +116,8 @@ def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def claim_words(claim: Mapping[str, Any]) -> str:
     """What `theorem` of a summary comes to."""
-    return f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels; {claim['caveat']}"
+    said = f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels"
+    return f"{said}: the paper's claim, not a guarantee (docs/protocols/czofo.md)"
 
 
 def answer_words(answers: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -28,6 +29,7 @@ from torch import Tensor
 Draw = Literal["sphere", "normal", "signs", "orthogonal"]
 
 _QUANTILES = 2**12
+_AHEAD = 4  # parties whose next directions are drawn before they are asked for
 _PIECE = 2**16  # bytes of the keystream at once
 _ZEROS = bytes(_PIECE)
 
@@ -37,7 +39,7 @@ class Drawn:
     """The directions of one turn.
 
     Args:
-        u: float32 (rows, q, width), valid until the next turn's are drawn.
+        u: float32 (rows, q, width), valid until others of the party are drawn.
         mark: of the keystream that they come from, below 2^32: equal marks, equal directions.
     """
 
@@ -61,7 +63,9 @@ class Directions:
 
     def __init__(self, seed: int, draw: Draw, count: int, width: int) -> None:
         self._seed, self._draw, self._count, self._width = seed, draw, count, width
-        self._values = np.empty(0, np.float32)
+        self._buffers: dict[str, NDArray[np.float32]] = {}
+        self._ahead: dict[str, tuple[tuple[int, int], Future[Drawn]]] = {}
+        self._thread = ThreadPoolExecutor(1, "directions")
 
     @property
     def factor(self) -> int:
@@ -70,11 +74,23 @@ class Directions:
 
     def of(self, party: str, turn: int, rows: int) -> Drawn:
         """Those of a turn of the party whose cut layer is perturbed, for so many rows."""
+        asked, drawn = self._ahead.pop(party, (None, None))
+        if drawn is not None:
+            found = drawn.result()
+            if asked == (turn, rows):
+                return found
+        return self._drawn(party, turn, rows)
+
+    def ahead(self, party: str, turn: int, rows: int) -> None:
+        """Begins to draw, in a thread, what will be asked for next; what was drawn of the party is used up."""
+        if len(self._ahead) < _AHEAD:
+            self._ahead[party] = ((turn, rows), self._thread.submit(self._drawn, party, turn, rows))
+
+    def _drawn(self, party: str, turn: int, rows: int) -> Drawn:
         size = rows * self._count * self._width
-        if self._values.size < size:
-            self._values = np.empty(-(-size // 8) * 8, np.float32)  # whole bytes of signs
-        mark = self._fill(self._stream(party, turn), self._values[: -(-size // 8) * 8])
-        u = torch.from_numpy(self._values[:size]).reshape(rows, self._count, self._width)
+        values = self._buffer(party, -(-size // 8) * 8)  # whole bytes of signs
+        mark = self._fill(self._stream(party, turn), values)
+        u = torch.from_numpy(values[:size]).reshape(rows, self._count, self._width)
         if self._draw == "signs":
             u *= self._width**-0.5
         elif self._draw == "sphere":
@@ -83,6 +99,14 @@ class Directions:
             q, r = torch.linalg.qr(u.mT)  # columns; turned so that r's diagonal is positive, or they would lean
             u = (q * r.diagonal(dim1=1, dim2=2).sign().unsqueeze(1)).mT.contiguous()
         return Drawn(u, mark)
+
+    def _buffer(self, party: str, size: int) -> NDArray[np.float32]:
+        """For numbers of a party; few are kept, since most parties' turn is far away."""
+        if len(self._buffers) > 2 * _AHEAD:
+            self._buffers.clear()
+        if party not in self._buffers or len(self._buffers[party]) < size:
+            self._buffers[party] = np.empty(size, np.float32)
+        return self._buffers[party][:size]
 
     def _stream(self, party: str, turn: int) -> CipherContext:
         key = hashlib.blake2b(f"directions/{self._seed}/{party}".encode(), digest_size=16).digest()

@@ -80,7 +80,10 @@ class Perturbed:
         drawn = self._directions.of(party, turn, len(self._h))
         u = drawn.u.to(self._h.device)
         slopes = self._slopes(self._h, u, self._y, self._places[party])
-        return drawn.mark, self._released(slopes, party, u)
+        delta = self._released(slopes, party, u)
+        if self._cfg.arrivals:
+            self._directions.ahead(party, turn + 1, len(self._ctx.schedule.batch(turn + 1)))
+        return drawn.mark, delta
 
     def _released(self, slopes: Tensor, party: str, u: Tensor) -> Tensor:
         """What is sent of every row's slopes (rows, q); noise, where labels are protected, comes before the wire."""
