@@ -104,9 +104,10 @@ class Directions:
         """For numbers of a party; few are kept, since most parties' turn is far away."""
         if len(self._buffers) > 2 * _AHEAD:
             self._buffers.clear()
-        if party not in self._buffers or len(self._buffers[party]) < size:
-            self._buffers[party] = np.empty(size, np.float32)
-        return self._buffers[party][:size]
+        buffer = self._buffers.get(party)
+        if buffer is None or len(buffer) < size:  # the thread may be here too, for another party
+            buffer = self._buffers[party] = np.empty(size, np.float32)
+        return buffer[:size]
 
     def _stream(self, party: str, turn: int) -> CipherContext:
         key = hashlib.blake2b(f"directions/{self._seed}/{party}".encode(), digest_size=16).digest()

@@ -16,6 +16,7 @@ from torch import Tensor
 from common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
+_EPOCHS = 8  # whose orders are kept
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
@@ -114,8 +115,7 @@ class Batches:
     batch: int
     seed: int = 0
     shuffle: bool = False
-    _epoch: int = field(default=-1, init=False, repr=False)
-    _order: Tensor = field(init=False, repr=False)
+    _orders: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)  # by epoch
 
     def __post_init__(self) -> None:
         if self.batch <= 0:
@@ -125,7 +125,6 @@ class Batches:
                 f"a batch of {self.batch} rows is more than the {self.rows} training rows",
                 hint=f"set `batch` to at most {self.rows}",
             )
-        self._order = torch.arange(self.rows)
 
     @property
     def per_epoch(self) -> int:
@@ -144,7 +143,14 @@ class Batches:
         if round < 1:
             raise InputError(f"there is no batch for round {round}", hint="rounds are counted from 1")
         epoch, place = divmod(round - 1, self.per_epoch)
-        if self.shuffle and epoch != self._epoch:
-            self._order = torch.randperm(self.rows, generator=generator("batches", self.seed, epoch))
-            self._epoch = epoch
-        return self._order[place * self.batch : (place + 1) * self.batch]
+        return self._order(epoch if self.shuffle else 0)[place * self.batch : (place + 1) * self.batch]
+
+    def _order(self, epoch: int) -> Tensor:
+        """An epoch's rows. A few are kept: parties that come when they like are in several epochs at once."""
+        if epoch not in self._orders:
+            if len(self._orders) == _EPOCHS:
+                del self._orders[next(iter(self._orders))]
+            draws = generator("batches", self.seed, epoch)
+            drawn = torch.randperm(self.rows, generator=draws) if self.shuffle else torch.arange(self.rows)
+            self._orders[epoch] = drawn
+        return self._orders[epoch]

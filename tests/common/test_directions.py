@@ -74,3 +74,16 @@ def test_they_are_what_the_docstring_says() -> None:
     signs = Directions(7, "signs", 3, 4).of("bank", 5, 2).u.flatten().numpy()
     bits = np.unpackbits(np.frombuffer(blocks[:3], np.uint8)).astype(float)
     assert np.array_equal(signs, np.float32(0.5) * (2 * bits - 1))
+
+
+def test_what_is_drawn_ahead_is_what_would_have_been_drawn() -> None:
+    """Of more parties than are kept, in any order; what was not asked for after all is drawn anew."""
+    plain, eager = (Directions(0, "sphere", 3, 4) for _ in range(2))
+    parties = [f"party{number}" for number in range(12)]
+    for turn in range(1, 6):
+        for party in parties:
+            asked = turn + (party == "party3")  # others than were prepared
+            expected = plain.of(party, asked, 5)
+            found = eager.of(party, asked, 5)
+            assert torch.equal(found.u, expected.u) and found.mark == expected.mark
+            eager.ahead(party, turn + 1, 5)

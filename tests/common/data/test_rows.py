@@ -135,3 +135,11 @@ def test_refuses_a_batch(batch: int, message: str) -> None:
 def test_refuses_round_zero() -> None:
     with pytest.raises(InputError, match="round 0"):
         Batches(10, 5).of(0)
+
+
+def test_parties_may_be_in_many_epochs_at_once() -> None:
+    """More than are kept, one after the other and back: the same batches as when asked alone."""
+    batches = Batches(30, 7, seed=2, shuffle=True)
+    rounds = [epoch * batches.per_epoch + 2 for epoch in (*range(20), *range(19, -1, -1), 3, 17, 3)]
+    for round in rounds:
+        assert torch.equal(batches.of(round), Batches(30, 7, seed=2, shuffle=True).of(round))
