@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -12,12 +12,16 @@ from torch import Tensor
 from common.conversation import SERVER, Cohort
 from common.data.rows import generator
 from common.errors import InputError
+from common.harvest import Harvest
 from common.numerics.two_point import TwoPoint, row_losses
-from common.protocols.pairs import Difference, Pair, PairsConfig
+from common.protocols.pairs import Difference, Evaluation, Pair, PairsConfig
 from server.combined import CombinedHead
 from server.context import ServerContext
+from server.evaluation import evaluate
 from server.joint import Targets
 from server.standin import StandIn
+
+Turns = Awaitable[tuple[Harvest[Pair], float | None]]  # who answered in a round, and the loss
 
 
 class PairedHead(CombinedHead):
@@ -66,7 +70,30 @@ def _refuse_divergence(*values: float) -> None:
         )
 
 
-async def learn(
+async def answer_pairs(
+    ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
+) -> None:
+    """All rounds of either protocol.
+
+    Args:
+        present: stands in for who is missing, or is not asked.
+        train: `server.turns.together`, or `as_they_come`.
+    """
+    width, turn = present.width, partial(_learn, ctx, clients, whole, present)
+
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        answers, loss = await train(ctx, clients, Pair, width, turn, t)
+        if loss is None:
+            ctx.skip(t, answers)
+            continue
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+
+
+async def _learn(
     ctx: ServerContext,
     clients: Cohort,
     whole: PairedHead,
@@ -78,7 +105,6 @@ async def learn(
     """Steps 2 to 4 of either protocol's box, for pairs of round t on one batch: the loss, or None if too few came.
 
     Args:
-        present: stands in for who is missing, or is not asked.
         batch: row numbers, int64 (rows,).
     """
     parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)

@@ -22,16 +22,19 @@ class StandIn:
         width: of an embedding, or of logits.
         how: zero; last: what the party last sent for the same rows, zeros where that never was; skip:
             nothing, the round is left out (not the last one, which is evaluated).
+
+    Attributes:
+        width: as given.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...], width: int, how: How) -> None:
-        self._ctx, self._parties, self._width, self._how = ctx, parties, width, how
+        self._ctx, self._parties, self.width, self._how = ctx, parties, width, how
         shape = (len(parties), len(ctx.labels), width)
         self._last = ctx.state.keep("last embeddings", lambda: torch.zeros(shape)) if how == "last" else None
 
     def zeros(self, answers: Mapping[str, Tensor], rows: int) -> list[Tensor]:
         """h_1 .. h_M, each float32 (rows, width); zeros for who is missing."""
-        nothing = torch.zeros(rows, self._width)
+        nothing = torch.zeros(rows, self.width)
         return [answers.get(party, nothing) for party in self._parties]
 
     def fill(self, answers: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
