@@ -251,14 +251,16 @@ def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:
 def test_members_of_their_own_resume_from_their_own_folders(tmp_path: Path) -> None:
     """A server and parties that nobody has launched together: the server dies and is started again by hand."""
     file = write(tmp_path, VIMADMM, rounds=40, epochs=0, checkpoint={"rounds": 5}, timeouts={"away": 40})
+    single = ("--set", "server.threads=1", "--set", "every_party.threads=1")  # sums of several may differ in a bit
     address, home = tmp_path / "address", tmp_path / "members"
     names = [f"party{number}" for number in range(1, 5)]
-    shared = ("--insecure", "--chaos", "every_party: delay=10ms")
+    shared = (*single, "--insecure", "--chaos", "every_party: delay=10ms")
 
     def serve(how: str) -> subprocess.Popen[str]:
         address.unlink(missing_ok=True)
         before = len(events(home / "server", "listening"))
-        process = start("server", file, how, home / "server", "--insecure", "--set", "every_party.chaos.delay=10ms")
+        slow = ("--set", "every_party.chaos.delay=10ms")
+        process = start("server", file, how, home / "server", *single, "--insecure", *slow)
         deadline = time.monotonic() + 30
         while len(found := events(home / "server", "listening")) == before and time.monotonic() < deadline:
             time.sleep(0.05)
