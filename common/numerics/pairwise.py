@@ -1,0 +1,124 @@
+"""Distances between the rows of a batch: how they spread, and what can be told of that when rows carry noise.
+
+Source: VFL-AFE, Section 3.2. d are the distances |h_j - h_k| of all pairs, taken as normal N(mu_h, sigma_h^2).
+Who sees rows only after noise N(0, s^2) on each of their l entries can still tell mu_h and sigma_h: with D the
+distances that are seen and V(.) the variance over the pairs of n rows,
+
+    E mean(D^2) = m2 + 2 l s^2                                  where m2 = mean(d^2)
+    E V(D^2)    = v2 + (n - 2) / (n - 1) (8 s^2 m2 + 8 l s^4)   where v2 = V(d^2)
+
+hold for any rows. The factor is there because pairs share rows, so that part of the noise moves all of them and
+their mean. Of normal distances m2 = mu^2 + sigma^2 and v2 = 4 mu^2 sigma^2 + 2 sigma^4, which is solved for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from common.errors import InputError
+
+
+def distances(h: Tensor) -> Tensor:
+    """d, the Euclidean distance of every pair of rows; differentiable.
+
+    Where two rows coincide the gradient is 0. Differences are taken entry by entry, not from |a|^2 + |b|^2 - 2 a'b:
+    nothing cancels, and up to 256 rows by 64 columns it takes half the time.
+
+    Args:
+        h: (n, l).
+
+    Returns:
+        (n (n - 1) / 2,): rows 0 and 1, 0 and 2, .. 1 and 2, ..
+    """
+    return torch.pdist(h)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The normal distribution that distances are taken to have.
+
+    Args:
+        mean: mu_h.
+        deviation: sigma_h.
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, h: Tensor) -> Spread:
+        """Of the rows (n, l), from all their pairs. Raises InputError for less than two rows."""
+        d = distances(_rows(h))
+        return cls(float(d.mean()), float(d.std(correction=0)))
+
+    @property
+    def diameter(self) -> float:
+        """mu_h + 3 sigma_h, the quantile at p = 0.9987 (Section 3.2)."""
+        return self.mean + 3 * self.deviation
+
+    def quantile(self, p: float) -> float:
+        """Q(p; mu_h, sigma_h), which a distance exceeds with probability 1 - p, 0 < p < 1 (Eq. 5)."""
+        return self.mean + self.deviation * NormalDist().inv_cdf(p)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of squared distances. They are unbiased where noise was taken off, so that batches are best averaged here.
+
+    Args:
+        mean: m2. An estimate may fall below 0, as that of v2.
+        variance: v2.
+    """
+
+    mean: float
+    variance: float
+
+    @classmethod
+    def released(cls, h: Tensor, noise: float) -> Moments:
+        """Of rows before noise, from the rows with it.
+
+        Args:
+            h: (n, l), released with N(0, noise^2) on every entry.
+            noise: s; 0 gives the moments of h itself.
+
+        Raises:
+            InputError: there are less than two rows.
+        """
+        squares = distances(_rows(h)).square()
+        (n, width), power = h.shape, noise**2
+        mean = float(squares.mean()) - 2 * width * power
+        added = 8 * power * mean + 8 * width * power**2
+        return cls(mean, float(squares.var(correction=0)) - (n - 2) / (n - 1) * added)
+
+    @classmethod
+    def averaged(cls, batches: Sequence[Moments]) -> Moments:
+        """The mean over at least one batch."""
+        count = len(batches)
+        return cls(sum(batch.mean for batch in batches) / count, sum(batch.variance for batch in batches) / count)
+
+    def spread(self) -> Spread:
+        """mu_h and sigma_h of normal distances with these moments; estimates below 0 count as 0.
+
+        sigma^2 is the smaller solution of u^2 - 2 m2 u + v2 / 2 = 0. Where v2 is more than normal distances can have,
+        2 m2^2, it is all of m2.
+        """
+        m2, v2 = max(self.mean, 0.0), max(self.variance, 0.0)
+        root = math.sqrt(max(m2**2 - v2 / 2, 0.0))
+        square = min(v2 / 2 / (m2 + root), m2) if m2 else 0.0  # m2 - root, without the difference
+        return Spread(math.sqrt(m2 - square), math.sqrt(square))
+
+
+def _rows(h: Tensor) -> Tensor:
+    """h without a graph, float64: squares are summed, and noise is taken off."""
+    if h.dim() != 2 or len(h) < 2:
+        raise InputError(
+            f"distances need at least two rows, what came is {tuple(h.shape)}",
+            hint="give the federation a batch that leaves no single row over",
+        )
+    return h.detach().double()
