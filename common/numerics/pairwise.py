@@ -36,7 +36,7 @@ def distances(h: Tensor) -> Tensor:
     Returns:
         (n (n - 1) / 2,): rows 0 and 1, 0 and 2, .. 1 and 2, ..
     """
-    return torch.pdist(h)
+    return torch.pdist(h) if len(h) > 1 else h.flatten()[:0]  # of no rows, pdist's gradient ends the process
 
 
 @dataclass(frozen=True)

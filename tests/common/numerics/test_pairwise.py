@@ -51,6 +51,13 @@ def test_where_rows_coincide_the_gradient_is_zero() -> None:
     assert torch.equal(gradient, torch.zeros(4, 3))
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_less_than_two_rows_have_none(rows: int) -> None:
+    h = torch.ones(rows, 3).requires_grad_()
+    (gradient,) = torch.autograd.grad(distances(h).sum(), h)
+    assert distances(h).shape == (0,) and not gradient.any()
+
+
 def test_a_spread_is_mean_and_deviation_over_all_pairs() -> None:
     h = normal(30, 5)
     d = pdist(h.double().numpy())
