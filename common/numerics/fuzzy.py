@@ -1,0 +1,108 @@
+"""Fuzzy c-means: clusters that points belong to by degrees.
+
+Source: Bezdek, Ehrlich, Full, "FCM: The fuzzy c-means clustering algorithm" (1984), as VFL-AFE uses it (Eq. 7).
+For points x_j, centres v_i and fuzziness m > 1 it descends sum_ij u_ij^m |x_j - v_i|^2 by
+
+    u_ij ~ |x_j - v_i|^(-2 / (m - 1)), normalised over i          v_i = sum_j u_ij^m x_j / sum_j u_ij^m
+
+in turns. Everything is done in units of the points' entries (their root mean square), so that gradients of 1e-6
+cluster as points of 1 do. It is for points about the origin: far from it, products round differences away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common.errors import InputError
+
+_LEAST = 1e-12  # squared distances in those units: closer points lie on the centre
+_NOTHING = 1e-150  # all points are 0
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What was found.
+
+    Args:
+        memberships: u, float32 (n, C); rows sum to 1.
+        centres: v, float32 (C, d), in the points' units: where a later call may start.
+    """
+
+    memberships: Tensor
+    centres: Tensor
+
+    def assignments(self) -> tuple[Tensor, Tensor]:
+        """The cluster that every point belongs to most and how much: int64 (n,) and float32 (n,), I_n and c_n."""
+        confidences, ids = self.memberships.max(1)
+        return ids, confidences
+
+
+@torch.no_grad()
+def fuzzy_c_means(
+    points: Tensor,
+    clusters: int,
+    *,
+    fuzziness: float = 2.0,
+    tolerance: float = 1e-3,
+    iterations: int = 20,
+    start: Tensor | None = None,
+) -> Clusters:
+    """Clusters of points.
+
+    Clusters come in no order. Where all points are equal, all memberships are.
+
+    Args:
+        points: finite, (n, d).
+        clusters: C.
+        fuzziness: m, from 1.1; 2 is usual, and the fastest.
+        tolerance: of centres, in those units: it ends where none of their coordinates moves further.
+        iterations: the most.
+        start: centres (C, d), as of an earlier batch; None begins with points that are far apart, always the same.
+
+    Raises:
+        InputError: there are fewer points than clusters, or m is less than 1.1.
+    """
+    _check(points, clusters, fuzziness)
+    wide = points.detach().double()
+    unit = wide.square().mean().sqrt_().clamp_(min=_NOTHING)
+    x = wide / unit
+    squares = x.square().sum(1)
+    centres = _far_apart(x, squares, clusters) if start is None else start.double() / unit
+    for _ in range(iterations):
+        weights = _memberships(x, squares, centres, fuzziness).pow_(fuzziness)
+        before, centres = centres, (weights @ x).div_(weights.sum(1, keepdim=True))
+        if torch.dist(centres, before, p=torch.inf) <= tolerance:
+            break
+    memberships = _memberships(x, squares, centres, fuzziness)
+    return Clusters(memberships.T.float(), (centres * unit).float())
+
+
+def _memberships(x: Tensor, squares: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
+    """u, (C, n): the long side last, along which sums and products are fast."""
+    apart = torch.addmm(squares, centres, x.T, alpha=-2).add_(centres.square().sum(1, keepdim=True))
+    nearness = apart.clamp_(min=_LEAST).pow_(-1 / (fuzziness - 1))
+    return nearness.div_(nearness.sum(0))
+
+
+def _far_apart(x: Tensor, squares: Tensor, clusters: int) -> Tensor:
+    """Points (C, d): the longest one, then ever the one that is farthest from all chosen."""
+    chosen = [int(squares.argmax())]
+    apart = torch.full_like(squares, torch.inf)
+    while len(chosen) < clusters:
+        latest = chosen[-1]
+        apart = torch.minimum(apart, torch.addmv(squares, x, x[latest], alpha=-2).add_(squares[latest]))
+        chosen.append(int(apart.argmax()))
+    return x[chosen]
+
+
+def _check(points: Tensor, clusters: int, fuzziness: float) -> None:
+    if points.dim() != 2 or len(points) < clusters:
+        raise InputError(
+            f"{clusters} clusters need as many points, what came is {tuple(points.shape)}",
+            hint="there are more classes than rows in a batch: give the federation a larger one",
+        )
+    if fuzziness < 1.1:
+        raise InputError(f"a fuzziness of {fuzziness} is too close to 1", hint="give 1.1 or more, usually 2")
