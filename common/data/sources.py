@@ -5,6 +5,7 @@
     data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
     data:   {source: csv, path: clients.csv, id: client, drop: [name]}
     data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
+    data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
     labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
 
@@ -20,7 +21,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
-from common.data import cifar
+from common.data import adult, cifar
 from common.data.bundled import Bundled, BundledName
 from common.data.catalogue import KNOWN
 from common.data.features import Features, Source
@@ -128,6 +129,41 @@ class CifarLabels(_Cifar):
         return Labels(values, KNOWN["cifar10"].classes, official_test)
 
 
+class _Adult(_Config):
+    """The Adult census: adult.py. `folder` as for idx."""
+
+    source: Literal["adult"]
+    folder: str
+
+    def _find(self, base: Path) -> Path:
+        return find(self.folder, base, adult.holds, "adult.data and adult.test")
+
+
+class AdultData(_Adult):
+    """Columns of the census by name, all if none are listed; words become columns of 0 and 1.
+
+    They stay 0 and 1 when they are scaled by `unit`. By `standard` a word that few rows have becomes a large number.
+    """
+
+    columns: tuple[str, ...] = ()
+    split: SplitConfig = AllSplit()
+    scale: ScaleConfig = "unit"
+    noise: NoiseConfig | None = None
+
+    def open(self, base: Path) -> Source:
+        """Reads the columns. Raises DataError if the set is not found or damaged, ConfigError for a wrong column."""
+        return adult.Census(self._find(base), self.columns)
+
+
+class AdultLabels(_Adult):
+    """The two classes."""
+
+    def read(self, base: Path) -> Labels:
+        """The set's own labels. Raises DataError as `AdultData.open`."""
+        values, official_test = adult.read_labels(self._find(base))
+        return Labels(values, adult.CLASSES, official_test)
+
+
 class _Csv(_Config):
     """A CSV file with a header. `id` names the column that says who a row is about."""
 
@@ -201,10 +237,12 @@ class MatLabels(_Mat):
         return read_classes(self._find(base))
 
 
-DataConfig = Annotated[SklearnData | IdxData | CifarData | CsvData | MatData, Field(discriminator="source")]
+DataConfig = Annotated[SklearnData | IdxData | CifarData | AdultData | CsvData | MatData, Field(discriminator="source")]
 """What a party's configuration says under `data`."""
 
-LabelConfig = Annotated[SklearnLabels | IdxLabels | CifarLabels | CsvLabels | MatLabels, Field(discriminator="source")]
+LabelConfig = Annotated[
+    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | CsvLabels | MatLabels, Field(discriminator="source")
+]
 """What the server's configuration says under `labels`."""
 
 
