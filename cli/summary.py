@@ -14,6 +14,7 @@ from cli.progress import megabytes
 from common.protocols import CONTRACTS
 
 _OWN = "test_accuracy_"
+_NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row's embeddings"}
 _MANY = 8  # parties that fit in a line
 
 METRICS = {
@@ -71,11 +72,12 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
     privacy = summary["privacy"]
     if privacy is None:
         return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
-    known = [[e for e in privacy["epsilon"][kind].values() if e is not None] for kind in ("participation", "replace")]
-    if not all(known):
+    known = {kind: [e for e in spent.values() if e is not None] for kind, spent in privacy["epsilon"].items()}
+    if not all(known.values()):
         return "no party has said what it spent"
-    absent, other = map(max, known)
-    spent = f"epsilon {absent:.2f} (a party absent), {other:.2f} (other data), at delta {summary['delta']:g}"
+    words = ", ".join(f"{max(spent):.2f} ({_NEIGHBOURS[kind]})" for kind, spent in known.items())
+    once = f", {privacy['release_epsilon']:.2f} a release" if "release_epsilon" in privacy else ""
+    spent = f"epsilon {words}{once}, at delta {summary['delta']:g}"
     return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent
 
 

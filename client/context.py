@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from client.cut_layer import Adjusted, ShapedBackprop
+from client.privacy import rescale
 from common.config import FederationConfig, PartyConfig
 from common.crypto.identity import Identity
 from common.crypto.sealing import Session
@@ -17,7 +19,11 @@ from common.errors import ConfigError
 from common.models.bottom import bottom_model
 from common.models.build import build_head
 from common.models.optimiser import build_optimiser
+from common.models.shaped import Shape, Shaped
+from common.numerics.backprop import Backprop, backprop
 from common.once import Once
+from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.privacy.rows import deviation
 from common.schedule import Schedule
 from common.state import State
 
@@ -59,6 +65,12 @@ class ClientContext:
         """theta_k, the party's bottom model, with outputs of the agreed width."""
         return self.state.keep("model", lambda: self._build(width))
 
+    def backprop(self, model: nn.Module) -> Backprop:
+        """Forward and backward through the bottom model, with the party's own terms if any are agreed on."""
+        through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
+        adjust = self.federation.adjust
+        return Adjusted(through, adjust, self.federation.outputs) if adjust.asked else through
+
     def head(self, width: int) -> nn.Module:
         """The party's prediction network: (rows, width) -> (rows, classes)."""
         return self.state.keep("head", lambda: self._build_head(width))
@@ -83,10 +95,14 @@ class ClientContext:
         return party_seed(self.federation, self.name)
 
     def _build(self, width: int) -> nn.Module:
-        shape = self.features.shape[1:]
-        return bottom_model(f"parties.{self.name}", self.config.model, shape, width, self.seed, self.base).to(
-            self.device
-        )
+        shape, owner = self.features.shape[1:], f"parties.{self.name}"
+        model = bottom_model(owner, self.config.model, shape, width, self.seed, self.base).to(self.device)
+        plan = self.schedule.privacy
+        if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig):
+            return model
+        _refuse_mixing(owner, model)
+        config, factor = plan.config, rescale(self.state, plan.config, deviation(plan)).to(self.device)
+        return Shaped(model, Shape(config.release, config.clip, factor, leaves=config.rescale == "paper"))
 
     def _build_head(self, width: int) -> nn.Module:
         try:
@@ -99,3 +115,13 @@ class ClientContext:
 def party_seed(federation: FederationConfig, name: str) -> int:
     """What a party's parameters are drawn from; parties with equal models must not start equal."""
     return federation.seed * 1009 + federation.names.index(name) + 1
+
+
+def _refuse_mixing(owner: str, model: nn.Module) -> None:
+    """Refuses a model in which rows of a batch depend on each other: noise for one row would not be enough."""
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        raise ConfigError(
+            f"{owner}.model normalises over batches: an embedding would depend on all rows of its batch, and "
+            "federation.privacy.mechanism = adaptive protects each row by itself",
+            hint="take a model without batch normalisation",
+        )

@@ -27,13 +27,13 @@ class Door:
         self._carry, self._to, self._release, self._ledger = carry, to, release, ledger
         self._waiting: dict[int, Released] = {}
 
-    def release(self, private: Tensor, *, evaluation: bool = False) -> Tensor:
+    def release(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Tensor:
         """Puts a function of private rows through the privacy stage and remembers the result.
 
         Only the returned tensor itself may then be sent, and once. `evaluation` says that the rows
-        are validation or test rows.
+        are validation or test rows, `rows` which they are, where each has a row of the matrix.
         """
-        released = self._release(private, evaluation=evaluation)
+        released = self._release(private, evaluation=evaluation, rows=rows)
         self._waiting[id(released.value)] = released
         return released.value
 

@@ -33,6 +33,6 @@ async def evaluate(
         for number, block in enumerate(ctx.schedule.blocks(part)):
             with torch.no_grad():
                 embeddings = model(ctx.features[block])
-            await server.send(answer(part, number, ctx.release(embeddings, evaluation=True)))
+            await server.send(answer(part, number, ctx.release(embeddings, evaluation=True, rows=block)))
             await asyncio.sleep(0)  # it leaves now, not when all blocks are computed: the server waits for the first
     model.train()

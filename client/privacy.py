@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from common.compress import form_of
 from common.config import FederationConfig
 from common.data.rows import generator
 from common.numerics.quantise import AS_IS
 from common.privacy.accountant import affordable
+from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.budget import Budget
-from common.privacy.noise import secure_normals, seeded_normals
+from common.privacy.noise import Normals, secure_normals, seeded_normals
 from common.privacy.plan import Plan
 from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
-from common.privacy.settings import PolicyConfig
+from common.privacy.rescale import Rescale
+from common.privacy.row_budget import RowBudget
+from common.privacy.rows import RowRelease, deviation
+from common.privacy.settings import Adjacency, PolicyConfig
 from common.state import State
 
 
@@ -36,6 +42,7 @@ class Privacy:
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self._plan = party, federation.seed, plan
+        self._counts = torch.zeros(0 if plan is None else plan.rows, dtype=torch.int32)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
         if plan is None:
@@ -59,13 +66,18 @@ class Privacy:
     def _protected(self, state: State) -> Release:
         if self._plan is None:
             return release_clear
-        if not self._plan.config.seeded:
-            assert self._budget is not None  # made with the plan
-            return GaussianRelease(self._plan, secure_normals, self._budget)
-        draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
-        counts = state.keep("spent", dict[str, float])
-        self._budget = Budget(None, self._limit, self._plan.releases, counts)
-        return GaussianRelease(self._plan, seeded_normals(draws), self._budget)
+        normals: Normals = secure_normals
+        counts = self._counts
+        if self._plan.config.seeded:
+            draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
+            normals = seeded_normals(draws)
+            self._budget = Budget(None, self._limit, self._plan.releases, state.keep("spent", dict[str, float]))
+            counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
+        assert self._budget is not None  # made with the plan, or just now
+        if isinstance(self._plan.config, AdaptivePrivacyConfig):
+            budget = RowBudget(self._budget, counts)
+            return RowRelease(self._plan, normals, budget, rescale(state, self._plan.config, deviation(self._plan)))
+        return GaussianRelease(self._plan, normals, self._budget)
 
     def close(self) -> None:
         """Gives back what was reserved and not used."""
@@ -73,15 +85,33 @@ class Privacy:
             self._budget.close()
 
 
+def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Rescale:
+    """The factor that the model applies and the privacy stage feeds, as it is in the state or begins."""
+    make = lambda: Rescale(config.rescale, config.clip, deviation, shrink=config.shrink)  # noqa: E731
+    return state.keep("rescale", make)
+
+
 def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
     """The releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
         policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, f"a noise multiplier of {sigma:g}")
-    if policy.max_epsilon is None:
-        return plan.affordable
-    own = affordable(policy.max_epsilon, sigma, plan.config.delta, "replace")
+    rows = plan.config.adjacency == "row"
+    wanted = [policy.max_row_epsilon] if rows else [policy.max_epsilon, policy.max_row_epsilon]
+    limits = [] if plan.affordable is None else [plan.affordable]
+    for most in wanted:
+        if most is not None:
+            limits.append(_affordable(party, policy, plan, most))
+    return min(limits, default=None)
+
+
+def _affordable(party: str, policy: PolicyConfig, plan: Plan, most: float) -> int:
+    """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
+    sigma, rows = plan.noise_multiplier, plan.config.adjacency == "row"
+    adjacency: Adjacency = "row" if rows else "replace"
+    own = affordable(most, sigma, plan.config.delta, adjacency)
     if own < plan.releases:
-        has = f"{plan.releases} releases at sigma = {sigma:g}: epsilon = {plan.epsilon(plan.releases, 'replace'):.2f}"
-        policy.object(party, "max_epsilon", policy.max_epsilon, f"{has} between two data sets")
-    return own if plan.affordable is None else min(own, plan.affordable)
+        has = f"{plan.releases} releases at sigma = {sigma:g}: epsilon = {plan.epsilon(plan.releases, adjacency):.2f}"
+        rule = "max_epsilon" if most == policy.max_epsilon else "max_row_epsilon"
+        policy.object(party, rule, most, f"{has} between two {'values of a row' if rows else 'data sets'}")
+    return own

@@ -17,13 +17,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    Discriminator,
     Field,
     SerializeAsAny,
+    Tag,
     ValidationError,
     field_validator,
     model_validator,
 )
 
+from common.adjust import AdjustConfig
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
@@ -40,9 +43,10 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
+from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.answers import AnswerPrivacyConfig
 from common.privacy.labels import LabelPrivacyConfig
-from common.privacy.settings import PolicyConfig, PrivacyConfig
+from common.privacy.settings import NoiseConfig, PolicyConfig, PrivacyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
 from common.roster import check_pin, check_roster, read_roster
@@ -63,6 +67,27 @@ def _check_address(value: str) -> str:
 Address = Annotated[str, AfterValidator(_check_address)]
 
 _LARGEST_PORT = 65_535
+
+
+def _mechanism(value: Any) -> str:
+    if not isinstance(value, Mapping | NoiseConfig):
+        raise ConfigError(
+            f"federation.privacy{shown(value)}: expected keys and values", hint="{mechanism: gaussian, ..}"
+        )
+    name = str(value.get("mechanism", "gaussian") if isinstance(value, Mapping) else getattr(value, "mechanism", ""))
+    if name not in _MECHANISMS:
+        said = f"federation.privacy.mechanism = {name!r}: unknown mechanism{nearest(name, _MECHANISMS)}"
+        raise ConfigError(said, hint=f"one of {', '.join(_MECHANISMS)}")
+    return name
+
+
+_MECHANISMS = ("gaussian", "adaptive")
+
+
+Privacy = Annotated[
+    Annotated[PrivacyConfig, Tag("gaussian")] | Annotated[AdaptivePrivacyConfig, Tag("adaptive")],
+    Discriminator(_mechanism),
+]
 
 # Of the federation section: what a resumed run may have otherwise.
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
@@ -92,7 +117,8 @@ class FederationConfig(Section):
     )
     compress: CompressConfig = CompressConfig()
     blinding: BlindingConfig = BlindingConfig()
-    privacy: PrivacyConfig | None = Field(default=None, description="left out, nothing is protected")
+    privacy: Privacy | None = Field(default=None, description="left out, nothing is protected")
+    adjust: AdjustConfig = AdjustConfig()
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
     benchmark: bool = Field(default=False, description="nobody's secrets are in it: allows evaluations in the clear")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.blinded import check_blinded
 from common.errors import ConfigError
+from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.protocols import CONTRACTS
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ def check_together(federation: FederationConfig) -> None:
     """Refuses an agreed section whose parts contradict each other or its protocol. Raises ConfigError."""
     _check_length(federation)
     _check_privacy(federation)
+    _check_rows(federation)
+    _check_adjust(federation)
     _check_participation(federation)
     _check_classes(federation)
     _check_stop(federation)
@@ -60,6 +63,43 @@ def _check_privacy(federation: FederationConfig) -> None:
         raise ConfigError(
             "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
             hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
+        )
+
+
+def _check_rows(federation: FederationConfig) -> None:
+    """Refuses protection of rows where not every message is one embedding a row."""
+    privacy, name = federation.privacy, federation.protocol.name
+    if not isinstance(privacy, AdaptivePrivacyConfig):
+        return
+    if not CONTRACTS[name].embeddings:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.embeddings)
+        raise ConfigError(
+            f"federation.privacy.mechanism = adaptive with the protocol {name}: what its parties send is not one "
+            "embedding a row",
+            hint=f"take one of {able}; or mechanism: gaussian",
+        )
+    if privacy.rescale != "none" and federation.batch == 1:
+        raise ConfigError(
+            f"federation.batch = 1 with federation.privacy.rescale = {privacy.rescale}: one row has no distances",
+            hint="give larger batches, or leave rescale out",
+        )
+
+
+def _check_adjust(federation: FederationConfig) -> None:
+    adjust, name, batch, classes = federation.adjust, federation.protocol.name, federation.batch, federation.outputs
+    if not adjust.asked:
+        return
+    if not CONTRACTS[name].gradients:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
+        raise ConfigError(
+            f"federation.adjust with the protocol {name}: its parties follow no gradient at their embeddings",
+            hint=f"take one of {able}, or leave adjust out",
+        )
+    least = classes if adjust.contrastive else 2
+    if batch < least:
+        what = f"{classes} classes are more than its rows" if batch > 1 else "one row has no distances and no clusters"
+        raise ConfigError(
+            f"federation.batch = {batch} with federation.adjust: {what}", hint=f"give batches of at least {least} rows"
         )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from common.config import FederationConfig
 from common.data.rows import Batches, generator, partition
-from common.privacy.plan import Plan, plan
+from common.privacy.plan import AnyPrivacyConfig, Plan, plan
 
 _EVALUATED = ("validation", "test")
 
@@ -43,9 +45,8 @@ class Schedule:
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: Plan | None = None
         if federation.privacy is not None:
-            evaluated = federation.privacy.evaluate == "released"
-            count = self._releases if evaluated else self._participations
-            self.privacy = plan(federation.privacy, rows, self.rounds, count)
+            count = self._counted(federation.privacy)
+            self.privacy = plan(federation.privacy, rows, self.rounds, count, benchmark=federation.benchmark)
             self.rounds = self.privacy.rounds
 
     def batch(self, round: int) -> Tensor:
@@ -95,6 +96,21 @@ class Schedule:
         """The number of a block among all that are evaluated after a round, from 1: the training batch is 0."""
         before = self.evaluations(round)[: self.evaluations(round).index(part)]
         return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
+
+    def _counted(self, privacy: AnyPrivacyConfig) -> Callable[[int], int]:
+        """What the privacy accounting counts, as a function of how many rounds there are."""
+        evaluated = privacy.evaluate == "released"
+        if privacy.adjacency == "row":
+            return partial(self._releases_of_a_row, evaluated=evaluated)
+        return self._releases if evaluated else self._participations
+
+    def _releases_of_a_row(self, rounds: int, *, evaluated: bool) -> int:
+        """How often one row is released in a run of so many rounds, at most: rows of a part all alike."""
+        training, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
+        if not evaluated:
+            return training
+        validation, test = (int(len(getattr(self.partition, part)) > 0) for part in _EVALUATED)
+        return max(training, validation * validations, test * (validations if self._tests else 1))
 
     def _releases(self, rounds: int) -> int:
         """How many matrices one party releases in a run of so many rounds, at most."""

@@ -10,8 +10,11 @@ from typing import Any
 
 from common.checkpoints import write_durably
 from common.errors import EnvironmentFault
-from common.privacy.accountant import SENSITIVITY
-from common.privacy.settings import PrivacyConfig
+from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.privacy.calibration import gaussian_epsilon
+from common.privacy.plan import AnyPrivacyConfig, Plan
+from common.privacy.rows import deviation
+from common.privacy.settings import Adjacency
 from common.privacy.zeroth_order import ZerothOrderClaim
 from common.telemetry import without_nan
 from server.context import ServerContext
@@ -80,7 +83,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     counts = {name: releases.get(name) for name in names}
     by_adjacency: dict[str, dict[str, float | None]] = {
         adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
-        for adjacency in SENSITIVITY
+        for adjacency in _neighbours(plan.config)
     }
     void = _void(plan.config)
     return {
@@ -94,12 +97,33 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
             "releases": counts,
             "epsilon": by_adjacency,
             "void": void,
+            **row_privacy(plan),
         },
     }
 
 
-def _void(config: PrivacyConfig) -> str | None:
+def row_privacy(plan: Plan) -> dict[str, Any]:
+    """What more there is to say where rows are protected each by itself: what the paper counts, and what is meant."""
+    if not isinstance(plan.config, AdaptivePrivacyConfig):
+        return {}
+    config = plan.config
+    return {
+        "release": config.release,
+        "rescale": config.rescale,
+        "deviation": deviation(plan),
+        "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
+        "about": "a row's own embeddings, given the models that made them",
+    }
+
+
+def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
+    return ("row",) if config.adjacency == "row" else ("participation", "replace")
+
+
+def _void(config: AnyPrivacyConfig) -> str | None:
     """Why the accounting's epsilon is no guarantee, if it is none."""
+    if config.heuristic:
+        return config.heuristic
     if config.seeded:
         return _SEEDED
     if config.evaluate == "clean":

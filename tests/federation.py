@@ -32,6 +32,12 @@ DIGITS: Mapping[str, Any] = {
 
 # What a protocol's parties cannot do without.
 NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}
+# What a federation cannot do without.
+AGREED: Mapping[str, Mapping[str, Any]] = {
+    "vfl_afe": {
+        "privacy": {"mechanism": "adaptive", "clip": 1, "noise_multiplier": 0.05, "delta": 1e-4, "seeded": True},
+    },
+}
 # What the server cannot do without where it is the active party.
 ACTIVE: Mapping[str, Any] = {"data": {"source": "sklearn", "name": "digits", "split": "columns"}}
 
@@ -39,7 +45,7 @@ ACTIVE: Mapping[str, Any] = {"data": {"source": "sklearn", "name": "digits", "sp
 def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them."""
     made: dict[str, Any] = copy.deepcopy(dict(DIGITS))
-    made["federation"] |= {"protocol": dict(protocol), **federation}
+    made["federation"] |= {"protocol": dict(protocol), **AGREED.get(protocol["name"], {}), **federation}
     if CONTRACTS[protocol["name"]].active:
         made["server"]["active"] = {"data": copy.deepcopy(made["every_party"]["data"])}
     if protocol["name"] in NEEDS:

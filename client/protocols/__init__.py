@@ -21,6 +21,7 @@ from client.protocols import (
     syn_zoo_vfl,
     vafl,
     vfedmh,
+    vfl_afe,
     vimadmm,
     vimadmm_j,
     zoo_vfl,
@@ -40,6 +41,7 @@ PARTICIPATE: Mapping[str, Participate] = {
     "czofo": czofo.participate,
     "zoo_vfl": zoo_vfl.participate,
     "syn_zoo_vfl": syn_zoo_vfl.participate,
+    "vfl_afe": vfl_afe.participate,
     "vimadmm": vimadmm.participate,
     "vimadmm_j": vimadmm_j.participate,
     "vfedmh": vfedmh.participate,
@@ -61,6 +63,7 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "czofo": bottom,
     "zoo_vfl": bottom,
     "syn_zoo_vfl": bottom,
+    "vfl_afe": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
 }

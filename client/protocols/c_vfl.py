@@ -13,7 +13,6 @@ from common.conversation import Link
 from common.data.rows import generator
 from common.models.build import build_agreed_head
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
 from common.numerics.local_steps import lone_steps
 from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other, parameters
 
@@ -23,13 +22,13 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser, head = ctx.model(cfg.embedding), ctx.optimiser(), _head(ctx, cfg)
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
     seat, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)
-        await server.send(Embedding(t, ctx.release(h)))  # 1
+        await server.send(Embedding(t, ctx.release(h, rows=batch)))  # 1
         labels = await server.recv(Labels, t, rows=len(batch))
         others = await _others(ctx, server, t, rows=len(batch), width=cfg.embedding)
         theta = await server.recv(Head, t, parameters=size)

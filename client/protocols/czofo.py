@@ -11,7 +11,6 @@ from common.conversation import SERVER, Link
 from common.directions import Directions, Drawn
 from common.errors import ContractError
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
 from common.numerics.zeroth_order import estimate
 from common.protocols.czofo import Config, Differences, Embedding, Evaluation
 
@@ -21,13 +20,13 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
     directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
 
     async def exchange(t: int, turn: int, until: int) -> bool:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
-        await server.send(Embedding(t, turn, ctx.release(h)))  # 1
+        await server.send(Embedding(t, turn, ctx.release(h, rows=batch)))  # 1
         drawn = directions.of(ctx.name, turn, len(batch))  # while the server draws them too
         losses = len(batch) if cfg.delta == "row" else 1
         answer = await server.recv(Differences, t, until=until, losses=losses, directions=cfg.directions)

@@ -8,7 +8,6 @@ from client.context import ClientContext
 from client.evaluation import evaluate
 from common.conversation import Link
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
 from common.protocols.split import Config, Embedding, Evaluation, Gradient
 
 
@@ -17,11 +16,11 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
-        await server.send(Embedding(t, ctx.release(h)))  # 1
+        await server.send(Embedding(t, ctx.release(h, rows=batch)))  # 1
         gradient = await server.recv(Gradient, t, rows=len(batch), width=cfg.embedding)
         if gradient is None:  # the server went on without us: follow it
             continue

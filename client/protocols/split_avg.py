@@ -11,7 +11,6 @@ from client.turns import take_turns
 from common.conversation import SERVER, Link
 from common.errors import ContractError
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
 from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
 
 
@@ -20,13 +19,13 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
     own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)
 
     async def exchange(t: int, turn: int, until: int) -> bool:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
-        released = ctx.release(h)
+        released = ctx.release(h, rows=batch)
         await server.send(Embedding(t, turn, released) if cfg.arrivals else own.training(t, released))  # 1
         gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
         if gradient is None:

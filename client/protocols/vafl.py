@@ -9,7 +9,6 @@ from client.evaluation import evaluate
 from client.turns import take_turns
 from common.conversation import Link
 from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
 from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 
 
@@ -18,12 +17,12 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
 
     async def exchange(t: int, turn: int, until: int) -> bool:
         batch = ctx.schedule.batch(turn)
         h = bottom.forward(ctx.features[batch])  # (rows, width)
-        await server.send(Embedding(t, turn, ctx.release(h)))  # 1
+        await server.send(Embedding(t, turn, ctx.release(h, rows=batch)))  # 1
         gradient = await server.recv(Gradient, t, until=until, rows=len(batch), width=cfg.embedding)
         if gradient is None:
             return False

@@ -49,7 +49,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
             continue
         batch = ctx.schedule.batch(t)
         e = model.embed(ctx.features[batch])  # (rows, width)
-        await server.send(own.training(t, ctx.release(e)))  # 1
+        await server.send(own.training(t, ctx.release(e, rows=batch)))  # 1
         if (told := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it
             continue
         await server.send(Prediction(t, 0, model.predict(told.e.to(ctx.device))))  # 3

@@ -15,7 +15,7 @@ from common.data.rows import generator
 from common.models.build import build_agreed_head
 from common.models.heads import MlpHeadConfig
 from common.models.optimiser import stepper
-from common.numerics.backprop import Backprop, backprop
+from common.numerics.backprop import Backprop
 from common.numerics.local_steps import headed_local_steps, local_steps
 from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 
@@ -25,7 +25,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
-    bottom, step = backprop(model), stepper(optimiser)
+    bottom, step = ctx.backprop(model), stepper(optimiser)
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)
     async for t in server.rounds(after=ctx.round):
         if ctx.sits_out(t):
@@ -34,7 +34,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)
-        await server.send(Embedding(t, ctx.release(h)))  # 1
+        await server.send(Embedding(t, ctx.release(h, rows=batch)))  # 1
         update = await server.recv(Update, t, rows=len(batch), classes=classes, parameters=parameters)
         if update is None:  # the server went on without us: follow it
             continue

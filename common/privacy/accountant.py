@@ -7,6 +7,8 @@ T releases with noise multiplier sigma satisfy (epsilon, delta)-DP with, for any
 where s is the sensitivity in units of the clipping threshold C, which depends on who counts as a
 neighbour. `participation`: the same data with one party absent, which then sends zeros; s = 1, the
 paper's. `replace`: the party has other data; two clipped matrices may differ by 2C, so s = 2.
+`row`: one row has other features, of which only its own embeddings count; sigma is in units of the
+diameter of the region that they are brought into, so s = 1, and T counts the releases of one row.
 
 Batches and participation are known to the server, so nothing is gained by subsampling, and no
 amplification is claimed.
@@ -24,7 +26,7 @@ from types import ModuleType
 from common.errors import ConfigError
 from common.privacy.settings import Adjacency
 
-SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0}
+SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0, "row": 1.0}
 
 # alpha, close enough together for three digits; Opacus's own end at 63, which overstates an epsilon below 0.4.
 _ORDERS = [1 + 0.01 * 1.05**step for step in range(331)]

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from common.errors import ConfigError
 from common.privacy.accountant import affordable, epsilon, find_noise_multiplier
+from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.settings import Adjacency, PrivacyConfig
+
+AnyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
 
 
 @dataclass(frozen=True)
@@ -18,41 +21,48 @@ class Plan:
         config: what was agreed.
         noise_multiplier: sigma.
         rounds: that the run may have.
-        releases: that one party makes in them, at most.
+        releases: that one party makes in them, at most; where rows are protected each by itself, of one row.
         affordable: releases that the budget allows; None without a budget.
+        rows: of the data.
     """
 
-    config: PrivacyConfig
+    config: AnyPrivacyConfig
     noise_multiplier: float
     rounds: int
     releases: int
     affordable: int | None
+    rows: int = 0
 
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
         """What so many releases cost; under the agreed adjacency if none is named."""
         return epsilon(releases, self.noise_multiplier, self.config.delta, adjacency or self.config.adjacency)
 
 
-def plan(config: PrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int]) -> Plan:
+def plan(
+    config: AnyPrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int], *, benchmark: bool = False
+) -> Plan:
     """Finds sigma where only a budget is given, and the rounds that a budget pays for.
 
     Args:
         config: `federation.privacy`.
         rows: of the data.
         rounds: that the federation asks for.
-        releases: rounds -> how many releases one party makes in a run of so many, evaluations among them.
+        releases: rounds -> how many releases one party (or row) makes in a run of so many, evaluations among them.
+        benchmark: whether nobody's secrets are in the data, so that delta may be as in a paper.
 
     Raises:
         ConfigError: delta means nothing for so many rows, or the budget pays for no round.
     """
-    if config.delta >= 1 / rows:
+    if config.delta >= 1 / rows and not benchmark:
         raise ConfigError(
             f"federation.privacy.delta = {config.delta:g}: with {rows} rows it must be below "
             f"1/{rows} = {1 / rows:.2g}, or publishing a row at random would count as private",
-            hint="give a smaller delta; a tenth of 1 / rows is usual",
+            hint="give a smaller delta, a tenth of 1 / rows is usual; or, where nobody's secrets are in the data, set "
+            "federation.benchmark to true",
         )
     wanted = min(rounds, config.rounds or rounds)
-    sigma, budget = config.noise_multiplier, config.epsilon
+    sigma = config.sigma if isinstance(config, AdaptivePrivacyConfig) else config.noise_multiplier
+    budget = config.epsilon
     if sigma is None:
         assert budget is not None  # one of the two is there
         sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency)
@@ -64,7 +74,7 @@ def plan(config: PrivacyConfig, rows: int, rounds: int, releases: Callable[[int]
             f"releases, and a run of one round makes {releases(1)}, its evaluations among them",
             hint="give more noise, a larger epsilon, a larger batch or smaller test parts",
         )
-    return Plan(config, sigma, paid, releases(paid), allowed)
+    return Plan(config, sigma, paid, releases(paid), allowed, rows)
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:

@@ -39,11 +39,22 @@ class Released:
 class Release(Protocol):
     """A privacy stage."""
 
-    def __call__(self, private: Tensor, *, evaluation: bool) -> Released:
-        """Releases a function of private rows; `evaluation`: of rows that nobody trains on."""
+    def __call__(self, private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
+        """Releases a function of private rows.
+
+        Args:
+            private: (rows, ...).
+            evaluation: whether nobody trains on them.
+            rows: their numbers, int64 (rows,), where every row of the matrix is a function of one alone.
+        """
 
 
-def release_clear(private: Tensor, *, evaluation: bool = False) -> Released:  # noqa: ARG001  # the port's
+def release_clear(
+    private: Tensor,
+    *,
+    evaluation: bool = False,  # noqa: ARG001  # the port's
+    rows: Tensor | None = None,  # noqa: ARG001  # the port's
+) -> Released:
     """Releases values as they are: no clipping, no noise, no guarantee."""
     return Released(private.detach(), "none", None)
 
@@ -66,7 +77,13 @@ class GaussianRelease:
         self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}{seeded}"
         self._void = plan.config.seeded or plan.config.evaluate == "clean"
 
-    def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
+    def __call__(
+        self,
+        private: Tensor,
+        *,
+        evaluation: bool = False,
+        rows: Tensor | None = None,  # noqa: ARG002  # the port's
+    ) -> Released:
         """Releases a matrix in its dtype. Raises BudgetSpent."""
         if evaluation and self._plan.config.evaluate == "clean":
             return Released(private.detach(), "none (benchmark)", None)
@@ -89,9 +106,9 @@ class QuantisedRelease:
     def __init__(self, inner: Release, form: Form, evaluations: Form, draws: torch.Generator) -> None:
         self._inner, self._form, self._evaluations, self._draws = inner, form, evaluations, draws
 
-    def __call__(self, private: Tensor, *, evaluation: bool = False) -> Released:
+    def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
         """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
-        inner = self._inner(private, evaluation=evaluation)
+        inner = self._inner(private, evaluation=evaluation, rows=rows)
         form = self._evaluations if evaluation else self._form
         if inner.value.dtype != torch.float32 or form == AS_IS:
             return inner

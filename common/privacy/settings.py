@@ -13,33 +13,27 @@ if TYPE_CHECKING:
 
 _BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
 
-Adjacency = Literal["participation", "replace"]
+Adjacency = Literal["participation", "replace", "row"]
 
 
-class PrivacyConfig(BaseModel):
-    """`federation.privacy`: client-level differential privacy of what parties send (Xie et al. 2024, Section V).
-
-    Every released matrix is clipped to C in its Frobenius norm; every entry gets noise from
-    N(0, (sigma C)^2). Either sigma is given, or a budget from which it is found, or both: the run
-    then ends before the budget is passed.
-    """
+class NoiseConfig(BaseModel):
+    """What every mechanism of `federation.privacy` is told: how much noise, for which budget."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    mechanism: Literal["gaussian"] = "gaussian"
-    clip: float = Field(gt=0, description="C, the largest Frobenius norm of a message")
-    noise_multiplier: float | None = Field(default=None, description="sigma, the noise's deviation in units of C")
+    noise_multiplier: float | None = Field(default=None, description="sigma, the noise's deviation")
     epsilon: float | None = Field(default=None, gt=0, description="the budget of every party")
     delta: float = Field(default=1e-5, gt=0, lt=1)
     rounds: int | None = Field(default=None, ge=1, description="to spend epsilon over; left out, all of the run's")
-    adjacency: Adjacency = Field(
-        default="participation",
-        description="what epsilon is about: a party that is absent (sensitivity C), or has other data (2C)",
-    )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
     evaluate: Literal["released", "clean"] = Field(
         default="released", description="clean: evaluations without noise, which voids the guarantee"
     )
+
+    @property
+    def heuristic(self) -> str:
+        """What in the configuration has no proof, or ""."""
+        return ""
 
     @field_validator("noise_multiplier")
     @classmethod
@@ -50,6 +44,22 @@ class PrivacyConfig(BaseModel):
                 hint="give a value above 0, or leave it out and give epsilon; without `privacy` nothing is protected",
             )
         return value
+
+
+class PrivacyConfig(NoiseConfig):
+    """Client-level differential privacy of what parties send (Xie et al. 2024, Section V).
+
+    Every released matrix is clipped to C in its Frobenius norm; every entry gets noise from
+    N(0, (sigma C)^2). Either sigma is given, or a budget from which it is found, or both: the run
+    then ends before the budget is passed.
+    """
+
+    mechanism: Literal["gaussian"] = "gaussian"
+    clip: float = Field(gt=0, description="C, the largest Frobenius norm of a message")
+    adjacency: Literal["participation", "replace"] = Field(
+        default="participation",
+        description="what epsilon is about: a party that is absent (sensitivity C), or has other data (2C)",
+    )
 
     @model_validator(mode="after")
     def _enough_said(self) -> PrivacyConfig:
@@ -69,7 +79,10 @@ class PolicyConfig(BaseModel):
     max_epsilon: float | None = Field(
         default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
     )
-    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon")
+    max_row_epsilon: float | None = Field(
+        default=None, gt=0, description="of all that leaves about one row in a run; between two values of its features"
+    )
+    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon and max_row_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
     protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
     min_parties: int | None = Field(
@@ -91,16 +104,20 @@ class PolicyConfig(BaseModel):
             self.object(party, "min_parties", least, parties)
         if blinded and federation.blinding.least < least:
             self.object(party, "min_parties", least, f"blinding.least = {federation.blinding.least}")
-        for rule in ("max_epsilon", "min_noise_multiplier"):
+        for rule in ("max_epsilon", "max_row_epsilon", "min_noise_multiplier"):
             if (wants := getattr(self, rule)) is None:
                 continue
             if privacy is None:
                 self.object(party, rule, wants, "no federation.privacy")
+            elif privacy.adjacency == "row" and rule == "max_epsilon":
+                self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
+            elif privacy.heuristic:
+                self.object(party, rule, wants, privacy.heuristic)
             elif privacy.evaluate == "clean":
                 self.object(party, rule, wants, "federation.privacy.evaluate = clean")
             elif privacy.seeded:
                 self.object(party, rule, wants, "federation.privacy.seeded = true")
-            elif rule == "max_epsilon" and privacy.delta > self.max_delta:
+            elif rule != "min_noise_multiplier" and privacy.delta > self.max_delta:
                 self.object(party, "max_delta", self.max_delta, privacy.delta)
 
     @staticmethod

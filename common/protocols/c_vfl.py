@@ -104,6 +104,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Labels, Other, Head, Evaluation),
     limits=limits,
+    embeddings=True,
+    gradients=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "THE LABELS of all training rows, EVERY OTHER PARTY'S EMBEDDINGS of them, and the server's model",

@@ -37,6 +37,10 @@ class Contract:
         active: whether the server holds columns of its own (`server.active`), as the active party.
         answers_protected: whether noise on what goes back to the parties can protect the labels
             (`server.privacy.answers`): everything that depends on labels passes `server/answers.py`.
+        embeddings: whether all that parties release is embeddings of the rows of a batch, each of its own row alone,
+            so that `federation.privacy.mechanism: adaptive` can protect them.
+        gradients: whether a party takes its steps along a gradient at its embeddings, to which it may add its own
+            (`federation.adjust`).
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
     """
 
@@ -49,6 +53,8 @@ class Contract:
     subsampling: bool = False
     active: bool = False
     answers_protected: bool = False
+    embeddings: bool = False
+    gradients: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property

@@ -119,6 +119,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation, *BLINDED),
     limits=limits,
+    embeddings=True,
+    gradients=True,
     check=check,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear; "

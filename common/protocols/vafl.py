@@ -88,6 +88,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    embeddings=True,
+    gradients=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "the gradients of the loss at its own cut layer, which carry information about the labels, unless "

@@ -104,6 +104,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
+    embeddings=True,
     active=True,
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "

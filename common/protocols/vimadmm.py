@@ -105,6 +105,8 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Update, Evaluation),
     limits=limits,
+    embeddings=True,
+    gradients=True,
     subsampling=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",

@@ -50,6 +50,7 @@ from common.wire.tensors import packed_parts, read_tensor, tensor_parts
 # One .proto file a protocol that has messages, by the protocol's name; protocols that say the same share one.
 PROTOS: Mapping[str, ModuleType] = {
     "split": split_pb2,
+    "vfl_afe": split_pb2,
     "split_avg": split_avg_pb2,
     "fedbcd": fedbcd_pb2,
     "fdml": fdml_pb2,

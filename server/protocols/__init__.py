@@ -22,6 +22,7 @@ from server.protocols import (
     syn_zoo_vfl,
     vafl,
     vfedmh,
+    vfl_afe,
     vimadmm,
     vimadmm_j,
     zoo_vfl,
@@ -40,6 +41,7 @@ SERVE: Mapping[str, Serve] = {
     "czofo": czofo.serve,
     "zoo_vfl": zoo_vfl.serve,
     "syn_zoo_vfl": syn_zoo_vfl.serve,
+    "vfl_afe": vfl_afe.serve,
     "vimadmm": vimadmm.serve,
     "vimadmm_j": vimadmm_j.serve,
     "vfedmh": vfedmh.serve,
@@ -61,6 +63,7 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "czofo": czofo.joint,
     "zoo_vfl": zoo_vfl.joint,
     "syn_zoo_vfl": syn_zoo_vfl.joint,
+    "vfl_afe": vfl_afe.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
 }

@@ -156,7 +156,7 @@ def test_a_line_says_when_what_to_whom_and_how_protected(door: Door, path: Path)
 def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: Outside) -> None:
     spent = iter([0.5, 0.75])
 
-    def noisy(private: Tensor, *, evaluation: bool) -> Released:
+    def noisy(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         return Released(private + 1, "clip 1 + gaussian 2", next(spent))
 
     door = Door(outside, SERVER, noisy, Ledger(path))
@@ -211,7 +211,7 @@ def test_what_was_concealed_passes_once_and_without_a_gradient_history(door: Doo
 
 
 def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
-    def never(private: Tensor, *, evaluation: bool) -> Released:
+    def never(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         raise AssertionError("nothing is released")
 
     door = Door(outside, SERVER, never, Ledger(path))
@@ -222,7 +222,7 @@ def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside:
 def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with_what_it_cost(
     path: Path, outside: Outside
 ) -> None:
-    def noised(private: Tensor, *, evaluation: bool) -> Released:
+    def noised(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         return Released(private + 1, f"gaussian {evaluation}", 2.5)
 
     door = Door(outside, SERVER, noised, Ledger(path))

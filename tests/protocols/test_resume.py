@@ -23,6 +23,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "czofo": {"name": "czofo", "embedding": 8, "arrivals": False},
     "zoo_vfl": {"name": "zoo_vfl", "embedding": 8},
     "syn_zoo_vfl": {"name": "syn_zoo_vfl", "embedding": 8},
+    "vfl_afe": {"name": "vfl_afe", "embedding": 8},
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3},
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3},
     "centralized": {"name": "centralized"},

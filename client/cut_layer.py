@@ -1,0 +1,78 @@
+"""Forward and backward through a party's bottom model and what protects and adjusts its embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from common.adjust import AdjustConfig
+from common.models.shaped import Shaped
+from common.numerics.backprop import Backprop, backprop
+from common.numerics.contrastive import contrast
+from common.numerics.fuzzy import fuzzy_c_means
+from common.numerics.normality import normality
+
+
+class ShapedBackprop:
+    """`Backprop` of f by itself and of the small shape behind it by autograd: f keeps its fast way.
+
+    Args:
+        model: f and its shape.
+    """
+
+    def __init__(self, model: Shaped) -> None:
+        self._body, self._shape = backprop(model.body), model.shape
+        self._raw = self._shaped = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch in their region, detached."""
+        self._raw = self._body.forward(inputs).detach().requires_grad_()
+        with torch.enable_grad():
+            self._shaped = self._shape(self._raw)
+        return self._shaped.detach()
+
+    def backward(self, gradient: Tensor) -> None:
+        """Replaces every parameter's `grad`, given the gradient at the shaped embeddings."""
+        (raw,) = torch.autograd.grad(self._shaped, self._raw, gradient)
+        self._body.backward(raw)
+
+
+class Adjusted:
+    """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
+
+    Args:
+        inner: of the model.
+        config: weights and threshold.
+        classes: C, which parties know.
+    """
+
+    def __init__(self, inner: Backprop, config: AdjustConfig, classes: int) -> None:
+        self._inner, self._config, self._classes = inner, config, classes
+        self._h = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch."""
+        self._h = self._inner.forward(inputs)
+        return self._h
+
+    def backward(self, gradient: Tensor) -> None:
+        """Goes back with the gradient that came and the party's own."""
+        config, total = self._config, gradient
+        if config.contrastive and len(gradient) >= self._classes:  # an epoch may end with fewer rows
+            total = total + self._apart(gradient)
+        if config.normality and len(gradient) > 1:
+            total = total + config.normality * self._towards_normal()
+        self._inner.backward(total)
+
+    def _apart(self, gradient: Tensor) -> Tensor:
+        """Of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
+        ids, confidences = fuzzy_c_means(gradient, self._classes).assignments()
+        _value, pushes = contrast(self._h, ids, confidences >= self._config.confidence, self._config.contrastive)
+        return pushes
+
+    def _towards_normal(self) -> Tensor:
+        """The gradient of Eq. 6."""
+        h = self._h.detach().requires_grad_()
+        with torch.enable_grad():
+            (pull,) = torch.autograd.grad(normality(h), h)
+        return pull

@@ -1,0 +1,7 @@
+"""VFL-AFE, a party's half: split learning's, whose context protects and adjusts. Box: common/protocols/vfl_afe.py."""
+
+from __future__ import annotations
+
+from client.protocols.split import participate
+
+__all__ = ["participate"]

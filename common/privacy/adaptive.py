@@ -1,0 +1,74 @@
+"""Per-row differential privacy of embeddings: what VFL-AFE (Mi et al. 2023, Section 3) is configured with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from common.errors import ConfigError
+from common.numerics.regions import RegionName
+from common.privacy.calibration import gaussian_sigma
+from common.privacy.settings import NoiseConfig
+
+
+class AdaptivePrivacyConfig(NoiseConfig):
+    """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.
+
+    Neighbours differ in the features of one row. Epsilon is about that row's own embeddings, given the models that
+    made them; docs/protocols/vfl_afe.md says what it is not about. Of `noise_multiplier`, `release_epsilon` and
+    `epsilon`, one says how much noise; `epsilon` beside another is a budget, at which the run ends.
+    """
+
+    mechanism: Literal["adaptive"]
+    clip: float = Field(gt=0, description="t, half the diameter of the region that embeddings are brought into")
+    release: RegionName = Field(default="ball", description="the region")
+    rescale: Literal["none", "paper", "released"] = Field(
+        default="none",
+        description="growth of embeddings that crowd together: by their own distances (Eq. 4, a heuristic without "
+        "a proof), or by those of what was released before",
+    )
+    shrink: bool = Field(default=False, description="whether rescale: paper may also make embeddings smaller, as Eq. 4")
+    release_epsilon: float | None = Field(
+        default=None, gt=0, description="the paper's epsilon, of a single release; sigma is found from it"
+    )
+    delta: float = Field(gt=0, lt=1, description="beside epsilon and release_epsilon")
+
+    @property
+    def adjacency(self) -> Literal["row"]:
+        """Who is a neighbour: the same data with other features in one row."""
+        return "row"
+
+    @property
+    def sigma(self) -> float | None:
+        """The noise multiplier where no budget over the whole run is needed to find it."""
+        if self.release_epsilon is not None:
+            return gaussian_sigma(self.release_epsilon, self.delta)
+        return self.noise_multiplier
+
+    @property
+    def heuristic(self) -> str:
+        """What has no proof: the paper's factor depends on private rows, and lets embeddings leave the region."""
+        return "rescale = paper, a heuristic without a proof" if self.rescale == "paper" else ""
+
+    @model_validator(mode="after")
+    def _enough_said(self) -> AdaptivePrivacyConfig:
+        if self.noise_multiplier is None and self.release_epsilon is None and self.epsilon is None:
+            raise ConfigError(
+                "federation.privacy: none of noise_multiplier, release_epsilon and epsilon is there",
+                hint="give sigma, or the epsilon of one release, or that of the whole run",
+            )
+        if self.noise_multiplier is not None and self.release_epsilon is not None:
+            raise ConfigError(
+                "federation.privacy: both noise_multiplier and release_epsilon are there",
+                hint="one follows from the other",
+            )
+        if self.rescale != "none" and not self.release.endswith("ball"):
+            raise ConfigError(
+                f"federation.privacy.rescale = {self.rescale} with release = {self.release}: on a sphere every "
+                "embedding has its full length already",
+                hint="leave rescale out, or take release: ball",
+            )
+        if self.shrink and self.rescale != "paper":
+            raise ConfigError("federation.privacy.shrink: it belongs to rescale: paper", hint="leave it out")
+        return self

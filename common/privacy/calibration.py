@@ -1,0 +1,58 @@
+"""How much noise one Gaussian release needs, and what it comes to, exactly.
+
+Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8: noise of sigma times the
+sensitivity is (epsilon, delta)-DP if and only if
+
+    Phi(1 / 2 sigma - epsilon sigma) - e^epsilon Phi(-1 / 2 sigma - epsilon sigma) <= delta.
+
+The classical bound (Dwork and Roth 2014, Theorem A.1) is sigma >= c / epsilon with c^2 > 2 ln(1.25 / delta), and is
+proven for epsilon < 1 only. Lemma 3.3 of VFL-AFE prints its fraction upside down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy.special import log_ndtr
+
+_SMALLEST, _LARGEST = 1e-6, 1e9
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """The smallest delta of one release with noise multiplier sigma, beside an epsilon of at least 0."""
+    upper = float(log_ndtr(0.5 / sigma - epsilon * sigma))
+    lower = epsilon + float(log_ndtr(-0.5 / sigma - epsilon * sigma))
+    return max(math.exp(upper) * -math.expm1(min(lower - upper, 0.0)), 0.0)
+
+
+def gaussian_epsilon(sigma: float, delta: float) -> float:
+    """The smallest epsilon of one release with noise multiplier sigma, beside a delta between 0 and 1."""
+    if gaussian_delta(sigma, 0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while gaussian_delta(sigma, high) > delta:
+        high *= 2
+    return _bisect(0.0, high, lambda epsilon: gaussian_delta(sigma, epsilon) <= delta)
+
+
+def gaussian_sigma(epsilon: float, delta: float) -> float:
+    """The smallest noise multiplier of one (epsilon, delta)-DP release."""
+    return _bisect(_SMALLEST, _LARGEST, lambda sigma: gaussian_delta(sigma, epsilon) <= delta)
+
+
+def classical_sigma(epsilon: float, delta: float) -> float:
+    """c / epsilon, the classical bound. Raises ValueError where it is not proven: at epsilon of 1 or more."""
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon = {epsilon:g}: the classical bound holds between 0 and 1 only")
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def _bisect(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The smallest number for which something holds that holds for all larger ones, to 12 digits."""
+    while high - low > 1e-12 * high:
+        middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,60 @@
+"""VFL-AFE: split learning in which every embedding is protected row by row, and adjusted before.
+
+Mi, Liu, Xia, Sun, Guan, Zhou, "Flexible Differentially Private Vertical Federated Learning with Adaptive Feature
+Embeddings" (2023), Algorithm 1:
+
+    for each round t:
+        server and parties derive the batch B(t)
+      1   party i    h_i = f(x_i; theta_i) for the batch, every row brought into a region of diameter 2t,
+                     grown if embeddings crowd together; N(0, 4 sigma^2 t^2) on every entry      -> server
+      2   server     loss = l(g([h_1 .. h_M]; theta_0), y); one step on theta_0
+      3   server     dh_i = d loss / d h_i, before that step                                     -> party i
+      4   party i    clusters the rows of dh_i, pushes apart what is surely of different clusters (`federation.adjust`),
+                     back-propagates dh_i and that through region and f, one step on theta_i
+
+The exchange is `split`'s, message for message. What is done to embeddings is `federation.privacy` with
+`mechanism: adaptive`, which other protocols can have too; this one insists on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from common.errors import ConfigError
+from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.protocols import split
+from common.protocols.contract import Contract
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+
+
+class Config(split.Config):
+    """Keys under `federation.protocol`."""
+
+    name: Literal["vfl_afe"] = "vfl_afe"  # type: ignore[assignment]  # its exchange is split's in all but name
+
+
+def check(federation: FederationConfig) -> None:
+    """Refuses to send embeddings as they are. Raises ConfigError."""
+    if not isinstance(federation.privacy, AdaptivePrivacyConfig):
+        raise ConfigError(
+            "federation.privacy: vfl_afe protects every row, and needs mechanism: adaptive",
+            hint="give privacy: {mechanism: adaptive, clip: 1, noise_multiplier: .2, delta: 1.0e-5}, or take split",
+        )
+
+
+CONTRACT = Contract(
+    title="VFL-AFE: split learning with embeddings that are protected row by row and adjusted before",
+    source="Mi et al. 2023, Algorithm 1",
+    config=Config,
+    messages=split.CONTRACT.messages,
+    limits=split.limits,
+    embeddings=True,
+    gradients=True,
+    check=check,
+    sees={
+        "server": "embeddings of the training, validation and test rows with noise in every entry",
+        "party": split.CONTRACT.sees["party"],
+    },
+)

@@ -1,0 +1,54 @@
+"""Rows are counted each by itself, and never too few times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import BudgetSpent
+from common.privacy.budget import Budget
+from common.privacy.row_budget import RowBudget
+
+
+def fresh(limit: int | None = None, path: Path | None = None) -> RowBudget:
+    return RowBudget(Budget(path, limit, 20), torch.zeros(6, dtype=torch.int32))
+
+
+@given(st.lists(st.sets(st.integers(0, 5), min_size=1), max_size=30))
+def test_the_worst_row_counts(batches: list[set[int]]) -> None:
+    budget, counts = fresh(), [0] * 6
+    for batch in batches:
+        for row in batch:
+            counts[row] += 1
+        assert budget.spend(torch.tensor(sorted(batch))) == max(counts)
+
+
+def test_the_release_that_would_pass_the_limit_is_refused_and_not_counted() -> None:
+    budget = fresh(limit=2)
+    for _ in range(2):
+        budget.spend(torch.arange(6))
+    with pytest.raises(BudgetSpent):
+        budget.spend(torch.tensor([3]))
+
+
+def test_another_start_counts_what_was_paid_for_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    first = fresh(path=path)
+    first.spend(torch.arange(6))
+    first.spend(torch.tensor([0]))  # killed: nothing is given back
+    assert fresh(path=path).spend(torch.tensor([5])) == 3
+
+
+def test_a_limit_holds_over_starts(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    fresh(path=path, limit=3).spend(torch.arange(6))
+    again = fresh(path=path, limit=3)
+    again.spend(torch.arange(3))
+    assert again.spend(torch.arange(3, 6)) == 2  # rows of one epoch, in two batches
+    again.spend(torch.arange(6))
+    with pytest.raises(BudgetSpent):
+        again.spend(torch.tensor([0]))
