@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import nn
 
 from common.data.split import Shape
@@ -16,13 +16,14 @@ from common.models.image import image_sizes, with_channels
 
 
 class CnnConfig(BaseModel):
-    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer."""
+    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["cnn"] = "cnn"
     channels: tuple[PositiveInt, PositiveInt] = (16, 32)
     embedding: PositiveInt = 60
+    flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
 
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.
@@ -32,6 +33,8 @@ class CnnConfig(BaseModel):
         """
         channels, height, width = image_sizes(self.name, input_shape)
         first, second = self.channels
+        flat = second * _quarter(height) * _quarter(width)
+        last = () if self.flat else (nn.Linear(flat, self.embedding), nn.ReLU())  # (batch, embedding)
         return nn.Sequential(
             with_channels(input_shape),  # (batch, C, H, W)
             nn.Conv2d(channels, first, kernel_size=3, padding=1),
@@ -41,8 +44,7 @@ class CnnConfig(BaseModel):
             nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),  # (batch, second, H/4, W/4)
             nn.Flatten(),
-            nn.Linear(second * _quarter(height) * _quarter(width), self.embedding),  # (batch, embedding)
-            nn.ReLU(),
+            *last,
         )
 
 
