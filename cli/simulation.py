@@ -118,6 +118,7 @@ class Simulation:
             door = self._open_door(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
             ctx = outcome.clients[name] = self._context(name, door, state, round)
+            ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from client.cut_layer import Adjusted, ShapedBackprop
+from client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from client.privacy import rescale
 from common.config import FederationConfig, PartyConfig
 from common.crypto.identity import Identity
@@ -23,7 +23,7 @@ from common.models.shaped import Shape, Shaped
 from common.numerics.backprop import Backprop, backprop
 from common.once import Once
 from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.rows import deviation
+from common.privacy.rows import NoisySteps, deviation
 from common.schedule import Schedule
 from common.state import State
 
@@ -43,6 +43,7 @@ class ClientContext:
         session: which one this is: in all that is derived for it.
         identity: the party's key and certificate; None on loopback without TLS.
         once: what is made once in a run.
+        steps: puts noise on the bottom model's steps; None where they have none.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ClientContext:
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
     once: Once = field(default_factory=Once)
+    steps: NoisySteps | None = None
 
     def model(self, width: int) -> nn.Module:
         """theta_k, the party's bottom model, with outputs of the agreed width."""
@@ -67,6 +69,8 @@ class ClientContext:
 
     def backprop(self, model: nn.Module) -> Backprop:
         """Forward and backward through the bottom model, with the party's own terms if any are agreed on."""
+        if self.steps is not None:
+            return NoisyBackprop(model, self.steps)
         through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
         adjust = self.federation.adjust
         return Adjusted(through, adjust, self.federation.outputs) if adjust.asked else through

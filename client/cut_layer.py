@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from common.adjust import AdjustConfig
 from common.models.shaped import Shaped
@@ -11,6 +14,8 @@ from common.numerics.backprop import Backprop, backprop
 from common.numerics.contrastive import contrast
 from common.numerics.fuzzy import fuzzy_c_means
 from common.numerics.normality import normality
+from common.numerics.row_gradients import row_gradients
+from common.privacy.rows import NoisySteps
 
 
 class ShapedBackprop:
@@ -35,6 +40,39 @@ class ShapedBackprop:
         """Replaces every parameter's `grad`, given the gradient at the shaped embeddings."""
         (raw,) = torch.autograd.grad(self._shaped, self._raw, gradient)
         self._body.backward(raw)
+
+
+class NoisyBackprop:
+    """`Backprop` in which every row's gradient is clipped by itself and their mean has noise.
+
+    Args:
+        model: f and its shape; rows of a batch do not meet in it.
+        noise: of the steps.
+    """
+
+    def __init__(self, model: nn.Module, noise: NoisySteps) -> None:
+        self._model, self._noise = model, noise
+        self._inputs = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch, detached."""
+        self._inputs = inputs
+        with torch.no_grad():
+            h: Tensor = self._model(inputs)
+        return h
+
+    def backward(self, gradient: Tensor) -> None:
+        """Replaces every parameter's `grad`, given the gradient of the batch's mean loss at the embeddings."""
+        named = dict(self._model.named_parameters())
+
+        def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
+            (h,) = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))
+            return (h * pull).sum()
+
+        _shares, each, _inputs = row_gradients(share, named, self._inputs, gradient * len(gradient))
+        means = self._noise.mean([each[name] for name in named])
+        for parameter, mean in zip(named.values(), means, strict=True):
+            parameter.grad = mean
 
 
 class Adjusted:

@@ -18,8 +18,9 @@ from common.privacy.plan import Plan
 from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from common.privacy.rescale import Rescale
 from common.privacy.row_budget import RowBudget
-from common.privacy.rows import RowRelease, deviation
+from common.privacy.rows import NoisySteps, RowRelease, deviation
 from common.privacy.settings import Adjacency, PolicyConfig
+from common.protocols.contract import local_steps
 from common.state import State
 
 
@@ -33,16 +34,22 @@ class Privacy:
         plan: what the agreed privacy comes to; None without any.
         ledger: the party's record, from which what was spent before is read; None keeps none.
 
+    Attributes:
+        steps: what puts noise on the bottom model's steps in the newest session; None where they have none.
+
     Raises:
         ConfigError: the federation is weaker than the party's policy.
     """
+
+    steps: NoisySteps | None
 
     def __init__(
         self, party: str, federation: FederationConfig, policy: PolicyConfig, plan: Plan | None, ledger: Path | None
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self._plan = party, federation.seed, plan
-        self._counts = torch.zeros(0 if plan is None else plan.rows, dtype=torch.int32)
+        self._local_steps, self.steps = local_steps(federation.protocol), None
+        self._counts = torch.zeros(0 if plan is None else plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
         if plan is None:
@@ -75,8 +82,10 @@ class Privacy:
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
         if isinstance(self._plan.config, AdaptivePrivacyConfig):
-            budget = RowBudget(self._budget, counts)
-            return RowRelease(self._plan, normals, budget, rescale(state, self._plan.config, deviation(self._plan)))
+            if self._plan.config.steps is not None:
+                self.steps = NoisySteps(self._plan, self._local_steps, normals)
+            factor = rescale(state, self._plan.config, deviation(self._plan))
+            return RowRelease(self._plan, normals, RowBudget(self._budget, counts), factor, self.steps)
         return GaussianRelease(self._plan, normals, self._budget)
 
     def close(self) -> None:

@@ -138,6 +138,7 @@ class Sessions:
                 Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
                 self.identity,
                 self._once,
+                self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
             return await membership.attend(deliver, lambda: self._half(membership, ctx, link))

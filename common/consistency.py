@@ -78,10 +78,30 @@ def _check_rows(federation: FederationConfig) -> None:
             "embedding a row",
             hint=f"take one of {able}; or mechanism: gaussian",
         )
+    _check_steps(federation, privacy)
     if privacy.rescale != "none" and federation.batch == 1:
         raise ConfigError(
             f"federation.batch = 1 with federation.privacy.rescale = {privacy.rescale}: one row has no distances",
             hint="give larger batches, or leave rescale out",
+        )
+
+
+def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -> None:
+    """Refuses noise on steps that have no gradient of every row's own."""
+    name, where = federation.protocol.name, "federation.privacy.steps"
+    if privacy.steps is None:
+        return
+    if not CONTRACTS[name].gradients:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
+        raise ConfigError(f"{where} with the protocol {name}: it steps otherwise", hint=f"take one of {able}")
+    if federation.adjust.asked:
+        raise ConfigError(
+            f"{where} with federation.adjust: a row would pull at other rows, past what its own share is clipped to",
+            hint="leave one of the two out",
+        )
+    if getattr(getattr(federation.protocol, "head", None), "name", "") == "normed":
+        raise ConfigError(
+            f"{where} with federation.protocol.head: normed, in which rows meet", hint="take another head"
         )
 
 

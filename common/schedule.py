@@ -12,7 +12,9 @@ from torch import Tensor
 
 from common.config import FederationConfig
 from common.data.rows import Batches, generator, partition
+from common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from common.privacy.plan import AnyPrivacyConfig, Plan, plan
+from common.protocols.contract import local_steps
 
 _EVALUATED = ("validation", "test")
 
@@ -41,7 +43,7 @@ class Schedule:
         self._every = federation.evaluate.every or self._batches.per_epoch
         self._tests = federation.stop is not None or federation.evaluate.test == "always"
         self._block = federation.batch
-        self._names, self._seed = federation.names, federation.seed
+        self._names, self._seed, self._steps = federation.names, federation.seed, local_steps(federation.protocol)
         self._share = max(1, round(federation.participation * len(self._names)))
         self.privacy: Plan | None = None
         if federation.privacy is not None:
@@ -101,12 +103,19 @@ class Schedule:
         """What the privacy accounting counts, as a function of how many rounds there are."""
         evaluated = privacy.evaluate == "released"
         if privacy.adjacency == "row":
-            return partial(self._releases_of_a_row, evaluated=evaluated)
+            assert isinstance(privacy, AdaptivePrivacyConfig)  # no other is about rows
+            return partial(self._releases_of_a_row, each=release_cost(privacy, self._steps), evaluated=evaluated)
         return self._releases if evaluated else self._participations
 
-    def _releases_of_a_row(self, rounds: int, *, evaluated: bool) -> int:
-        """How often one row is released in a run of so many rounds, at most: rows of a part all alike."""
-        training, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
+    def _releases_of_a_row(self, rounds: int, *, each: float, evaluated: bool) -> int:
+        """How often one row is released in a run of so many rounds, at most: rows of a part all alike.
+
+        Args:
+            each: what a release of a training row costs, steps included.
+            evaluated: whether evaluations are releases.
+        """
+        epochs, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
+        training = math.ceil(round(epochs * each, 6))
         if not evaluated:
             return training
         validation, test = (int(len(getattr(self.partition, part)) > 0) for part in _EVALUATED)

@@ -102,6 +102,10 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     }
 
 
+_OWN = "a row's own embeddings, given the models that made them"
+_ALL = "a row's embeddings, and all that training on it leaves in the models"
+
+
 def row_privacy(plan: Plan) -> dict[str, Any]:
     """What more there is to say where rows are protected each by itself: what the paper counts, and what is meant."""
     if not isinstance(plan.config, AdaptivePrivacyConfig):
@@ -112,7 +116,7 @@ def row_privacy(plan: Plan) -> dict[str, Any]:
         "rescale": config.rescale,
         "deviation": deviation(plan),
         "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
-        "about": "a row's own embeddings, given the models that made them",
+        "about": _ALL if config.steps else _OWN,
     }
 
 

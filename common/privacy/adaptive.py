@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from common.errors import ConfigError
 from common.numerics.regions import RegionName
@@ -12,11 +12,24 @@ from common.privacy.calibration import gaussian_sigma
 from common.privacy.settings import NoiseConfig
 
 
+class StepsConfig(BaseModel):
+    """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings tell nothing.
+
+    Every row's share of a gradient is clipped to C_0, and their sum gets N(0, (2 sigma C_0)^2 / cost) in every entry:
+    the Gaussian mechanism (Abadi et al. 2016), whose sensitivity is 2 C_0 if a row has other features.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    clip: float = Field(gt=0, description="C_0, the largest L2 norm of a row's gradient at all of a bottom model")
+    cost: float = Field(default=0.1, gt=0, le=1e6, description="of a step, in releases of an embedding")
+
+
 class AdaptivePrivacyConfig(NoiseConfig):
     """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.
 
-    Neighbours differ in the features of one row. Epsilon is about that row's own embeddings, given the models that
-    made them; docs/protocols/vfl_afe.md says what it is not about. Of `noise_multiplier`, `release_epsilon` and
+    Neighbours differ in the features of one row. Without `steps`, epsilon is about that row's own embeddings, given the
+    models that made them; with `steps` also about what the models have learned from it, so about everything. Of `noise_multiplier`, `release_epsilon` and
     `epsilon`, one says how much noise; `epsilon` beside another is a budget, at which the run ends.
     """
 
@@ -33,6 +46,7 @@ class AdaptivePrivacyConfig(NoiseConfig):
         default=None, gt=0, description="the paper's epsilon, of a single release; sigma is found from it"
     )
     delta: float = Field(gt=0, lt=1, description="beside epsilon and release_epsilon")
+    steps: StepsConfig | None = Field(default=None, description="left out, steps have no noise")
 
     @property
     def adjacency(self) -> Literal["row"]:
@@ -69,6 +83,18 @@ class AdaptivePrivacyConfig(NoiseConfig):
                 "embedding has its full length already",
                 hint="leave rescale out, or take release: ball",
             )
+        if self.steps is not None and self.heuristic:
+            raise ConfigError(
+                f"federation.privacy.steps: it proves nothing beside {self.heuristic}", hint="leave it out"
+            )
         if self.shrink and self.rescale != "paper":
             raise ConfigError("federation.privacy.shrink: it belongs to rescale: paper", hint="leave it out")
         return self
+
+
+def release_cost(config: AdaptivePrivacyConfig, steps: int) -> float:
+    """What a training row's release costs in releases of an embedding, the steps that follow it included.
+
+    Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit.
+    """
+    return 1.0 if config.steps is None else 1.0 + steps * config.steps.cost

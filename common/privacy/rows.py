@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from common.errors import InputError
 from common.numerics.regions import bring_into
-from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from common.privacy.answers import RowNoise
 from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
 from common.privacy.release import Released
@@ -25,13 +29,16 @@ class RowRelease:
         normals: where the noise comes from.
         budget: pays, row by row.
         rescale: is shown what leaves.
+        steps: is paid for with every training row, if steps have noise.
     """
 
-    def __init__(self, plan: Plan, normals: Normals, budget: RowBudget, rescale: Rescale) -> None:
+    def __init__(
+        self, plan: Plan, normals: Normals, budget: RowBudget, rescale: Rescale, steps: NoisySteps | None = None
+    ) -> None:
         config = plan.config
         assert isinstance(config, AdaptivePrivacyConfig)  # who made the plan chose this release
         self._plan, self._config, self._normals, self._budget, self._rescale = plan, config, normals, budget, rescale
-        self._deviation = deviation(plan)
+        self._deviation, self._steps = deviation(plan), steps
         self._name = _name(plan, config)
         self._void = config.seeded or config.evaluate == "clean" or bool(config.heuristic)
 
@@ -41,7 +48,7 @@ class RowRelease:
             return Released(private.detach(), "none (benchmark)", None)
         if rows is None or len(rows) != len(private):
             raise InputError("a release that protects rows was not told which they are", hint="pass rows= to release")
-        spent = self._budget.spend(rows)
+        spent = self._budget.spend(rows, 1.0 if evaluation or self._steps is None else self._steps.pay())
         value = add_normals(self._bounded(private.detach()), self._deviation, self._normals).to(private.dtype)
         if not evaluation:
             self._rescale.observe(value)
@@ -50,6 +57,42 @@ class RowRelease:
     def _bounded(self, private: Tensor) -> Tensor:
         h = private.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         return h if self._config.heuristic else bring_into(self._config.release, self._config.clip, h)
+
+
+class NoisySteps:
+    """Gradients of a bottom model as DP-SGD takes them (Abadi et al. 2016, Algorithm 1), paid with the rows' release.
+
+    Args:
+        plan: C_0, what a step costs, and sigma.
+        steps: that follow one release, at most.
+        normals: where the noise comes from.
+    """
+
+    def __init__(self, plan: Plan, steps: int, normals: Normals) -> None:
+        config = plan.config
+        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # who made the plan saw to it
+        self._most, self._left, self._cost = steps, 0, release_cost(config, steps)
+        multiplier = 2 * plan.noise_multiplier / math.sqrt(config.steps.cost)
+        self._noise = RowNoise(config.steps.clip, multiplier, normals)
+
+    def pay(self) -> float:
+        """Says what a release and its steps cost, in releases; so many steps may then be taken."""
+        self._left = self._most
+        return self._cost
+
+    def mean(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The mean of the rows' gradients, clipped together and with noise: (rows, *shape) -> (*shape) each.
+
+        Raises:
+            InputError: no step of these rows has been paid for.
+        """
+        if not self._left:
+            raise InputError(
+                "a step was taken that no release has paid for",
+                hint="steps on private rows come after their release, and no more than the protocol's config says",
+            )
+        self._left -= 1
+        return [total / len(rows) for total, rows in zip(self._noise.sums(gradients), gradients, strict=True)]
 
 
 def deviation(plan: Plan) -> float:
@@ -61,4 +104,7 @@ def _name(plan: Plan, config: AdaptivePrivacyConfig) -> str:
     rescale = "" if config.rescale == "none" else f" rescale={config.rescale}"
     said = f" ({config.heuristic})" if config.heuristic else ""
     seeded = " seeded" if config.seeded else ""
-    return f"adaptive {config.release} t={config.clip:g} sigma={plan.noise_multiplier:g} row{rescale}{seeded}{said}"
+    steps = "" if config.steps is None else f" steps C={config.steps.clip:g} cost={config.steps.cost:g}"
+    return (
+        f"adaptive {config.release} t={config.clip:g} sigma={plan.noise_multiplier:g} row{steps}{rescale}{seeded}{said}"
+    )

@@ -66,3 +66,8 @@ class Contract:
     def kinds(self) -> Kinds:
         """The declared messages by name."""
         return {kind.__name__: kind for kind in self.messages}
+
+
+def local_steps(config: ProtocolConfig) -> int:
+    """How many steps a party takes along one batch: tau, Q, or 1."""
+    return int(getattr(config, "tau", getattr(config, "local_steps", 1)))

@@ -8,12 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.cut_layer import Adjusted, ShapedBackprop
+from client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from common.adjust import AdjustConfig
+from common.errors import InputError
 from common.models.shaped import Shape, Shaped
 from common.numerics.fuzzy import fuzzy_c_means
 from common.numerics.normality import normality
+from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.privacy.noise import secure_normals
+from common.privacy.plan import Plan
 from common.privacy.rescale import Rescale
+from common.privacy.rows import NoisySteps
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 G = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)) / 40
@@ -92,3 +97,48 @@ def test_a_last_batch_of_few_rows_goes_without_them() -> None:
             each.backward(G[:rows].clone())
         for p, q in zip(model.parameters(), plain.parameters(), strict=True):
             assert torch.equal(p.grad, q.grad)
+
+
+def noisy(sigma: float = 1e-6, clip: float = 0.02, steps: int = 1) -> NoisySteps:
+    said = {"clip": 0.7, "noise_multiplier": sigma, "delta": 1e-5, "steps": {"clip": clip, "cost": 0.04}}
+    config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
+    return NoisySteps(Plan(config, sigma, 1, 1, None, 40), steps, secure_normals)
+
+
+def test_every_rows_gradient_is_clipped_by_itself() -> None:
+    """One backward pass a row is the oracle; the noise is too small to be seen."""
+    model, noise = shaped("positive_sphere"), noisy()
+    assert noise.pay() == pytest.approx(1.04)
+    through = NoisyBackprop(model, noise)
+    assert torch.equal(through.forward(X), model(X))
+    through.backward(G.clone())
+    parameters, mean = list(model.parameters()), None
+    clipped = 0
+    for x, g in zip(X, G, strict=True):
+        share = torch.autograd.grad((model(x.unsqueeze(0)) * g * len(X)).sum(), parameters)
+        norm = torch.cat([part.flatten() for part in share]).norm()
+        clipped += int(norm > 0.02)
+        scaled = [part * min(1, 0.02 / float(norm.clamp(min=1e-12))) / len(X) for part in share]
+        mean = scaled if mean is None else [a + b for a, b in zip(mean, scaled, strict=True)]
+    assert clipped > 10
+    for p, expected in zip(parameters, mean, strict=True):
+        assert torch.allclose(p.grad, expected, atol=1e-6) and expected.abs().max() > 1e-4
+
+
+def test_noise_of_steps_costs_what_the_configuration_says() -> None:
+    """sigma_0 = 2 sigma / sqrt(cost): a step's Gaussian mechanism, of sensitivity 2 C_0, costs cost / sigma^2."""
+    noise = noisy(sigma=3.0, clip=0.5)
+    nothing = [torch.zeros(8, 300, 400)]
+    noise.pay()
+    (mean,) = noise.mean(nothing)
+    assert float(mean.std()) * 8 == pytest.approx(0.5 * 2 * 3.0 / 0.2, rel=0.01)
+
+
+def test_no_step_without_a_release() -> None:
+    noise, rows = noisy(steps=2), [torch.zeros(4, 3)]
+    with pytest.raises(InputError, match="no release has paid for"):
+        noise.mean(rows)
+    assert noise.pay() == pytest.approx(1.08)
+    noise.mean(rows), noise.mean(rows)
+    with pytest.raises(InputError, match="no release has paid for"):
+        noise.mean(rows)

@@ -178,6 +178,10 @@ def test_the_epsilon_of_a_release_finds_the_noise() -> None:
         ),
         (("federation.adjust={contrastive: 1}", "federation.batch=1"), r"one row has no distances and no clusters"),
         (("federation.adjust={normality: 1}", "federation.batch=1"), r"one row has no distances"),
+        ((private(0.05, "steps: {clip: 0}"),), r"steps.clip = 0: expected more than 0"),
+        ((private(0.05, "steps: {clip: 1, cost: 0}"),), r"steps.cost = 0: expected more than 0"),
+        ((private(0.05, "steps: {clip: 1}, rescale: paper"),), r"steps: it proves nothing beside rescale = paper"),
+        ((private(0.05, "steps: {clip: 1}"), "federation.adjust={normality: 1}"), r"steps with federation.adjust"),
         (("federation.privacy=5",), r"federation.privacy = 5: expected keys and values"),
         (("federation.privacy=null",), r"vfl_afe protects every row, and needs mechanism: adaptive"),
         (("federation.privacy={clip: 1, noise_multiplier: 1}",), r"vfl_afe protects every row"),
@@ -235,3 +239,37 @@ def test_client_level_privacy_is_enough_for_a_policy_about_rows() -> None:
     Privacy("party1", cfg.federation, PolicyConfig(max_row_epsilon=8), plan, None)
     with pytest.raises(ConfigError, match="max_row_epsilon"):
         Privacy("party1", cfg.federation, PolicyConfig(max_row_epsilon=0.01), plan, None)
+
+
+def test_steps_with_noise_are_counted_in_releases() -> None:
+    """Eight rounds of five in an epoch: two releases of a row and two steps at half a release each."""
+    sets = private(0.5, "steps: {clip: 1, cost: 0.5}").replace("seeded: true", "seeded: false")
+    outcome = run(sets)
+    report = protection(outcome.server, {name: p.releases for name, p in outcome.privacy.items()})
+    assert report["privacy"]["releases"]["party1"] == 3 and "training" in report["privacy"]["about"]
+    assert report["epsilon"]["party1"] == pytest.approx(epsilon(3, 0.5, 1e-4, "row"), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"name": "vimadmm", "embedding": 16, "tau": 3},
+        {"name": "fedbcd", "embedding": 16, "tau": 3},
+        {"name": "c_vfl", "embedding": 16, "local_steps": 3},
+        {"name": "vafl", "embedding": 16},
+        {"name": "czofo", "embedding": 16, "arrivals": False},
+    ],
+    ids=lambda protocol: protocol["name"],
+)
+def test_local_steps_are_paid_for_in_every_protocol(protocol: dict[str, Any]) -> None:
+    each = 3 if protocol["name"] in ("vimadmm", "fedbcd", "c_vfl") else 1
+    outcome = run(private(0.5, "steps: {clip: 1, cost: 0.5}"), protocol=protocol)
+    assert outcome.server.schedule.privacy.releases == 2 + each
+    before, after = (parameters(outcome) for outcome in (run(private(0.5), protocol=protocol), outcome))
+    assert not torch.equal(before["party1"], after["party1"])
+
+
+def test_a_model_with_noisy_steps_still_learns() -> None:
+    sets = (private(0.05, "release: positive_sphere, steps: {clip: 1, cost: 0.05}"), "federation.batch=128")
+    adam = ("every_party.optimiser={name: adam, lr: 0.01}", "server.optimiser={name: adam, lr: 0.01}")
+    assert federate(config(AFE, "federation.epochs=30", *adam, *sets)).server.metrics["test_accuracy"] > 0.85

@@ -15,7 +15,7 @@ from common.privacy.row_budget import RowBudget
 
 
 def fresh(limit: int | None = None, path: Path | None = None) -> RowBudget:
-    return RowBudget(Budget(path, limit, 20), torch.zeros(6, dtype=torch.int32))
+    return RowBudget(Budget(path, limit, 20), torch.zeros(6, dtype=torch.float64))
 
 
 @given(st.lists(st.sets(st.integers(0, 5), min_size=1), max_size=30))

@@ -23,7 +23,7 @@ def release(**more) -> RowRelease:
     said = {"clip": 0.5, "noise_multiplier": 3.0, "delta": 1e-5} | more
     config = AdaptivePrivacyConfig(mechanism="adaptive", **said)
     plan = Plan(config, config.sigma, 1, 1, None, len(ROWS))
-    budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.int32))
+    budget = RowBudget(Budget(None, None, 1), torch.zeros(len(ROWS), dtype=torch.float64))
     factor = Rescale(config.rescale, config.clip, deviation(plan), shrink=config.shrink)
     return RowRelease(plan, secure_normals, budget, factor)
 
