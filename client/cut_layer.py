@@ -66,8 +66,8 @@ class NoisyBackprop:
         named = dict(self._model.named_parameters())
 
         def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
-            (h,) = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))
-            return (h * pull).sum()
+            h: Tensor = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))
+            return (h[0] * pull).sum()
 
         _shares, each, _inputs = row_gradients(share, named, self._inputs, gradient * len(gradient))
         means = self._noise.mean([each[name] for name in named])

@@ -41,7 +41,7 @@ def row_gradients(
         reason = str(failed).splitlines()[0]
         raise InputError(
             f"the model's gradients cannot be taken row by row: {reason}",
-            hint="give the server a head without branches on values and without in-place changes of buffers",
+            hint="take a model, or head, without branches on values and without in-place changes of buffers",
         ) from failed
     return losses, at_parameters, at_inputs
 

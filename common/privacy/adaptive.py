@@ -28,9 +28,10 @@ class StepsConfig(BaseModel):
 class AdaptivePrivacyConfig(NoiseConfig):
     """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.
 
-    Neighbours differ in the features of one row. Without `steps`, epsilon is about that row's own embeddings, given the
-    models that made them; with `steps` also about what the models have learned from it, so about everything. Of `noise_multiplier`, `release_epsilon` and
-    `epsilon`, one says how much noise; `epsilon` beside another is a budget, at which the run ends.
+    Neighbours differ in the features of one row. Without `steps`, epsilon is about that row's own embeddings, given
+    the models that made them; with `steps` also about what models learn from it, so about everything. Of
+    `noise_multiplier`, `release_epsilon` and `epsilon`, one says how much noise; `epsilon` beside another is a budget,
+    at which the run ends.
     """
 
     mechanism: Literal["adaptive"]
