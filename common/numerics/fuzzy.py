@@ -7,6 +7,10 @@ For points x_j, centres v_i and fuzziness m > 1 it descends sum_ij u_ij^m |x_j -
 
 in turns. Everything is done in units of the points' entries (their root mean square), so that gradients of 1e-6
 cluster as points of 1 do. It is for points about the origin: far from it, products round differences away.
+
+A gradient's length tells how wrong a row's prediction is, its direction which class it should have been. When training
+has gone on for a while most are short and a few long, so that clusters of the gradients themselves go by length; at
+unit length (`torch.nn.functional.normalize`) they go by class.
 """
 
 from __future__ import annotations
