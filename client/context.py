@@ -73,7 +73,9 @@ class ClientContext:
             return NoisyBackprop(model, self.steps)
         through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
         adjust = self.federation.adjust
-        return Adjusted(through, adjust, self.federation.outputs) if adjust.asked else through
+        if not adjust.asked:
+            return through
+        return Adjusted(through, adjust, self.federation.outputs, self.state.keep("clusters", dict[str, Tensor]))
 
     def head(self, width: int) -> nn.Module:
         """The party's prediction network: (rows, width) -> (rows, classes)."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn import functional
 
 from common.adjust import AdjustConfig
 from common.models.shaped import Shaped
@@ -16,6 +17,9 @@ from common.numerics.fuzzy import fuzzy_c_means
 from common.numerics.normality import normality
 from common.numerics.row_gradients import row_gradients
 from common.privacy.rows import NoisySteps
+
+_TINY = 1e-30  # gradients are small; 0 has no direction
+_FIRST, _NEXT = 20, 2  # iterations of clustering: from nothing, and from the last batch's centres
 
 
 class ShapedBackprop:
@@ -78,14 +82,18 @@ class NoisyBackprop:
 class Adjusted:
     """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
 
+    What is clustered are the gradients' directions. Their lengths say how wrong the server still is about a row: once
+    it learns, gradients as they came (Eq. 7) fall into short and long ones, whatever the class.
+
     Args:
         inner: of the model.
         config: weights and threshold.
         classes: C, which parties know.
+        last: keeps the last batch's centres, from which the next one's are found in few iterations.
     """
 
-    def __init__(self, inner: Backprop, config: AdjustConfig, classes: int) -> None:
-        self._inner, self._config, self._classes = inner, config, classes
+    def __init__(self, inner: Backprop, config: AdjustConfig, classes: int, last: dict[str, Tensor]) -> None:
+        self._inner, self._config, self._classes, self._last = inner, config, classes, last
         self._h = torch.empty(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -104,7 +112,11 @@ class Adjusted:
 
     def _apart(self, gradient: Tensor) -> Tensor:
         """Of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
-        ids, confidences = fuzzy_c_means(gradient, self._classes).assignments()
+        directions, start = functional.normalize(gradient, dim=1, eps=_TINY), self._last.get("centres")
+        iterations = _FIRST if start is None else _NEXT
+        found = fuzzy_c_means(directions, self._classes, start=start, iterations=iterations)
+        self._last["centres"] = found.centres
+        ids, confidences = found.assignments()
         _value, pushes = contrast(self._h, ids, confidences >= self._config.confidence, self._config.contrastive)
         return pushes
 

@@ -65,7 +65,7 @@ def test_the_factor_is_a_constant_to_the_gradient() -> None:
 
 
 def adjusted(model: Shaped, **weights: float) -> Adjusted:
-    return Adjusted(ShapedBackprop(model), AdjustConfig(**weights), classes=3)
+    return Adjusted(ShapedBackprop(model), AdjustConfig(**weights), 3, {})
 
 
 def test_a_partys_own_terms_are_those_of_equations_6_and_8() -> None:
@@ -73,7 +73,7 @@ def test_a_partys_own_terms_are_those_of_equations_6_and_8() -> None:
     through = adjusted(model, contrastive=0.3, normality=0.2, confidence=0.4)
     through.forward(X)
     through.backward(G.clone())
-    ids, sure = fuzzy_c_means(G, 3).assignments()
+    ids, sure = fuzzy_c_means(G / G.norm(dim=1, keepdim=True), 3).assignments()
     kept = (sure >= 0.4).nonzero().squeeze(1)
     assert 3 < len(kept) < 40
 

@@ -132,3 +132,18 @@ def test_a_state_is_not_shared_between_what_was_saved_and_what_goes_on() -> None
     before = State(alone.saved[3]["party1"]).capture()
     federate(cfg, start=(3, alone.saved[3]))
     assert before == replace(State(alone.saved[3]["party1"]).capture())
+
+
+@pytest.mark.parametrize("rule", ["released", "paper"])
+def test_factors_clusters_and_counts_of_rows_go_on_too(rule: str) -> None:
+    private = (
+        "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.2, delta: 1e-4, seeded: true, "
+        f"rescale: {rule}}}",
+        "federation.adjust={contrastive: 0.1, confidence: 0.2, normality: 0.01}",
+    )
+    cfg = config(PROTOCOLS["vfl_afe"], *SHORT, *private)
+    alone = federate(cfg, save=True)
+    resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
+    for member in (SERVER, *cfg.federation.names):
+        assert same(resumed.saved[7][member], alone.saved[7][member])
+    assert resumed.privacy["party2"].releases == alone.privacy["party2"].releases > 1

@@ -60,7 +60,7 @@ def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
         ({"official_test": 0}, "'ada' has 100 rows, the labels have 100 rows (20 of them a test part)"),
         (
             {"config": {}},
-            "'ada' has another federation section; it differs in absence, batch, benchmark",
+            "'ada' has another federation section; it differs in absence, adjust.confidence",
         ),
     ],
     ids=["unknown", "endless name", "federation", "version", "wire", "rows", "test part", "no config"],
