@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from benchmarks import (
     accuracy,
+    afe,
     auxiliary,
     blinding,
     checkpoints,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "checkpoints": checkpoints.main,
     "coded": coded.main,
     "czofo": czofo.main,
+    "afe": afe.main,
     "stragglers": stragglers.main,
     "communication": communication.main,
     "accuracy": accuracy.main,

@@ -70,6 +70,7 @@ class ClientContext:
     def backprop(self, model: nn.Module) -> Backprop:
         """Forward and backward through the bottom model, with the party's own terms if any are agreed on."""
         if self.steps is not None:
+            assert isinstance(model, Shaped)  # noise on steps comes with regions
             return NoisyBackprop(model, self.steps)
         through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
         adjust = self.federation.adjust

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
 from common.adjust import AdjustConfig
 from common.models.shaped import Shaped
-from common.numerics.backprop import Backprop, backprop
+from common.numerics.backprop import Backprop, Stack, backprop
 from common.numerics.contrastive import contrast
 from common.numerics.fuzzy import fuzzy_c_means
 from common.numerics.normality import normality
@@ -19,7 +19,8 @@ from common.numerics.row_gradients import row_gradients
 from common.privacy.rows import NoisySteps
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
-_FIRST, _NEXT = 20, 2  # iterations of clustering: from nothing, and from the last batch's centres
+_FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres
+_MOST = 64  # rows that are pushed apart, the surest of a batch: pairs are as many as its square
 
 
 class ShapedBackprop:
@@ -46,7 +47,7 @@ class ShapedBackprop:
         self._body.backward(raw)
 
 
-class NoisyBackprop:
+class NoisyBackprop(ShapedBackprop):
     """`Backprop` in which every row's gradient is clipped by itself and their mean has noise.
 
     Args:
@@ -54,29 +55,35 @@ class NoisyBackprop:
         noise: of the steps.
     """
 
-    def __init__(self, model: nn.Module, noise: NoisySteps) -> None:
-        self._model, self._noise = model, noise
+    def __init__(self, model: Shaped, noise: NoisySteps) -> None:
+        super().__init__(model)
+        self._model, self._noise = model.body, noise
         self._inputs = torch.empty(0)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of a batch, detached."""
+        """The embeddings of a batch in their region, detached."""
         self._inputs = inputs
-        with torch.no_grad():
-            h: Tensor = self._model(inputs)
-        return h
+        return super().forward(inputs)
 
     def backward(self, gradient: Tensor) -> None:
         """Replaces every parameter's `grad`, given the gradient of the batch's mean loss at the embeddings."""
+        rows = len(gradient)
+        (raw,) = torch.autograd.grad(self._shaped, self._raw, gradient.nan_to_num(0.0, 0.0, 0.0) * rows)
+        clipped = self._body.clipped(raw, self._noise.clip) if isinstance(self._body, Stack) else None
+        means = self._noise.mean(self._each(raw)) if clipped is None else self._noise.mean_of(clipped, rows)
+        for parameter, mean in zip(self._model.parameters(), means, strict=True):
+            parameter.grad = mean
+
+    def _each(self, raw: Tensor) -> list[Tensor]:
+        """Every row's gradient by itself, (rows, *shape) each, whatever the model is."""
         named = dict(self._model.named_parameters())
 
         def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
             h: Tensor = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))
             return (h[0] * pull).sum()
 
-        _shares, each, _inputs = row_gradients(share, named, self._inputs, gradient * len(gradient))
-        means = self._noise.mean([each[name] for name in named])
-        for parameter, mean in zip(named.values(), means, strict=True):
-            parameter.grad = mean
+        _shares, each, _inputs = row_gradients(share, named, self._inputs, raw)
+        return [each[name] for name in named]
 
 
 class Adjusted:
@@ -117,7 +124,8 @@ class Adjusted:
         found = fuzzy_c_means(directions, self._classes, start=start, iterations=iterations)
         self._last["centres"] = found.centres
         ids, confidences = found.assignments()
-        _value, pushes = contrast(self._h, ids, confidences >= self._config.confidence, self._config.contrastive)
+        least = max(self._config.confidence, float(confidences.topk(min(_MOST, len(confidences))).values[-1]))
+        _value, pushes = contrast(self._h, ids, confidences >= least, self._config.contrastive)
         return pushes
 
     def _towards_normal(self) -> Tensor:

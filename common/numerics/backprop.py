@@ -100,6 +100,33 @@ class Stack:
             gradient = layer.pass_on(gradient)
         first.backward(gradient)
 
+    def clipped(self, gradient: Tensor, threshold: float) -> list[Tensor] | None:
+        """The sum over rows of their own gradients at all parameters, each row's scaled to a norm of at most this.
+
+        A row's gradient at a `Linear` is the outer product of its inputs and what comes back to its outputs: its norm
+        is the product of theirs, and nothing is written out.
+
+        Args:
+            gradient: every row's own at its embedding, (b, width); written over.
+            threshold: above 0.
+
+        Returns:
+            In the order of the model's parameters, or None if the last `forward` went by autograd.
+        """
+        if not self._by_hand:
+            return None
+        signals = [gradient]
+        for layer, before in zip(reversed(self._layers), [*reversed(self._layers[:-1]), None], strict=True):
+            layer.mask(signals[-1])
+            if before is not None:
+                signals.append(layer.pass_on(signals[-1]))
+        signals.reverse()
+        squares = sum(layer.squares(signal) for layer, signal in zip(self._layers, signals, strict=True))
+        scale = (threshold / torch.as_tensor(squares).sqrt().clamp(min=threshold)).to(gradient.dtype).unsqueeze(1)
+        return [
+            part for layer, signal in zip(self._layers, signals, strict=True) for part in layer.sums(signal * scale)
+        ]
+
 
 class _Layer:
     """One `Linear`, weight (out, in), with or without a `ReLU`, between buffers of its own."""
@@ -124,17 +151,35 @@ class _Layer:
 
     def backward(self, gradient: Tensor) -> None:
         """Sets the parameters' `grad`, given the gradient at the outputs, which the ReLU masks in place."""
-        if self._relu:
-            _mask(gradient, self._outputs, 0.0, grad_input=gradient)
+        self.mask(gradient)
         torch.mm(gradient.t(), self._inputs, out=self._grads[0])
         for bias_grad in self._grads[1:]:
             torch.sum(gradient, 0, out=bias_grad)
         for parameter, grad in zip(self._parameters, self._grads, strict=True):
             parameter.grad = grad
 
+    def mask(self, gradient: Tensor) -> None:
+        """What comes back to outputs that the ReLU has cut off is 0, in place."""
+        if self._relu:
+            _mask(gradient, self._outputs, 0.0, grad_input=gradient)
+
+    def squares(self, signal: Tensor) -> Tensor:
+        """The squared norm of every row's gradient at this layer, float64 (b,), from what came back to its outputs."""
+        inputs = _squares(self._inputs) + len(self._bias)  # a bias is the weight of a constant 1
+        return _squares(signal) * inputs
+
+    def sums(self, signal: Tensor) -> list[Tensor]:
+        """The sum of all rows' gradients at this layer."""
+        return [torch.mm(signal.t(), self._inputs), *(signal.sum(0) for _ in self._bias)]
+
     def pass_on(self, gradient: Tensor) -> Tensor:
         """The gradient at the inputs, after `backward` has masked that at the outputs."""
         return torch.mm(gradient, self._weight, out=self._inputs_grad)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms.square()
 
 
 def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:

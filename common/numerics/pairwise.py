@@ -54,8 +54,12 @@ class Spread:
     @classmethod
     def of(cls, h: Tensor) -> Spread:
         """Of the rows (n, l), from all their pairs. Raises InputError for less than two rows."""
-        d = distances(_rows(h))
-        return cls(float(d.mean()), float(d.std(correction=0)))
+        x = _centred(h)
+        n, lengths = len(x), x.square().sum(1)
+        squares = torch.addmm(lengths, x, x.T, alpha=-2).add_(lengths.unsqueeze(1)).fill_diagonal_(0.0)
+        mean = float(squares.clamp_(min=0.0).sqrt_().sum()) / (n * (n - 1))
+        square = 2 * float(lengths.sum()) / (n - 1)  # mean(d^2): the rows' sum is 0
+        return cls(mean, math.sqrt(max(square - mean**2, 0.0)))
 
     @property
     def diameter(self) -> float:
@@ -90,11 +94,15 @@ class Moments:
         Raises:
             InputError: there are less than two rows.
         """
-        squares = distances(_rows(h)).square()
-        (n, width), power = h.shape, noise**2
-        mean = float(squares.mean()) - 2 * width * power
+        x = _centred(h)
+        (n, width), power, lengths = x.shape, noise**2, x.square().sum(1)
+        total = float(lengths.sum())
+        first = 2 * total / (n - 1)
+        # sum_jk d_jk^4 of rows whose sum is 0, without a look at any pair
+        fourth = 2 * n * float(lengths.square().sum()) + 2 * total**2 + 4 * float((x.T @ x).square().sum())
+        mean = first - 2 * width * power
         added = 8 * power * mean + 8 * width * power**2
-        return cls(mean, float(squares.var(correction=0)) - (n - 2) / (n - 1) * added)
+        return cls(mean, fourth / (n * (n - 1)) - first**2 - (n - 2) / (n - 1) * added)
 
     @classmethod
     def averaged(cls, batches: Sequence[Moments]) -> Moments:
@@ -114,11 +122,12 @@ class Moments:
         return Spread(math.sqrt(m2 - square), math.sqrt(square))
 
 
-def _rows(h: Tensor) -> Tensor:
-    """h without a graph, float64: squares are summed, and noise is taken off."""
+def _centred(h: Tensor) -> Tensor:
+    """h about its mean, without a graph, float64: squares are summed, and noise is taken off."""
     if h.dim() != 2 or len(h) < 2:
         raise InputError(
             f"distances need at least two rows, what came is {tuple(h.shape)}",
             hint="give the federation a batch that leaves no single row over",
         )
-    return h.detach().double()
+    x = h.detach().double()
+    return x - x.mean(0)

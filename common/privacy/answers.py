@@ -65,8 +65,11 @@ class RowNoise:
         """The rows' sums with noise in every entry: tensors (rows, *shape), clipped together, -> (*shape) each."""
         flat, scale = _scaled(values, self._clip)
         sums = [(scale @ rows).reshape(value.shape[1:]) for rows, value in zip(flat, values, strict=True)]
-        noised = [add_normals(total, self._deviation, self._normals) for total in sums]
-        return [total.to(value.dtype) for total, value in zip(noised, values, strict=True)]
+        return [total.to(value.dtype) for total, value in zip(self.noised(sums), values, strict=True)]
+
+    def noised(self, sums: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of rows that are clipped to C already, with noise in every entry, in their dtypes."""
+        return [add_normals(total, self._deviation, self._normals).to(total.dtype) for total in sums]
 
 
 def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:

@@ -17,6 +17,8 @@ from common.privacy.release import Released
 from common.privacy.rescale import Rescale
 from common.privacy.row_budget import RowBudget
 
+_ROUNDING = 1e-6  # relative, of float32 norms and sums
+
 
 class RowRelease:
     """Brings every row into its region and adds N(0, 4 sigma^2 t^2) to every entry.
@@ -73,7 +75,7 @@ class NoisySteps:
         assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # who made the plan saw to it
         self._most, self._left, self._cost = steps, 0, release_cost(config, steps)
         multiplier = 2 * plan.noise_multiplier / math.sqrt(config.steps.cost)
-        self._noise = RowNoise(config.steps.clip, multiplier, normals)
+        self._clip, self._noise = config.steps.clip, RowNoise(config.steps.clip, multiplier, normals)
 
     def pay(self) -> float:
         """Says what a release and its steps cost, in releases; so many steps may then be taken."""
@@ -86,13 +88,26 @@ class NoisySteps:
         Raises:
             InputError: no step of these rows has been paid for.
         """
+        self._take()
+        return [total / len(rows) for total, rows in zip(self._noise.sums(gradients), gradients, strict=True)]
+
+    def mean_of(self, clipped: Sequence[Tensor], rows: int) -> list[Tensor]:
+        """The same of sums whose rows were clipped to `clip` together already, (*shape) each."""
+        self._take()
+        return [total / rows for total in self._noise.noised(clipped)]
+
+    @property
+    def clip(self) -> float:
+        """C_0, a hair below what the noise is for: norms and sums are rounded."""
+        return self._clip * (1 - _ROUNDING)
+
+    def _take(self) -> None:
         if not self._left:
             raise InputError(
                 "a step was taken that no release has paid for",
                 hint="steps on private rows come after their release, and no more than the protocol's config says",
             )
         self._left -= 1
-        return [total / len(rows) for total, rows in zip(self._noise.sums(gradients), gradients, strict=True)]
 
 
 def deviation(plan: Plan) -> float:

@@ -105,9 +105,12 @@ def noisy(sigma: float = 1e-6, clip: float = 0.02, steps: int = 1) -> NoisySteps
     return NoisySteps(Plan(config, sigma, 1, 1, None, 40), steps, secure_normals)
 
 
-def test_every_rows_gradient_is_clipped_by_itself() -> None:
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_every_rows_gradient_is_clipped_by_itself(by_hand: bool) -> None:
     """One backward pass a row is the oracle; the noise is too small to be seen."""
     model, noise = shaped("positive_sphere"), noisy()
+    if not by_hand:
+        model.body.append(nn.Identity())
     assert noise.pay() == pytest.approx(1.04)
     through = NoisyBackprop(model, noise)
     assert torch.equal(through.forward(X), model(X))

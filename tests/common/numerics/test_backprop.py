@@ -72,6 +72,23 @@ def test_stack_gives_the_embeddings_and_gradients_of_autograd(name: str) -> None
         torch.testing.assert_close(gradients(model), gradients(twin))
 
 
+@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("threshold", [0.5, 20.0, 1e9])
+def test_rows_are_clipped_as_if_each_had_gone_back_alone(name: str, threshold: float) -> None:
+    model = stack(name)
+    inputs, gradient = normal(ROWS, COLUMNS), normal(ROWS, 9, seed=1)
+    batch, parameters = backprop(model), list(model.parameters())
+    batch.forward(inputs)
+    expected = [torch.zeros_like(parameter) for parameter in parameters]
+    for x, g in zip(inputs, gradient, strict=True):
+        alone = torch.autograd.grad((model(x.unsqueeze(0)) * g).sum(), parameters)
+        norm = torch.cat([part.flatten() for part in alone]).norm()
+        expected = [
+            total + part * (threshold / norm.clamp(min=threshold)) for total, part in zip(expected, alone, strict=True)
+        ]
+    torch.testing.assert_close(batch.clipped(gradient.clone(), threshold), expected)
+
+
 def test_stack_sees_parameters_that_changed_since_the_last_forward() -> None:
     model = stack("paper")
     batch = backprop(model)
