@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
+import yaml
 from rich.table import Table
 
 from cli.check import check_members
@@ -14,7 +17,9 @@ from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
 from cli.summary import METRICS, best_words, describe_privacy, own_models, what_else
-from common.config import load
+from common.checkpoints import Checkpoints, Owner
+from common.config import Config, load
+from common.conversation import SERVER
 from common.telemetry import Telemetry
 from server.summary import findings, protection, write_whole
 
@@ -27,11 +32,34 @@ def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
     with run_folder(out, f"{config.federation.id}-virtual") as folder:
         begin = time.perf_counter()
         telemetry = Telemetry(folder / "events.jsonl")
-        outcome = Simulation(config, file.parent.resolve(), telemetry=telemetry).run()
+        base = file.parent.resolve()
+        outcome = Simulation(config, base, telemetry=telemetry, home=partial(_home, folder)).run()
         telemetry.close()
+        if outcome.captures:
+            leave_for_attacks(folder, config, base, outcome)
         content = summary(outcome)
         write_whole(folder / "summary.json", content)
         _show(outcome, folder, time.perf_counter() - begin)
+
+
+def _home(folder: Path, name: str) -> Path:
+    """A party's folder, where it captures."""
+    (home := folder / "parties" / name).mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
+    """Writes what `colonnade attack` has to know beside the captures: the configuration, and the server's state.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    ctx = outcome.server
+    tree = config.model_dump(mode="json", exclude_none=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    (folder / "simulated.json").write_text(json.dumps({"base": str(base)}))
+    owner = Owner(SERVER, "simulated", ctx.federation.lasting_hashes())
+    Checkpoints(folder / "checkpoints").save(ctx.round, ctx.state.capture(), owner)
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
@@ -74,6 +102,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
     for name, words in what_else(findings(ctx)):
         table.add_row(name, words)
+    if outcome.captures:
+        table.add_row("captured", megabytes(sum(capture.size for capture in outcome.captures.values())))
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

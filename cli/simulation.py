@@ -19,6 +19,7 @@ from client.door import Door
 from client.privacy import Privacy
 from client.protocols import PARTICIPATE
 from common import inprocess
+from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Pause
 from common.chaos import Seat as Place
 from common.compress import Compressor, form_of
@@ -49,6 +50,7 @@ class Outcome:
         saved: what every member held after each round, where that was asked for.
         seconds: of the virtual clock, from the first round to the last.
         payload: bytes of tensors that the server received and sent.
+        captures: of the parties that keep what crosses their links.
     """
 
     server: ServerContext
@@ -60,6 +62,7 @@ class Outcome:
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     seconds: float = 0.0
     payload: tuple[int, int] = (0, 0)
+    captures: dict[str, Capture] = field(default_factory=dict)
 
     def of_kind(self, event: str) -> list[Event]:
         """The events of a kind."""
@@ -80,6 +83,7 @@ class Simulation:
         start: every member's state to go on from, and the round that it is of.
         telemetry: whom events are told, beside the outcome.
         on_cohort: told of the server's links before the run begins.
+        home: a party's folder, by its name; for those that capture what crosses their links.
     """
 
     config: Config
@@ -91,6 +95,7 @@ class Simulation:
     start: tuple[int, Snapshots] = (0, MappingProxyType({}))
     telemetry: Telemetry | None = None
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
+    home: Callable[[str], Path] | None = None
 
     def run(self) -> Outcome:
         """Runs both halves of the config's protocol to their end.
@@ -143,6 +148,8 @@ class Simulation:
             for task in everyone:
                 task.cancel()
             await asyncio.gather(*everyone, return_exceptions=True)
+            for capture in outcome.captures.values():
+                capture.close()
 
     def _outcome(self) -> Outcome:
         events: list[Event] = []
@@ -165,15 +172,27 @@ class Simulation:
         plan = outcome.server.schedule.privacy
         privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
         carry = self._recorded(outcome, name, SERVER, link._carry)
+        capture = self._capture(outcome, name)
+        carry = carry if capture is None else capture.outward(carry)
         if config != ChaosConfig():
             names = federation.names
             place = Place(names.index(name), len(names), federation.batch)
             chaos = Chaos(config, place, federation.seed, _VirtualIncidents(), outcome.server.telemetry.event)
             carry = chaos.outward(carry)
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        if capture is not None:
+            link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
         door = Door(carry, SERVER, privacy.stage(state), Ledger(None))
         link._carry = door
         return door
+
+    def _capture(self, outcome: Outcome, name: str) -> Capture | None:
+        wanted = self.config.parties[name].capture
+        if wanted is None or self.home is None:
+            return None
+        made = Capture(self.home(name), wanted, self.config.federation, outcome.server.schedule)
+        outcome.captures[name] = made
+        return made
 
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
         ctx = client_context(self.config, name, self.base, door.release, door.conceal)
