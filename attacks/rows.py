@@ -99,6 +99,9 @@ class Told:
         for epoch in between:
             del self._by_epoch[epoch]
 
+    def __len__(self) -> int:
+        return sum(map(len, self._by_epoch.values()))
+
     @property
     def first(self) -> list[Piece]:
         """Of the first epoch that was captured."""

@@ -11,12 +11,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.context import ClientContext
+from client.local import Local
+from client.protocols import LOCAL
 from common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
+from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
+from common.conversation import SERVER
+from common.data.rows import sampled
 from common.data.scale import Columns
 from common.data.sources import load_features, load_labels, prepare
-from common.errors import ConfigError, InputError, nearest
+from common.errors import CheckpointError, ConfigError, InputError, nearest
 from common.schedule import Schedule
+from common.state import Snapshot, State
+from common.telemetry import Telemetry
+from server.context import ServerContext
+from server.joint import Joint
+from server.protocols import JOINT
 
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 
@@ -31,7 +42,7 @@ class Run:
         summary: what summary.json says.
         labels: the true classes of all rows, int64 (rows,).
         schedule: as all members derived it.
-        only: the rows of the sources that the run knew, in its own order; None for all.
+        sample: the rows of the sources that the run knew, int64, in its own order; None for all.
     """
 
     folder: Path
@@ -40,7 +51,7 @@ class Run:
     summary: dict[str, Any]
     labels: Tensor
     schedule: Schedule
-    only: Tensor | None = None
+    sample: Tensor | None = None
 
     @property
     def protocol(self) -> str:
@@ -63,9 +74,43 @@ class Run:
     def columns(self, party: str) -> Columns:
         """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        values = load_features(data, federation.seat(party), self.base).values
-        values = values if self.only is None else values[self.only]
+        values, _ = sampled(load_features(data, federation.seat(party), self.base).values, 0, self.sample)
         return prepare(data, values, self.schedule.partition.train, federation.seed, party)
+
+    @property
+    def opens(self) -> bool:
+        """Whether its joint model can be had from checkpoints."""
+        return self.protocol in JOINT and self.protocol in LOCAL
+
+    def joint(self) -> Joint:
+        """The server's part of the joint model at the end. Raises CheckpointError."""
+        federation, config = self.config.federation, self.config.server
+        assert config is not None  # open_run has seen to it
+        ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
+        ctx.restore(*self._state(SERVER))
+        return JOINT[self.protocol](ctx)
+
+    def local(self, party: str) -> tuple[Local, Columns]:
+        """A party's part of the joint model at the end, in evaluation mode, and its columns. Raises CheckpointError."""
+        config, columns = self.config.parties[party], self.columns(party)
+        round, state = self._state(party)
+        ctx = ClientContext(
+            party, self.config.federation, config, columns, self.schedule, _as_it_is, _as_it_is, base=self.base,
+            state=State(state), round=round,
+        )  # fmt: skip
+        return LOCAL[self.protocol](ctx).eval(), columns
+
+    def _state(self, member: str) -> tuple[int, Snapshot]:
+        """The newest checkpoint's round and state. Raises CheckpointError."""
+        folder = self.folder if member == SERVER else self._home(member)
+        run = str(_json(self.folder / "run.json").get("run", "simulated"))
+        store, owner = Checkpoints(folder / "checkpoints"), Owner(member, run, self.config.federation.lasting_hashes())
+        if not (rounds := store.usable(owner)):
+            raise CheckpointError(
+                f"{folder / 'checkpoints'} holds no whole checkpoint of {member}",
+                hint="the folders of all members are needed as the run left them",
+            )
+        return rounds[0], store.load(rounds[0], owner)
 
     def victims(self, wanted: str) -> tuple[str, ...]:
         """The parties to attack: the one that is named, or all that captured if none is.
@@ -86,12 +131,12 @@ class Run:
         return self.folder / "parties" / party
 
 
-def open_run(folder: Path, only: Tensor | None = None) -> Run:
+def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
         folder: the run's.
-        only: the rows of the sources that the run knew; None for all.
+        sample: the rows of the sources that the run knew; None for all.
 
     Raises:
         InputError: it holds no such run, or nobody in it captured.
@@ -110,12 +155,16 @@ def open_run(folder: Path, only: Tensor | None = None) -> Run:
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
     labels = load_labels(config.server.labels, Path(base))
-    values, official = (labels.values, labels.official_test) if only is None else (labels.values[only], 0)
+    values, official = sampled(labels.values, labels.official_test, sample)
     schedule = Schedule(config.federation, len(values), official)
-    run = Run(folder, config, Path(base), summary, values, schedule, only)
+    run = Run(folder, config, Path(base), summary, values, schedule, sample)
     if not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run
+
+
+def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Tensor:
+    return values
 
 
 def accuracy(found: Tensor, truth: Tensor) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from attacks import inversion, labels, pictures
+from attacks import inversion, labels, membership, pictures, shadows
 from attacks.run import Run, open_run
 from cli.screen import out as console
 from common.checkpoints import write_durably
@@ -26,12 +26,14 @@ class Options:
         known: share of the training rows whose features the attacker of an inversion has.
         epochs: captured epochs whose messages are averaged.
         seed: of all that an attacker draws.
+        shadows: federations that the attacker of a membership simulates.
     """
 
     party: str = ""
     known: float = 0.2
     epochs: int = 1
     seed: int = 0
+    shadows: int = 4
 
 
 def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
@@ -48,13 +50,15 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     """
     if kind not in KINDS:
         raise InputError(f"--kind {kind}: no such attack{nearest(kind, KINDS)}", hint=f"there are {', '.join(KINDS)}")
+    if options.shadows < 1:
+        raise InputError(f"--shadows {options.shadows}: expected at least 1", hint="the default is 4")
     if not 0 < options.known < 1:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
     run = open_run(folder.resolve())
     names = run.victims(options.party)
     place = (out or folder / "attacks").resolve()
     _prepare(place)
-    with console.status(f"{kind}: {len(names)} parties"):
+    with console.status(kind):
         found, table = KINDS[kind](run, names, options, place)
     path = place / f"{kind}.json"
     about = {"attack": kind, "run": run.folder.name, "protocol": run.protocol, **found}
@@ -106,9 +110,44 @@ def _inversion(run: Run, names: tuple[str, ...], options: Options, place: Path) 
     return {"known": options.known, "epochs": options.epochs, "seed": options.seed, "parties": parties}, table
 
 
+def _membership(run: Run, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
+    if options.party:
+        raise InputError(
+            f"--party {options.party}: a membership attack looks at what all parties sent", hint="leave --party away"
+        )
+    from cli.simulate import simulate_captured  # noqa: PLC0415  # it brings all protocols
+
+    target, own = membership.candidates(run), shadows.pool(run)
+    made = shadows.shadows(run, own, options.shadows, options.seed, simulate_captured)
+    known = []
+    for number, shadow in enumerate(made, 1):
+        console.print(f"shadow {number} of {options.shadows}", style="dim")
+        known.append(membership.candidates(shadow))
+    found = membership.tell_apart(target, known, membership.delta_of(run.summary), options.seed)
+    table = Table(show_header=False, title="membership, from what the server sees")
+    table.add_row("rows", f"{found.rows}, half of them members; predictions by the {found.by}")
+    table.add_row("shadows", f"{options.shadows} of {own.train} training rows, drawn from {own.source}")
+    if found.by == "classifier":
+        table.add_row("beware", "from messages of training, whose age tells as well (docs/attacks.md)")
+    table.add_row("told right", f"{found.accuracy:.2%} (chance 50 %), AUC {found.auc:.3f}")
+    table.add_row("epsilon is at least", f"{found.least_epsilon:.3f} at delta {found.delta:g}")
+    table.add_row("epsilon that was claimed", _claimed(run.summary))
+    rates = vars(found.counts)
+    drawn = {"count": options.shadows, "training_rows": own.train, "from": own.source}
+    numbers = {key: value for key, value in vars(found).items() if key != "counts"}
+    return {**numbers, "counts": rates, "shadows": drawn, "claimed_epsilon": run.summary.get("epsilon")}, table
+
+
+def _claimed(summary: Mapping[str, Any]) -> str:
+    by_party = summary.get("epsilon") or {}
+    known = {name: value for name, value in by_party.items() if value is not None}
+    return ", ".join(f"{name} {value:.3f}" for name, value in known.items()) or "none: there is no guarantee"
+
+
 KINDS: Mapping[str, Callable[[Run, tuple[str, ...], Options, Path], Found]] = {
     "labels": _labels,
     "inversion": _inversion,
+    "membership": _membership,
 }
 
 

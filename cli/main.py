@@ -126,12 +126,13 @@ def attack(
     known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
     epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="of all that an attacker draws")] = 0,
+    shadows: Annotated[int, typer.Option(help="membership: federations that are simulated")] = 4,
 ) -> None:
     """Says what curious members can make of the messages of a run that was captured."""
     from cli.attack import Options  # noqa: PLC0415
     from cli.attack import attack as run_it  # noqa: PLC0415
 
-    run_it(run, kind, out, Options(party, known, epochs, seed))
+    run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import yaml
 from rich.table import Table
+from torch import Tensor
 
 from cli.check import check_members
 from cli.folder import run_folder
@@ -42,6 +43,19 @@ def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
         _show(outcome, folder, time.perf_counter() - begin)
 
 
+def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
+    """Runs a federation whose parties capture, into a folder of its own, and says nothing.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+        folder: the run's; made if it is not there.
+        sample: the rows of the sources that there are to be; None for all.
+    """
+    outcome = Simulation(config, base, home=partial(_home, folder), sample=sample).run()
+    leave_for_attacks(folder, config, base, outcome)
+    write_whole(folder / "summary.json", summary(outcome))
+
+
 def _home(folder: Path, name: str) -> Path:
     """A party's folder, where it captures."""
     (home := folder / "parties" / name).mkdir(parents=True, exist_ok=True)
@@ -49,7 +63,7 @@ def _home(folder: Path, name: str) -> Path:
 
 
 def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
-    """Writes what `colonnade attack` has to know beside the captures: the configuration, and the server's state.
+    """Writes what `colonnade attack` has to know beside the captures: the configuration, and everyone's state.
 
     Raises:
         EnvironmentFault: the disk refuses it.
@@ -58,8 +72,11 @@ def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome
     tree = config.model_dump(mode="json", exclude_none=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
     (folder / "simulated.json").write_text(json.dumps({"base": str(base)}))
-    owner = Owner(SERVER, "simulated", ctx.federation.lasting_hashes())
-    Checkpoints(folder / "checkpoints").save(ctx.round, ctx.state.capture(), owner)
+    states = {SERVER: ctx.state} | {name: client.state for name, client in outcome.clients.items()}
+    for member, state in states.items():
+        home = folder if member == SERVER else _home(folder, member)
+        owner = Owner(member, "simulated", ctx.federation.lasting_hashes())
+        Checkpoints(home / "checkpoints").save(ctx.round, state.capture(), owner)
 
 
 def summary(outcome: Outcome) -> dict[str, object]:

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from torch import Tensor
+
 from cli.contexts import client_context, server_context
 from client.context import ClientContext
 from client.door import Door
@@ -84,6 +86,7 @@ class Simulation:
         telemetry: whom events are told, beside the outcome.
         on_cohort: told of the server's links before the run begins.
         home: a party's folder, by its name; for those that capture what crosses their links.
+        sample: the rows of the sources that there are to be, int64; None for all.
     """
 
     config: Config
@@ -96,6 +99,7 @@ class Simulation:
     telemetry: Telemetry | None = None
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
     home: Callable[[str], Path] | None = None
+    sample: Tensor | None = None
 
     def run(self) -> Outcome:
         """Runs both halves of the config's protocol to their end.
@@ -155,7 +159,7 @@ class Simulation:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = server_context(self.config, self.base, telemetry)
+        server = server_context(self.config, self.base, telemetry, self.sample)
         assert self.config.server is not None  # else there is no context
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
             rows = server.labels[server.schedule.partition.train]
@@ -195,7 +199,7 @@ class Simulation:
         return made
 
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
-        ctx = client_context(self.config, name, self.base, door.release, door.conceal)
+        ctx = client_context(self.config, name, self.base, door.release, door.conceal, self.sample)
         ctx.state, ctx.round = state, round
         return ctx
 

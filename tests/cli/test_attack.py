@@ -95,3 +95,30 @@ def test_a_run_that_captured_nothing_says_how_to_switch_it_on(
     (tmp_path / "run" / "config.yaml").unlink()
     code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "labels")
     assert code == 2 and "does not say how it was run" in said and "every_party.capture={}" in said
+
+
+def test_wrong_options_of_a_membership(
+    simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for party in ("--party", "party1"), ("--shadows", "0"):
+        code, said = attack(monkeypatch, capfd, simulated, "--kind", "membership", *party)
+        assert code == 2 and f"error: {party[0]}" in said
+
+
+def test_membership_of_a_private_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """From its command to its file: under strong noise nothing is found, and the claim stands beside the bound."""
+    private = {"clip": 1.0, "noise_multiplier": 5.0, "delta": 1.0e-5}
+    made = tree({"name": "split", "embedding": 6}, epochs=2, privacy=private)
+    made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 200}, "batch": 100}
+    made["every_party"]["capture"] = {}
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(made))
+    assert run(monkeypatch, capfd, "simulate", tmp_path / "federation.yaml", "--out", tmp_path / "run")[0] == 0
+    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "membership", "--shadows", "2")
+    assert code == 0, said
+    numbers = found(tmp_path / "run" / "attacks" / "membership.json")
+    assert 0.38 < numbers["accuracy"] < 0.62 and numbers["least_epsilon"] < 0.5
+    claimed = found(tmp_path / "run" / "summary.json")["epsilon"]
+    assert numbers["claimed_epsilon"] == claimed and all(value > 0 for value in claimed.values())
+    assert numbers["shadows"] == {"count": 2, "training_rows": 200, "from": "rows that the run did not use"}
