@@ -9,6 +9,7 @@ from torch import Tensor
 
 from client.context import ClientContext
 from common.config import Config
+from common.data.rows import sampled
 from common.data.sources import load_features, load_labels, prepare
 from common.errors import ConfigError
 from common.schedule import Schedule
@@ -17,11 +18,12 @@ from server.active import load_columns
 from server.context import ServerContext
 
 
-def server_context(config: Config, base: Path, telemetry: Telemetry) -> ServerContext:
+def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
     """The server's, with its labels read.
 
     Args:
         base: the folder that paths in the config are relative to.
+        sample: the rows of the sources that there are to be, int64; None for all.
 
     Raises:
         ConfigError: there is no `server` section.
@@ -30,9 +32,10 @@ def server_context(config: Config, base: Path, telemetry: Telemetry) -> ServerCo
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     labels = load_labels(config.server.labels, base)
-    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    ctx = ServerContext(config.federation, config.server, labels.values, schedule, telemetry, base)
-    ctx.columns = load_columns(config.federation, config.server, schedule, base, len(labels.values))
+    values, official_test = sampled(labels.values, labels.official_test, sample)
+    schedule = Schedule(config.federation, len(values), official_test)
+    ctx = ServerContext(config.federation, config.server, values, schedule, telemetry, base)
+    ctx.columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample)
     return ctx
 
 
@@ -42,6 +45,7 @@ def client_context(
     base: Path,
     release: Callable[..., Tensor],
     conceal: Callable[..., Tensor] = lambda value, _how, _of=None: value,
+    sample: Tensor | None = None,
 ) -> ClientContext:
     """A party's, with its columns read, scaled and, where its configuration says so, noised.
 
@@ -49,12 +53,14 @@ def client_context(
         name: the party's.
         base: the folder that paths in the config are relative to.
         release, conceal: its door's, see there.
+        sample: the rows of the sources that there are to be, int64; None for all.
 
     Raises:
         DataError: its data are not there or not usable.
     """
     federation, party = config.federation, config.parties[name]
     features = load_features(party.data, federation.seat(name), base)
-    schedule = Schedule(federation, len(features.values), features.official_test)
-    columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
+    values, official_test = sampled(features.values, features.official_test, sample)
+    schedule = Schedule(federation, len(values), official_test)
+    columns = prepare(party.data, values, schedule.partition.train, federation.seed, name)
     return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)

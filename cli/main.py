@@ -118,6 +118,24 @@ def explain(
 
 
 @app.command()
+def attack(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
+    kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],
+    party: Annotated[str, typer.Option(help="whose messages; left out, of all that captured")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="where to; RUN/attacks", show_default=False)] = None,
+    known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
+    epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="of all that an attacker draws")] = 0,
+    shadows: Annotated[int, typer.Option(help="membership: federations that are simulated")] = 4,
+) -> None:
+    """Says what curious members can make of the messages of a run that was captured."""
+    from cli.attack import Options  # noqa: PLC0415
+    from cli.attack import attack as run_it  # noqa: PLC0415
+
+    run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
+
+
+@app.command()
 def protocols() -> None:
     """Lists the protocols."""
     from cli.protocols import list_all  # noqa: PLC0415

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
+import yaml
 from rich.table import Table
+from torch import Tensor
 
 from cli.check import check_members
 from cli.folder import run_folder
@@ -14,7 +18,9 @@ from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
 from cli.summary import METRICS, best_words, describe_privacy, own_models, what_else
-from common.config import load
+from common.checkpoints import Checkpoints, Owner
+from common.config import Config, load
+from common.conversation import SERVER
 from common.telemetry import Telemetry
 from server.summary import findings, protection, write_whole
 
@@ -27,11 +33,50 @@ def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
     with run_folder(out, f"{config.federation.id}-virtual") as folder:
         begin = time.perf_counter()
         telemetry = Telemetry(folder / "events.jsonl")
-        outcome = Simulation(config, file.parent.resolve(), telemetry=telemetry).run()
+        base = file.parent.resolve()
+        outcome = Simulation(config, base, telemetry=telemetry, home=partial(_home, folder)).run()
         telemetry.close()
+        if outcome.captures:
+            leave_for_attacks(folder, config, base, outcome)
         content = summary(outcome)
         write_whole(folder / "summary.json", content)
         _show(outcome, folder, time.perf_counter() - begin)
+
+
+def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
+    """Runs a federation whose parties capture, into a folder of its own, and says nothing.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+        folder: the run's; made if it is not there.
+        sample: the rows of the sources that there are to be; None for all.
+    """
+    outcome = Simulation(config, base, home=partial(_home, folder), sample=sample).run()
+    leave_for_attacks(folder, config, base, outcome)
+    write_whole(folder / "summary.json", summary(outcome))
+
+
+def _home(folder: Path, name: str) -> Path:
+    """A party's folder, where it captures."""
+    (home := folder / "parties" / name).mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
+    """Writes what `colonnade attack` has to know beside the captures: the configuration, and everyone's state.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    ctx = outcome.server
+    tree = config.model_dump(mode="json", exclude_none=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    (folder / "simulated.json").write_text(json.dumps({"base": str(base)}))
+    states = {SERVER: ctx.state} | {name: client.state for name, client in outcome.clients.items()}
+    for member, state in states.items():
+        home = folder if member == SERVER else _home(folder, member)
+        owner = Owner(member, "simulated", ctx.federation.lasting_hashes())
+        Checkpoints(home / "checkpoints").save(ctx.round, state.capture(), owner)
 
 
 def summary(outcome: Outcome) -> dict[str, object]:
@@ -74,6 +119,8 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
     for name, words in what_else(findings(ctx)):
         table.add_row(name, words)
+    if outcome.captures:
+        table.add_row("captured", megabytes(sum(capture.size for capture in outcome.captures.values())))
     table.add_row("time", f"{outcome.seconds:.1f} s of delays, simulated in {seconds:.1f} s")
     console.print(table)
     console.print(f"run folder: {folder}", markup=False, soft_wrap=True)

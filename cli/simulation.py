@@ -13,12 +13,15 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from torch import Tensor
+
 from cli.contexts import client_context, server_context
 from client.context import ClientContext
 from client.door import Door
 from client.privacy import Privacy
 from client.protocols import PARTICIPATE
 from common import inprocess
+from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Pause
 from common.chaos import Seat as Place
 from common.compress import Compressor, form_of
@@ -49,6 +52,7 @@ class Outcome:
         saved: what every member held after each round, where that was asked for.
         seconds: of the virtual clock, from the first round to the last.
         payload: bytes of tensors that the server received and sent.
+        captures: of the parties that keep what crosses their links.
     """
 
     server: ServerContext
@@ -60,6 +64,7 @@ class Outcome:
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     seconds: float = 0.0
     payload: tuple[int, int] = (0, 0)
+    captures: dict[str, Capture] = field(default_factory=dict)
 
     def of_kind(self, event: str) -> list[Event]:
         """The events of a kind."""
@@ -80,6 +85,8 @@ class Simulation:
         start: every member's state to go on from, and the round that it is of.
         telemetry: whom events are told, beside the outcome.
         on_cohort: told of the server's links before the run begins.
+        home: a party's folder, by its name; for those that capture what crosses their links.
+        sample: the rows of the sources that there are to be, int64; None for all.
     """
 
     config: Config
@@ -91,6 +98,8 @@ class Simulation:
     start: tuple[int, Snapshots] = (0, MappingProxyType({}))
     telemetry: Telemetry | None = None
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
+    home: Callable[[str], Path] | None = None
+    sample: Tensor | None = None
 
     def run(self) -> Outcome:
         """Runs both halves of the config's protocol to their end.
@@ -144,12 +153,14 @@ class Simulation:
             for task in everyone:
                 task.cancel()
             await asyncio.gather(*everyone, return_exceptions=True)
+            for capture in outcome.captures.values():
+                capture.close()
 
     def _outcome(self) -> Outcome:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = server_context(self.config, self.base, telemetry)
+        server = server_context(self.config, self.base, telemetry, self.sample)
         assert self.config.server is not None  # else there is no context
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
             rows = server.labels[server.schedule.partition.train]
@@ -166,18 +177,30 @@ class Simulation:
         plan = outcome.server.schedule.privacy
         privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
         carry = self._recorded(outcome, name, SERVER, link._carry)
+        capture = self._capture(outcome, name)
+        carry = carry if capture is None else capture.outward(carry)
         if config != ChaosConfig():
             names = federation.names
             place = Place(names.index(name), len(names), federation.batch)
             chaos = Chaos(config, place, federation.seed, _VirtualIncidents(), outcome.server.telemetry.event)
             carry = chaos.outward(carry)
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        if capture is not None:
+            link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
         door = Door(carry, SERVER, privacy.stage(state), Ledger(None))
         link._carry = door
         return door
 
+    def _capture(self, outcome: Outcome, name: str) -> Capture | None:
+        wanted = self.config.parties[name].capture
+        if wanted is None or self.home is None:
+            return None
+        made = Capture(self.home(name), wanted, self.config.federation, outcome.server.schedule)
+        outcome.captures[name] = made
+        return made
+
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
-        ctx = client_context(self.config, name, self.base, door.release, door.conceal)
+        ctx = client_context(self.config, name, self.base, door.release, door.conceal, self.sample)
         ctx.state, ctx.round = state, round
         return ctx
 

@@ -17,6 +17,7 @@ from client.door import Door
 from client.incidents import RealIncidents
 from client.privacy import Privacy
 from client.protocols import PARTICIPATE
+from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Seat
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, PartyConfig
@@ -115,13 +116,16 @@ class Sessions:
         state = State(self.store.load(begin.round, owner) if begin.round else None)
         state.keep("random", lambda: seeded_generator(self.federation.seed, self.name))
         ledger = Ledger(self.out / "ledger.jsonl", after=begin.round)
+        capture = self._capture(begin.session)
         try:
             chaos = self._chaos()
-            carry = membership.post if chaos is None else chaos.outward(membership.post)
+            post = membership.post if capture is None else capture.outward(membership.post)
+            carry = post if chaos is None else chaos.outward(post)
             door = Door(carry, SERVER, self._privacy.stage(state), ledger)
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door)
             link.last = self._schedule.rounds
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
+            deliver = deliver if capture is None else capture.inward(deliver)
             ctx = ClientContext(
                 self.name,
                 self.federation,
@@ -145,9 +149,19 @@ class Sessions:
         finally:
             self.begun = time.monotonic()
             ledger.close()
+            if capture is not None:
+                capture.close()
+                self.telemetry.event("capture", party=self.name, bytes=capture.size)
 
     def _warn(self, reason: str) -> None:
         self.telemetry.event("warning", party=self.name, reason=reason)
+
+    def _capture(self, session: int) -> Capture | None:
+        """What keeps all that crosses our link, nearest to the line, if our configuration asks for it."""
+        if self.config.capture is None:
+            return None
+        self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
+        return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
 
     def _chaos(self) -> Chaos | None:
         """The faults that this party's configuration asks for; None costs nothing."""

@@ -31,7 +31,7 @@ from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
 from common.consistency import check_answers, check_together
-from common.course import CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
+from common.course import CaptureConfig, CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
 from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
@@ -259,6 +259,9 @@ class PartyConfig(_Member):
     )
     chaos: ChaosConfig = ChaosConfig()
     policy: PolicyConfig = PolicyConfig()
+    capture: CaptureConfig | None = Field(
+        default=None, description="keeps what crosses the party's link on its disk, for research; left out, nothing"
+    )
 
     @field_validator("head_optimiser", mode="before")
     @classmethod

@@ -19,6 +19,15 @@ class EvaluateConfig(Section):
     )
 
 
+class CaptureConfig(Section):
+    """What a party keeps of all that crosses its link, for research on one's own runs: common/capture.py."""
+
+    every: int = Field(default=1, ge=1, description="epochs: every n-th is kept, and the last")
+    evaluations: Literal["last", "all", "none"] = Field(
+        default="last", description="what is kept of evaluations: the newest alone, all of them, or nothing"
+    )
+
+
 class StopConfig(Section):
     """When a run ends before its last round, by the accuracy on the validation rows.
 

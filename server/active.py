@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
+from common.data.rows import sampled
 from common.data.scale import Columns
 from common.data.sources import load_features, prepare
 from common.errors import DataError
@@ -20,12 +21,18 @@ from server.heads import joint_head
 
 
 def load_columns(
-    federation: FederationConfig, config: ServerConfig, schedule: Schedule, base: Path, rows: int
+    federation: FederationConfig,
+    config: ServerConfig,
+    schedule: Schedule,
+    base: Path,
+    rows: int,
+    sample: Tensor | None = None,
 ) -> Columns | None:
     """What the server's models see of `server.active.data`: scaled; None where it has none.
 
     Args:
-        rows: of the labels.
+        rows: of the labels, as they were read.
+        sample: those that there are to be; None for all.
 
     Raises:
         DataError: they are not there or not usable, or are other rows than the labels'.
@@ -37,7 +44,8 @@ def load_columns(
         raise DataError(
             f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
         )
-    return prepare(config.active.data, features.values, schedule.partition.train, federation.seed, SERVER)
+    values, _ = sampled(features.values, features.official_test, sample)
+    return prepare(config.active.data, values, schedule.partition.train, federation.seed, SERVER)
 
 
 def active_party(ctx: ServerContext, width: int) -> TwoPart:

@@ -86,6 +86,17 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
     return Partition(order[kept:][: config.train], order[drawn:kept].sort().values, test)
 
 
+def sampled(values: Tensor, official_test: int, sample: Tensor | None) -> tuple[Tensor, int]:
+    """Some rows of a source, and how many of the last are its own test part: none, unless all rows are taken.
+
+    Args:
+        values: (n, ...).
+        official_test: of all rows.
+        sample: row numbers, int64 (m,), in the order that they shall have; None for all.
+    """
+    return (values, official_test) if sample is None else (values[sample], 0)
+
+
 def _size(share: int | float | str, rows: int) -> int:
     return round(share * rows) if isinstance(share, float) else int(share)
 

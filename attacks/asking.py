@@ -1,0 +1,62 @@
+"""What parties answer when the server asks them about rows after training, as in an evaluation or a prediction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attacks.run import Run
+from common.data.rows import generator
+from common.numerics.quantise import AS_IS
+from common.privacy.budget import Budget
+from common.privacy.noise import seeded_normals
+from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from common.protocols import CONTRACTS
+
+
+def asked(run: Run) -> tuple[Tensor, list[Tensor]]:
+    """Everyone's answers about training rows, and about those that were held out.
+
+    They come in blocks of a batch, each released by itself as in an evaluation, with noise of its own. Blocks that are
+    not full are left out where there are full ones: a clip acts on a whole matrix, and leaves more of fewer rows.
+
+    Returns:
+        Row numbers, int64 (n,), and each party's part, float32 (n, width), in the roster's order.
+
+    Raises:
+        CheckpointError: a party's checkpoint is gone.
+    """
+    part = run.schedule.partition
+    blocks = [block for rows in (part.train, part.test, part.validation) for block in _blocks(run, rows)]
+    return torch.cat(blocks), [_answers(run, party, blocks) for party in run.config.federation.names]
+
+
+def shows_parts(run: Run) -> bool:
+    """Whether the server sees each party's part, or sums alone: blind ones, or decoded ones."""
+    federation = run.config.federation
+    kinds = CONTRACTS[run.protocol].kinds
+    clear = any("part" in kind.__dataclass_fields__ for kind in kinds.values())
+    return clear and getattr(federation.protocol, "aggregate", "clear") != "blinded"
+
+
+def _blocks(run: Run, rows: Tensor) -> list[Tensor]:
+    size = run.config.federation.batch
+    whole = len(rows) // size * size or len(rows)
+    return list(torch.split(rows[:whole], size)) if len(rows) else []
+
+
+@torch.no_grad()
+def _answers(run: Run, party: str, blocks: list[Tensor]) -> Tensor:
+    local, columns = run.local(party)
+    release = _release(run, party)
+    return torch.cat([release(local(columns[block]), evaluation=True).value for block in blocks])
+
+
+def _release(run: Run, party: str) -> Release:
+    """As the party's own stage in an evaluation; nobody's budget pays, for nothing leaves."""
+    plan, seed = run.schedule.privacy, run.config.federation.seed
+    form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
+    inner: Release = release_clear
+    if plan is not None:
+        inner = GaussianRelease(plan, seeded_normals(draws), Budget(None, None, plan.releases))
+    return inner if form == AS_IS else QuantisedRelease(inner, form, form, draws)

@@ -1,0 +1,140 @@
+"""A party's features from what it sent: a decoder that is trained on rows that the attacker knows.
+
+The model inversion of He, Zhang and Lee 2019 ("Model Inversion Attacks Against Collaborative Inference"), with known
+rows in the place of queries: the server never sees the party's model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attacks.network import fit
+from attacks.rows import by_field, pieces, vectors
+from attacks.run import Run, accuracy
+from attacks.similarity import ssim
+from common.data.rows import generator
+from common.errors import InputError
+
+_FEWEST = 10
+_SMALLEST = 4  # pixels of a side that count as an image
+
+
+@dataclass(frozen=True)
+class Readable:
+    """How many rows a classifier of true features puts in their true class.
+
+    Args:
+        true: of true features.
+        made: of reconstructions.
+        chance: the largest class.
+    """
+
+    true: float
+    made: float
+    chance: float
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """What came out of one party's messages.
+
+    Args:
+        known: rows that the attacker learned from.
+        rows: that it was tried on.
+        width: numbers a row that the party sent.
+        mse: mean squared error, in units of the features as the party's model sees them.
+        floor: that of the mean of the known rows.
+        ssim, floor_ssim: mean structural similarity of images, and the mean image's; None where there are none.
+        readable: whether they can be told apart by what they show.
+        originals, made: of the rows that it was tried on, (rows, *shape).
+    """
+
+    known: int
+    rows: int
+    width: int
+    mse: float
+    floor: float
+    ssim: float | None
+    floor_ssim: float | None
+    readable: Readable
+    originals: Tensor
+    made: Tensor
+
+
+def invert(run: Run, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
+    """Trains a decoder on what a party sent of known training rows, and tries it on the others.
+
+    Args:
+        known: share of the training rows whose features the attacker has.
+        epochs: how many of the last captured ones are averaged.
+        seed: of which rows are known, and of the networks.
+
+    Returns:
+        None where nothing that the party sent has a line for every row.
+
+    Raises:
+        InputError: too few rows were captured.
+    """
+    sent = by_field(pieces(run.schedule, run.training(party)), "out", epochs)
+    if not sent:
+        return None
+    rows, said = vectors(sent)
+    order = torch.randperm(len(rows), generator=generator("known rows", seed, party))
+    have, rest = order[: round(known * len(rows))], order[round(known * len(rows)) :]
+    if min(len(have), len(rest)) < _FEWEST:
+        raise InputError(
+            f"{party}: of {len(rows)} captured rows {len(have)} are known and {len(rest)} are left, expected at least "
+            f"{_FEWEST} of both",
+            hint="choose another --known, or capture a whole epoch",
+        )
+    x, y = run.columns(party)[rows], run.labels[rows]
+    return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed)
+
+
+def reconstruct(
+    said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, seed: int
+) -> Inversion:
+    """The attack itself.
+
+    Args:
+        said, about: what was sent of known and of other rows, float32 (n, width) and (m, width).
+        x, originals: their features, float32 (n, ...) and (m, ...).
+        y, truth: their classes, int64 (n,) and (m,).
+        seed: of the networks.
+    """
+    flat, shape = x.flatten(1), originals.shape
+    centre = flat.mean(0)
+    decoder = fit(said, flat - centre, functional.mse_loss, flat.shape[1], seed)
+    made = (decoder(about) + centre).view(shape)
+    mean = centre.view(shape[1:]).expand(shape)
+    classes = int(max(y.max(), truth.max())) + 1
+    classifier = fit(flat, y, functional.cross_entropy, classes, seed)
+    true, read = (accuracy(classifier(one.flatten(1)).argmax(1), truth) for one in (originals, made))
+    chance = (torch.bincount(truth).max() / len(truth)).item()
+    return Inversion(
+        len(x), len(originals), said.shape[1], functional.mse_loss(made, originals).item(),
+        functional.mse_loss(mean, originals).item(), similarity(made, originals), similarity(mean, originals),
+        Readable(true, read, chance), originals, made,
+    )  # fmt: skip
+
+
+def as_images(x: Tensor) -> Tensor | None:
+    """(n, channels, height, width) of rows that are images, large enough to look at; None for tables."""
+    if x.dim() == 3:
+        x = x[:, None]
+    good = x.dim() == 4 and min(x.shape[2:]) >= _SMALLEST and x.shape[1] in (1, 3)
+    return x if good else None
+
+
+def similarity(made: Tensor, originals: Tensor) -> float | None:
+    """The mean SSIM, over the originals' span; None for tables."""
+    a, b = as_images(made), as_images(originals)
+    if a is None or b is None:
+        return None
+    span = (b.max() - b.min()).item()
+    return ssim(a, b, span if span > 0 else math.inf).mean().item()

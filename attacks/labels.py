@@ -1,0 +1,130 @@
+"""Labels from what comes back to a party: signs, largest and smallest entries, and clusters.
+
+A gradient of the cross-entropy at logits is negative at the true class alone (Fu et al. 2022, "Label Inference
+Attacks Against Vertical Federated Learning", Section 3); gradients at embeddings point where their class pulls, so that
+they lie in clusters. Clusters are named by whoever attacks: here as well as any names could (Hungarian assignment),
+which is an upper bound that is usual in this literature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from attacks.rows import Piece, by_field, pieces
+from attacks.run import Run, accuracy
+from common.data.rows import generator
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one way of guessing comes to.
+
+    Args:
+        field: KIND.FIELD that it looks at.
+        epoch: of the messages: the first that was captured, or the last.
+        method: how.
+        accuracy: share of the rows whose label it gives.
+        chance: what the same way gives where labels are shuffled, or the largest class, if that is more.
+        rows: how many it was tried on.
+    """
+
+    field: str
+    epoch: int
+    method: str
+    accuracy: float
+    chance: float
+    rows: int
+
+
+def infer(run: Run, party: str) -> list[Guess]:
+    """Everything that a curious party can try on its own capture, the best first. Empty if nothing names rows."""
+    found: list[Guess] = []
+    for name, told in by_field(pieces(run.schedule, run.training(party)), "in").items():
+        for said in {id(said[-1]): said for said in (told.first, told.last)}.values():
+            ways = guesses(said, run.labels, run.config.federation.outputs)
+            found += [Guess(name, said[-1].epoch, *way) for way in ways]
+    return sorted(found, key=lambda guess: guess.chance - guess.accuracy)
+
+
+def largest_class(labels: Tensor) -> float:
+    """What always guessing the most frequent class gets right."""
+    return (torch.bincount(labels).max() / len(labels)).item()
+
+
+def guesses(said: list[Piece], labels: Tensor, classes: int) -> list[tuple[str, float, float, int]]:
+    """(method, accuracy, chance, rows) of every method that fits what was said.
+
+    Args:
+        said: pieces of one field.
+        labels: of all rows, int64.
+        classes: how many there are.
+    """
+    rows = torch.cat([piece.rows for piece in said])
+    values, truth = torch.cat([piece.values for piece in said]), labels[rows]
+    if not values.is_floating_point():
+        plain = values.dim() == 1
+        return [("sent as they are", accuracy(values, truth), largest_class(truth), len(rows))] if plain else []
+    values = values.view(len(values), -1).float()
+    found: list[tuple[str, float, float, int]] = []
+    if values.shape[1] == classes:
+        found += [(how, *_held(getattr(values, how)(1), truth), len(rows)) for how in ("argmin", "argmax")]
+    if classes == 2:
+        found.append(("principal sign", *_named(principal_sign(values), truth, classes), len(rows)))
+    for how, prepared in {"clusters": values, "clusters of directions": directions(values)}.items():
+        found.append((how, *_named(clusters(prepared, classes), truth, classes), len(rows)))
+        by_batch = [_named(clusters(part, classes), truth[place], classes) for place, part in _parts(said, prepared)]
+        if len(by_batch) > 1:
+            sizes = torch.tensor([float(len(piece.rows)) for piece in said], dtype=torch.float64)
+            both = (torch.tensor(by_batch, dtype=torch.float64) * sizes[:, None]).sum(0) / sizes.sum()
+            found.append((f"{how}, batch by batch", both[0].item(), both[1].item(), len(rows)))
+    return found
+
+
+def _parts(said: list[Piece], values: Tensor) -> Iterable[tuple[slice, Tensor]]:
+    begin = 0
+    for piece in said:
+        place = slice(begin, begin + len(piece.rows))
+        yield place, values[place]
+        begin = place.stop
+
+
+def clusters(values: Tensor, k: int) -> Tensor:
+    """k-means of float32 (rows, width): a number below k for each row, int64 (rows,)."""
+    k = min(k, len(torch.unique(values, dim=0)))
+    return torch.as_tensor(KMeans(k, n_init=3, random_state=0).fit_predict(values.numpy()), dtype=torch.int64)
+
+
+def directions(values: Tensor) -> Tensor:
+    """The same at length 1; what is zero stays so."""
+    length: Tensor = torch.linalg.vector_norm(values, dim=1, keepdim=True)
+    return values / length.clamp(min=1e-30)
+
+
+def principal_sign(values: Tensor) -> Tensor:
+    """On which side of the mean each row lies along the leading principal direction: 0 or 1, int64 (rows,)."""
+    centred = (values - values.mean(0)).double()
+    leading: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
+    return (centred @ leading > 0).long()
+
+
+def best_names(groups: Tensor, truth: Tensor, classes: int) -> Tensor:
+    """The groups renamed to classes, each to another, so that most rows are right; int64 (rows,)."""
+    counts = torch.bincount(groups * classes + truth, minlength=classes * classes).view(classes, classes)
+    return torch.as_tensor(linear_sum_assignment(counts.numpy(), maximize=True)[1])[groups]
+
+
+def _named(groups: Tensor, truth: Tensor, classes: int) -> tuple[float, float]:
+    """Accuracy and chance of groups under their best names: those that fit best are named after shuffled labels too."""
+    shuffled = truth[torch.randperm(len(truth), generator=generator("shuffled labels"))]
+    found, lucky = (accuracy(best_names(groups, names, classes), names) for names in (truth, shuffled))
+    return found, max(lucky, largest_class(truth))
+
+
+def _held(found: Tensor, truth: Tensor) -> tuple[float, float]:
+    return accuracy(found, truth), largest_class(truth)

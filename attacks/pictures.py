@@ -1,0 +1,54 @@
+"""Originals above what was made of them, as one PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from common.errors import EnvironmentFault
+
+_SHOWN, _GAP, _ENLARGED = 20, 2, 3
+
+
+def pillow() -> None:
+    """Raises EnvironmentFault if pictures cannot be written here, before anything has been computed."""
+    try:
+        import PIL  # noqa: F401, PLC0415  # an extra
+    except ImportError:
+        raise EnvironmentFault(
+            "pictures need Pillow, which is not installed", hint="pip install 'colonnade[attack]'"
+        ) from None
+
+
+def draw(path: Path, originals: Tensor, made: Tensor) -> None:
+    """Writes up to 20 pairs side by side.
+
+    Args:
+        path: where to.
+        originals, made: (n, channels, height, width), one channel or three; the originals' span is black to white.
+
+    Raises:
+        EnvironmentFault: Pillow is not installed, or the file cannot be written.
+    """
+    pillow()
+    from PIL import Image  # noqa: PLC0415
+
+    low, high = originals.min(), originals.max()
+    rows = [_beside(one[:_SHOWN]) for one in (originals, made)]
+    gap = torch.full((*rows[0].shape[:-2], _GAP, rows[0].shape[-1]), high.item())
+    levels = ((torch.cat([rows[0], gap, rows[1]], dim=-2) - low) / (high - low).clamp(min=1e-12)).clamp(0, 1)
+    pixels = (255 * levels).round().to(torch.uint8)
+    array = pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).contiguous().numpy()
+    image = Image.fromarray(array)
+    try:
+        image.resize((image.width * _ENLARGED, image.height * _ENLARGED), Image.Resampling.NEAREST).save(path)
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+
+
+def _beside(images: Tensor) -> Tensor:
+    """(n, channels, height, width) -> (channels, height, n * (width + gap)), white between."""
+    padded = torch.nn.functional.pad(images, (0, _GAP), value=images.max().item())
+    return torch.cat(list(padded), dim=-1)

@@ -1,0 +1,162 @@
+"""Which rows a message is about, and what its tensors say of each."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from common.capture import Captured, Way
+from common.errors import InputError
+from common.message import Message, tensor_specs
+from common.schedule import Schedule
+
+_BY_ROW = ("rows", "losses")  # what dimensions are called that have one entry a row of the batch
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor of one message, as far as it has a line for every row.
+
+    Args:
+        name: KIND.FIELD.
+        way: "out" or "in".
+        epoch: that the batch belongs to, from 1; of evaluations the one that has just ended.
+        part: train, validation or test.
+        rows: their numbers, int64 (n,).
+        values: what it says of each, (n, width), or (n,) for a number each; as it came, whole numbers too.
+    """
+
+    name: str
+    way: Way
+    epoch: int
+    part: str
+    rows: Tensor
+    values: Tensor
+
+
+def pieces(schedule: Schedule, captured: Iterable[Captured]) -> Iterator[Piece]:
+    """What messages say of single rows, in their order.
+
+    Where parties come when they like, a message names the turn whose batch it is about, and what comes back in the
+    same round belongs to the last turn that left.
+
+    Raises:
+        InputError: a message has other rows than the schedule: it is of another run.
+    """
+    turns: dict[int, int] = {}
+    for one in captured:
+        if one.way == "out" and hasattr(one.message, "turn"):
+            turns[one.round] = one.message.turn
+        turn = turns.get(one.round, one.round)
+        if turn < 1:
+            continue  # keys and the like, before the first round
+        part, rows = _rows(schedule, one.message, turn)
+        for name, spec in tensor_specs(type(one.message)):
+            values: Tensor = getattr(one.message, name)
+            if spec.dims[:1] == ("rows",) and len(values) != len(rows):
+                raise InputError(
+                    f"a {type(one.message).__name__} of round {one.round} has {len(values)} rows, the schedule "
+                    f"{len(rows)}",
+                    hint="the configuration beside the captures is not the one that they were made under",
+                )
+            if spec.dims[:1] and spec.dims[0] in _BY_ROW and len(values) == len(rows) > 0:
+                said = values if values.dim() == 1 else values.flatten(1)
+                yield Piece(
+                    f"{type(one.message).__name__}.{name}", one.way, math.ceil(schedule.epoch(turn)), part, rows, said
+                )
+
+
+def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]:
+    part, stage = getattr(message, "part", ""), getattr(message, "stage", 0)
+    if part:
+        return part, schedule.blocks(part)[message.block]  # type: ignore[attr-defined]
+    if stage:
+        places = [(due, rows) for due in schedule.evaluations(message.round) for rows in schedule.blocks(due)]
+        return places[stage - 1]
+    return "train", schedule.batch(turn)
+
+
+@dataclass
+class Told:
+    """All that was said of rows in one field of one kind, as far as it is looked at: the first epoch and the newest.
+
+    Args:
+        epochs: how many of the newest are kept, beside the one before them (the newest may be cut short).
+    """
+
+    epochs: int = 1
+    _by_epoch: dict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, piece: Piece) -> None:
+        """Takes the next one; what is too old by then is forgotten."""
+        self._by_epoch[piece.epoch].append(piece)
+        between = sorted(self._by_epoch)[1 : -self.epochs - 1]
+        for epoch in between:
+            del self._by_epoch[epoch]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_epoch.values()))
+
+    @property
+    def first(self) -> list[Piece]:
+        """Of the first epoch that was captured."""
+        return self._by_epoch[min(self._by_epoch)]
+
+    @property
+    def last(self) -> list[Piece]:
+        """The newest of every row, an epoch's worth."""
+        seen = torch.zeros(self._size(), dtype=torch.bool)
+        kept = []
+        for piece in reversed(self._all()):
+            if not seen[piece.rows].all():
+                kept.append(piece)
+                seen[piece.rows] = True
+        return kept[::-1]
+
+    def newest(self) -> tuple[Tensor, Tensor]:
+        """Row numbers, int64 (n,) ascending, and the mean of the newest `epochs` values of each, float32 (n, width)."""
+        every = self._all()
+        total = torch.zeros(self._size(), math.prod(every[0].values.shape[1:]))
+        count = torch.zeros(len(total), dtype=torch.int64)
+        for piece in reversed(every):
+            fresh = count[piece.rows] < self.epochs
+            rows = piece.rows[fresh]
+            total[rows] += piece.values[fresh].reshape(len(rows), total.shape[1])
+            count[rows] += 1
+        rows = count.nonzero().flatten()
+        return rows, total[rows] / count[rows, None]
+
+    def _all(self) -> list[Piece]:
+        return [piece for epoch in sorted(self._by_epoch) for piece in self._by_epoch[epoch]]
+
+    def _size(self) -> int:
+        return 1 + max(int(piece.rows.max()) for piece in self._all())
+
+
+def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, Told]:
+    """What went one way, by KIND.FIELD."""
+    fields: dict[str, Told] = {}
+    for piece in found:
+        if piece.way == way:
+            fields.setdefault(piece.name, Told(epochs)).add(piece)
+    return fields
+
+
+def vectors(fields: dict[str, Told]) -> tuple[Tensor, Tensor]:
+    """All that is known of each row, side by side: row numbers, int64 (n,), and float32 (n, width).
+
+    Rows of which a field says nothing are left out. Fields are brought to one scale.
+    """
+    known = [told.newest() for told in fields.values()]
+    size = 1 + max(int(rows.max()) for rows, _ in known)
+    count = torch.zeros(size, dtype=torch.int64)
+    for rows, _ in known:
+        count[rows] += 1
+    common = (count == len(known)).nonzero().flatten()
+    parts = [values[torch.searchsorted(rows, common)] for rows, values in known]
+    return common, torch.cat([part / part.std().clamp(min=1e-30) for part in parts], dim=1)

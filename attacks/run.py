@@ -1,0 +1,180 @@
+"""A run that is attacked: its configuration, its truth, and what its parties have captured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from client.context import ClientContext
+from client.local import Local
+from client.protocols import LOCAL
+from common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
+from common.checkpoints import Checkpoints, Owner
+from common.config import Config, load
+from common.conversation import SERVER
+from common.data.rows import sampled
+from common.data.scale import Columns
+from common.data.sources import load_features, load_labels, prepare
+from common.errors import CheckpointError, ConfigError, InputError, nearest
+from common.schedule import Schedule
+from common.state import Snapshot, State
+from common.telemetry import Telemetry
+from server.context import ServerContext
+from server.joint import Joint
+from server.protocols import JOINT
+
+_HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, opened, with the data that its members had.
+
+    Args:
+        folder: the run's.
+        base: the folder that paths in the config are relative to.
+        summary: what summary.json says.
+        labels: the true classes of all rows, int64 (rows,).
+        schedule: as all members derived it.
+        sample: the rows of the sources that the run knew, int64, in its own order; None for all.
+    """
+
+    folder: Path
+    config: Config
+    base: Path
+    summary: dict[str, Any]
+    labels: Tensor
+    schedule: Schedule
+    sample: Tensor | None = None
+
+    @property
+    def protocol(self) -> str:
+        """Its name."""
+        return self.config.federation.protocol.name
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """The parties that captured, in the roster's order."""
+        return tuple(name for name in self.config.federation.names if has_capture(self._home(name)))
+
+    def training(self, party: str) -> Iterator[Captured]:
+        """What crossed a party's link about training rows, in order. Raises InputError."""
+        return read_capture(self._home(party) / TRAINING, self.config.federation)
+
+    def evaluations(self, party: str) -> Iterator[Captured]:
+        """The same about validation and test rows."""
+        return read_capture(self._home(party) / EVALUATIONS, self.config.federation)
+
+    def columns(self, party: str) -> Columns:
+        """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
+        data, federation = self.config.parties[party].data, self.config.federation
+        values, _ = sampled(load_features(data, federation.seat(party), self.base).values, 0, self.sample)
+        return prepare(data, values, self.schedule.partition.train, federation.seed, party)
+
+    @property
+    def opens(self) -> bool:
+        """Whether its joint model can be had from checkpoints."""
+        return self.protocol in JOINT and self.protocol in LOCAL
+
+    def joint(self) -> Joint:
+        """The server's part of the joint model at the end. Raises CheckpointError."""
+        federation, config = self.config.federation, self.config.server
+        assert config is not None  # open_run has seen to it
+        ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
+        ctx.restore(*self._state(SERVER))
+        return JOINT[self.protocol](ctx)
+
+    def local(self, party: str) -> tuple[Local, Columns]:
+        """A party's part of the joint model at the end, in evaluation mode, and its columns. Raises CheckpointError."""
+        config, columns = self.config.parties[party], self.columns(party)
+        round, state = self._state(party)
+        ctx = ClientContext(
+            party, self.config.federation, config, columns, self.schedule, _as_it_is, _as_it_is, base=self.base,
+            state=State(state), round=round,
+        )  # fmt: skip
+        return LOCAL[self.protocol](ctx).eval(), columns
+
+    def _state(self, member: str) -> tuple[int, Snapshot]:
+        """The newest checkpoint's round and state. Raises CheckpointError."""
+        folder = self.folder if member == SERVER else self._home(member)
+        run = str(_json(self.folder / "run.json").get("run", "simulated"))
+        store, owner = Checkpoints(folder / "checkpoints"), Owner(member, run, self.config.federation.lasting_hashes())
+        if not (rounds := store.usable(owner)):
+            raise CheckpointError(
+                f"{folder / 'checkpoints'} holds no whole checkpoint of {member}",
+                hint="the folders of all members are needed as the run left them",
+            )
+        return rounds[0], store.load(rounds[0], owner)
+
+    def victims(self, wanted: str) -> tuple[str, ...]:
+        """The parties to attack: the one that is named, or all that captured if none is.
+
+        Raises:
+            InputError: there is no such party, or it captured nothing.
+        """
+        if wanted and wanted not in self.config.federation.names:
+            hint = f"there are {', '.join(self.config.federation.names)}"
+            raise InputError(
+                f"--party {wanted}: no such party{nearest(wanted, self.config.federation.names)}", hint=hint
+            )
+        if wanted and wanted not in self.captured:
+            raise InputError(f"--party {wanted}: it captured nothing in {self.folder}", hint=_HOW)
+        return (wanted,) if wanted else self.captured
+
+    def _home(self, party: str) -> Path:
+        return self.folder / "parties" / party
+
+
+def open_run(folder: Path, sample: Tensor | None = None) -> Run:
+    """Opens the folder of a run of `up` or `simulate`.
+
+    Args:
+        folder: the run's.
+        sample: the rows of the sources that the run knew; None for all.
+
+    Raises:
+        InputError: it holds no such run, or nobody in it captured.
+        DataError: the labels are not where the configuration says.
+    """
+    summary = _json(folder / "summary.json")
+    if "protocol" not in summary:
+        raise InputError(
+            f"{folder} holds no run that has ended: there is no summary.json",
+            hint="give the folder that `up` or `simulate` printed",
+        )
+    base = _json(folder / "launch.json").get("base") or _json(folder / "simulated.json").get("base")
+    if base is None or not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder} does not say how it was run: there is no config.yaml", hint=_HOW)
+    config = load(folder / "config.yaml")
+    if config.server is None:
+        raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
+    labels = load_labels(config.server.labels, Path(base))
+    values, official = sampled(labels.values, labels.official_test, sample)
+    schedule = Schedule(config.federation, len(values), official)
+    run = Run(folder, config, Path(base), summary, values, schedule, sample)
+    if not run.captured:
+        raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
+    return run
+
+
+def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Tensor:
+    return values
+
+
+def accuracy(found: Tensor, truth: Tensor) -> float:
+    """The share of equal entries, of int64 (rows,) each."""
+    return (found == truth).to(torch.float64).mean().item()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

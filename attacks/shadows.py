@@ -1,0 +1,94 @@
+"""Federations like the one that is attacked, on rows of their own: the attacker knows who is a member there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attacks.run import Run, open_run
+from common.chaos import ChaosConfig
+from common.config import Config
+from common.course import CaptureConfig
+from common.data.rows import RowsConfig, generator
+from common.errors import InputError
+
+Simulate = Callable[[Config, Path, Path, Tensor], object]
+"""(config, the folder that its paths are relative to, the run's own folder, rows of the sources) -> a captured run."""
+
+_LAST = 10**9  # epochs between two that are kept: the last alone
+_FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where shadows have their rows from.
+
+    Args:
+        rows: of the sources, int64 (n,); the target trained on none of them.
+        source: in words.
+        train: rows that a shadow trains on; as many are held out.
+    """
+
+    rows: Tensor
+    source: str
+    train: int
+
+    def draw(self, seed: int) -> Tensor:
+        """Rows for one shadow, int64 (2 * train,)."""
+        return self.rows[torch.randperm(len(self.rows), generator=generator("shadow", seed))[: 2 * self.train]]
+
+
+def pool(run: Run) -> Pool:
+    """Rows that the target did not use, where there are enough; else all that it did not train on.
+
+    Raises:
+        InputError: there are too few.
+    """
+    used, part = torch.zeros(len(run.labels), dtype=torch.bool), run.schedule.partition
+    used[part.train] = True
+    beside = (~used).nonzero().flatten()
+    used[part.validation] = used[part.test] = True
+    unused = (~used).nonzero().flatten()
+    if len(unused) >= 2 * len(part.train):
+        return Pool(unused, "rows that the run did not use", len(part.train))
+    if len(beside) < 2 * _FEWEST:
+        raise InputError(
+            f"{len(beside)} rows are left that the run did not train on, shadows need {2 * _FEWEST} at least",
+            hint="run it with federation.rows.train lower than there are rows",
+        )
+    return Pool(beside, "its validation and test rows", min(len(part.train), len(beside) // 2))
+
+
+def shadows(run: Run, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[Run]:
+    """Simulates federations like the target, one after the other; a shadow's folder is gone when the next is asked for.
+
+    Args:
+        own: their rows.
+        count: how many.
+        seed: of their rows; parameters and batches are drawn from others than the target's.
+        simulate: runs one.
+    """
+    for number in range(1, count + 1):
+        rows = own.draw(seed * 1009 + number)
+        with tempfile.TemporaryDirectory(prefix="colonnade-shadow-") as name:
+            simulate(like(run.config, own.train, run.config.federation.seed + number), run.base, Path(name), rows)
+            yield open_run(Path(name), rows)
+
+
+def like(config: Config, train: int, seed: int) -> Config:
+    """The same federation on as many rows to train on as held out, with another seed, to its last round."""
+    rows = RowsConfig(train=train, validation=0, test=train)
+    batch = min(config.federation.batch, train)
+    changed = {"rows": rows, "seed": seed, "batch": batch, "stop": None}
+    own = {"capture": CaptureConfig(every=_LAST), "chaos": ChaosConfig()}
+    return config.model_copy(
+        update={
+            "federation": config.federation.model_copy(update=changed),
+            "parties": {name: party.model_copy(update=own) for name, party in config.parties.items()},
+        }
+    )

@@ -1,0 +1,29 @@
+"""Captured runs on the digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attacks.run import Run, open_run
+from cli.simulate import simulate_captured
+from common.config import Config
+from tests.federation import config
+
+SPLIT = {"name": "split", "embedding": 10}
+
+
+def home(folder: Path, party: str) -> Path:
+    (made := folder / "parties" / party).mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def leave(folder: Path, cfg: Config) -> Run:
+    """Runs a federation whose parties capture, and opens its folder as `simulate` leaves it."""
+    simulate_captured(cfg, folder, folder)
+    return open_run(folder)
+
+
+def captured(folder: Path, protocol: dict[str, Any], *sets: str) -> Run:
+    """The same of the digits."""
+    return leave(folder, config(protocol, "every_party.capture={}", *sets))

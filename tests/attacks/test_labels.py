@@ -1,0 +1,111 @@
+"""Label inference where the answer is known: labels in the open, noise, and gradients that name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
+from attacks.rows import Piece
+from attacks.run import Run
+from common.data.rows import generator
+from tests.attacks.stage import SPLIT, captured
+
+LABELS = torch.randint(0, 10, (1200,), generator=generator("labels"))
+
+
+def said(values: Tensor, batch: int = 200) -> list[Piece]:
+    """One piece a batch, of rows in another order than their numbers."""
+    rows = torch.randperm(len(values), generator=generator("order"))
+    return [Piece("G.g", "in", 1, "train", part, values[part]) for part in torch.split(rows, batch)]
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator("noise"))
+
+
+def by_method(values: Tensor, labels: Tensor = LABELS, classes: int = 10) -> dict[str, tuple[float, float]]:
+    return {method: (found, chance) for method, found, chance, _ in guesses(said(values), labels, classes)}
+
+
+def test_planted_labels_are_found_by_everything_that_looks_for_them() -> None:
+    one_hot = torch.eye(10)[LABELS]
+    found = by_method(one_hot + 0.01 * noise(1200, 10))
+    assert found["argmax"][0] == 1 and found["argmin"][0] < 0.2
+    for method in ("clusters", "clusters of directions", "clusters, batch by batch"):
+        assert found[method][0] > 0.97 and found[method][1] < 0.3
+
+
+def test_a_gradient_of_the_cross_entropy_names_every_label() -> None:
+    logits = noise(1200, 10).requires_grad_()
+    torch.nn.functional.cross_entropy(logits, LABELS).backward()
+    assert logits.grad is not None and by_method(logits.grad)["argmin"][0] == 1
+
+
+def test_noise_names_no_label() -> None:
+    for found, chance in by_method(noise(1200, 10)).values():
+        assert abs(found - chance) < 0.05 and chance < 0.25
+
+
+def test_two_classes_lie_on_two_sides() -> None:
+    labels = LABELS % 2
+    values = noise(1200, 6) + 8 * (labels[:, None] - 0.5) * torch.tensor([0, 1.0, -1, 0, 0.5, 0])
+    assert by_method(values, labels, 2)["principal sign"][0] > 0.99
+    assert by_method(noise(1200, 6), labels, 2)["principal sign"][0] < 0.58
+    flipped = principal_sign(values) == labels
+    assert flipped.all() or not flipped.any()
+
+
+def test_directions_that_turn_between_batches_are_found_batch_by_batch_alone() -> None:
+    pieces = said(torch.zeros(1200, 10))
+    for number, piece in enumerate(pieces):
+        turn = torch.linalg.qr(torch.randn(10, 10, generator=generator("turn", number))).Q
+        piece.values.copy_((torch.eye(10)[LABELS[piece.rows]] + 0.01 * torch.randn(len(piece.rows), 10)) @ turn)
+    found = {method: share for method, share, _, _ in guesses(pieces, LABELS, 10)}
+    assert found["clusters, batch by batch"] > 0.95 and found["clusters"] < 0.7
+
+
+def test_labels_that_are_sent_are_read() -> None:
+    pieces = [Piece("Labels.y", "in", 1, "train", rows, LABELS[rows]) for rows in torch.arange(1200).split(300)]
+    assert guesses(pieces, LABELS, 10) == [("sent as they are", 1.0, largest_class(LABELS), 1200)]
+
+
+def test_names_of_clusters_are_the_best() -> None:
+    """Against every assignment of a small table, one by one."""
+    groups = torch.randint(0, 3, (60,), generator=generator("groups"))
+    truth = torch.randint(0, 3, (60,), generator=generator("truth"))
+    table = np.zeros((3, 3))
+    for group, label in zip(groups.tolist(), truth.tolist(), strict=True):
+        table[group, label] += 1
+    best = table[linear_sum_assignment(-table)].sum()
+    assert int((best_names(groups, truth, 3) == truth).sum()) == best
+    assert len(torch.unique(best_names(torch.arange(3), truth[:3], 3))) == 3
+
+
+def test_fewer_different_vectors_than_classes_are_no_error() -> None:
+    assert clusters(torch.zeros(5, 2), 3).tolist() == [0] * 5
+    assert directions(torch.zeros(2, 2)).tolist() == [[0, 0], [0, 0]]
+
+
+def test_split_learning_on_the_digits_leaks_labels_and_loss_differences_of_batches_do_not(tmp_path: Path) -> None:
+    run: Run = captured(tmp_path / "split", SPLIT, "federation.epochs=1")
+    best, *_ = infer(run, "party1")
+    assert best.field == "Gradient.dh" and best.accuracy > best.chance + 0.2
+    assert infer(captured(tmp_path / "czofo", {"name": "czofo", "embedding": 10, "delta": "batch"}), "party1") == []
+
+
+@pytest.mark.parametrize("protocol", [{"name": "agg_vfl"}, {"name": "vimadmm", "embedding": 10, "tau": 2}])
+def test_some_protocols_name_nearly_every_label(tmp_path: Path, protocol: dict[str, object]) -> None:
+    """As docs/security.md says of them."""
+    best, *_ = infer(captured(tmp_path, protocol), "party1")
+    assert best.accuracy > 0.95 and best.method == "argmin"
+
+
+def test_labels_that_were_sent_once_are_found(tmp_path: Path) -> None:
+    best, *_ = infer(captured(tmp_path, {"name": "fdml", "embedding": 10}), "party1")
+    assert (best.method, best.accuracy) == ("sent as they are", 1)

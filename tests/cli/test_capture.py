@@ -1,0 +1,71 @@
+"""Captures of real processes and of a simulation: the same messages, and all that the ledger names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from common.capture import EVALUATIONS, TRAINING, read_capture
+from common.config import load
+from common.lines import read_lines
+from common.message import tensors
+from tests.cli.test_up import events, family_of, finish, start, wait_for_round
+from tests.federation import tree
+
+pytestmark = pytest.mark.processes
+
+
+def write(folder: Path, **federation: Any) -> Path:
+    made = tree({"name": "split", "embedding": 8}, **federation)
+    made["every_party"]["capture"] = {"evaluations": "all"}
+    path = folder / "federation.yaml"
+    path.write_text(yaml.safe_dump(made))
+    return path
+
+
+def crossed(folder: Path, party: str, file: str, way: str) -> list[tuple[str, int, torch.Tensor]]:
+    """Kind, round and the one tensor of every message."""
+    federation = load(folder / "config.yaml").federation
+    found = [one for one in read_capture(folder / "parties" / party / file, federation) if one.way == way]
+    return [(type(one.message).__name__, one.round, *tensors(one.message).values()) for one in found]
+
+
+def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
+    file = write(tmp_path, epochs=2)
+    for command in ("up", "simulate"):
+        process = start(command, file, "--out", tmp_path / command)
+        output = finish(process)
+        assert process.returncode == 0, output
+    assert "captured" in output
+    for party in ("party1", "party4"):
+        left = list(read_lines(tmp_path / "up" / "parties" / party / "ledger.jsonl"))
+        for name, way in ((TRAINING, "out"), (TRAINING, "in"), (EVALUATIONS, "out")):
+            real, virtual = (crossed(tmp_path / command, party, name, way) for command in ("up", "simulate"))
+            assert [entry[:2] for entry in real] == [entry[:2] for entry in virtual] and real
+            assert all(torch.equal(a[2], b[2]) for a, b in zip(real, virtual, strict=True))
+            if way == "out":
+                kinds = {entry[0] for entry in real}
+                assert [entry[:2] for entry in real] == [(e["kind"], e["round"]) for e in left if e["kind"] in kinds]
+        (event,) = events(tmp_path / "up" / "parties" / party, "capture")
+        files = (tmp_path / "up" / "parties" / party / name for name in (TRAINING, EVALUATIONS))
+        assert event["bytes"] == sum(path.stat().st_size for path in files)
+    assert "kept in clear" in str(events(tmp_path / "up" / "parties" / "party1", "warning"))
+
+
+def test_a_capture_survives_a_killed_party(tmp_path: Path) -> None:
+    """What the party does again, from the last checkpoint on, is read once."""
+    file, out = write(tmp_path, epochs=30, checkpoint={"rounds": 5}), tmp_path / "run"
+    process = start("up", file, "--out", out)
+    wait_for_round(out, 2, process, "checkpoint")
+    family_of(process)["party3"].kill()
+    output = finish(process)
+    assert process.returncode == 0, output
+    rounds = json.loads((out / "summary.json").read_text())["rounds"]
+    assert [entry[1] for entry in crossed(out, "party3", TRAINING, "out")] == list(range(1, rounds + 1))
+    repeated = [line["round"] for line in read_lines(out / "parties" / "party1" / "ledger.jsonl") if "repeat" in line]
+    assert [entry[1] for entry in crossed(out, "party1", TRAINING, "out")].count(repeated[0] if repeated else 1) == 1
