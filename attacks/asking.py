@@ -8,9 +8,14 @@ from torch import Tensor
 from attacks.run import Run
 from common.data.rows import generator
 from common.numerics.quantise import AS_IS
+from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.budget import Budget
-from common.privacy.noise import seeded_normals
+from common.privacy.noise import Normals, seeded_normals
+from common.privacy.plan import Plan
 from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from common.privacy.rescale import Rescale
+from common.privacy.row_budget import RowBudget
+from common.privacy.rows import RowRelease, deviation
 from common.protocols import CONTRACTS
 
 
@@ -49,7 +54,7 @@ def _blocks(run: Run, rows: Tensor) -> list[Tensor]:
 def _answers(run: Run, party: str, blocks: list[Tensor]) -> Tensor:
     local, columns = run.local(party)
     release = _release(run, party)
-    return torch.cat([release(local(columns[block]), evaluation=True).value for block in blocks])
+    return torch.cat([release(local(columns[block]), evaluation=True, rows=block).value for block in blocks])
 
 
 def _release(run: Run, party: str) -> Release:
@@ -58,5 +63,13 @@ def _release(run: Run, party: str) -> Release:
     form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
     inner: Release = release_clear
     if plan is not None:
-        inner = GaussianRelease(plan, seeded_normals(draws), Budget(None, None, plan.releases))
+        inner = _protection(plan, seeded_normals(draws))
     return inner if form == AS_IS else QuantisedRelease(inner, form, form, draws)
+
+
+def _protection(plan: Plan, normals: Normals) -> Release:
+    budget = Budget(None, None, plan.releases)
+    if not isinstance(plan.config, AdaptivePrivacyConfig):
+        return GaussianRelease(plan, normals, budget)
+    counts = RowBudget(budget, torch.zeros(plan.rows, dtype=torch.float64))
+    return RowRelease(plan, normals, counts, Rescale("none", plan.config.clip, deviation(plan)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.table import Table
 
 from attacks import inversion, labels, membership, pictures, shadows
@@ -54,6 +55,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
         raise InputError(f"--shadows {options.shadows}: expected at least 1", hint="the default is 4")
     if not 0 < options.known < 1:
         raise InputError(f"--known {options.known:g}: expected a share between 0 and 1", hint="the default is 0.2")
+    torch.set_num_threads(1)  # small products: threads cost more than they save
     run = open_run(folder.resolve())
     names = run.victims(options.party)
     place = (out or folder / "attacks").resolve()
