@@ -215,3 +215,13 @@ def test_answers_are_noised_and_rounded_as_in_the_run(tmp_path: Path) -> None:
 
 def test_delta_is_the_claims() -> None:
     assert delta_of({"delta": 1e-3}) == 1e-3 and delta_of({"delta": None}) == delta_of({}) == 1e-5
+
+
+def test_rows_that_are_protected_each_by_itself_are_asked_for_with_their_noise(tmp_path: Path) -> None:
+    run = captured(tmp_path, {"name": "vfl_afe", "embedding": 10}, "federation.epochs=1")
+    rows, parts = asked(run)
+    local, columns = run.local("party1")
+    with torch.no_grad():
+        noise = parts[0] - local(columns[rows])
+    assert float(noise.std()) == pytest.approx(2 * 0.05, rel=0.02)
+    assert abs(float(noise.mean())) < 0.01
