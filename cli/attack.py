@@ -13,9 +13,9 @@ from rich.table import Table
 
 from attacks import inversion, labels, membership, pictures, shadows
 from attacks.run import Run, open_run
+from cli.outputs import make_folder, write_text
 from cli.screen import out as console
-from common.checkpoints import write_durably
-from common.errors import EnvironmentFault, InputError, nearest
+from common.errors import InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     run = open_run(folder.resolve())
     names = run.victims(options.party)
     place = (out or folder / "attacks").resolve()
-    _prepare(place)
+    make_folder(place)
     with console.status(kind):
         found, table = KINDS[kind](run, names, options, place)
     path = place / f"{kind}.json"
     about = {"attack": kind, "run": run.folder.name, "protocol": run.protocol, **found}
-    _write(path, json.dumps(about, indent=2) + "\n")
+    write_text(path, json.dumps(about, indent=2) + "\n")
     console.print(table)
     console.print(f"written: {path}", markup=False, soft_wrap=True)
 
@@ -151,17 +151,3 @@ KINDS: Mapping[str, Callable[[Run, tuple[str, ...], Options, Path], Found]] = {
     "inversion": _inversion,
     "membership": _membership,
 }
-
-
-def _prepare(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failed:
-        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_durably(path, text.encode())
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

@@ -15,9 +15,9 @@ from cli.explanation.keep import Keep
 from cli.explanation.maps import choose_rows, flatten_map
 from cli.explanation.page import Maps, html, numbers, sentences
 from cli.explanation.trained import Trained, open_run
+from cli.outputs import make_folder, write_text
 from cli.screen import out as console
-from common.checkpoints import write_durably
-from common.errors import EnvironmentFault, InputError
+from common.errors import InputError
 
 
 def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) -> None:
@@ -39,13 +39,13 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
     torch.set_num_threads(1)  # small products: threads cost more than they save
     trained = open_run(run, _say)
     folder = (out or run).resolve()
-    _prepare(folder)
+    make_folder(folder)
     with console.status("noise and absence"):
         found = measure(trained, sigma, lambda name: _say(f"{name}: noised and missing"))
     with console.status("maps"):
         maps = _draw_maps(trained, found)
-    _write(folder / "explain.json", json.dumps(numbers(trained, found), indent=2) + "\n")
-    _write(folder / "explain.html", html(trained, found, maps))
+    write_text(folder / "explain.json", json.dumps(numbers(trained, found), indent=2) + "\n")
+    write_text(folder / "explain.html", html(trained, found, maps))
     _show(trained, found)
     console.print(f"page: {folder / 'explain.html'}", markup=False, soft_wrap=True)
     for wanted in keeps:
@@ -85,17 +85,3 @@ def _show(trained: Trained, found: Findings) -> None:
 
 def _say(line: str) -> None:
     console.print(line, style="dim", markup=False, soft_wrap=True)
-
-
-def _prepare(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failed:
-        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_durably(path, text.encode())
-    except OSError as failed:
-        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

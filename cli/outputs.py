@@ -1,0 +1,24 @@
+"""Files that a command is asked to leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.checkpoints import write_durably
+from common.errors import EnvironmentFault
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder of `--out`, unless it is there. Raises EnvironmentFault."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failed:
+        raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file, or leaves the one that was there. Raises EnvironmentFault."""
+    try:
+        write_durably(path, text.encode())
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
