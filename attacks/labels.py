@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from torch import Tensor
 
+from attacks.estimates import estimates
 from attacks.rows import Piece, by_field, pieces
 from attacks.run import Run, accuracy
 from common.data.rows import generator
@@ -45,7 +46,7 @@ class Guess:
 def infer(run: Run, party: str) -> list[Guess]:
     """Everything that a curious party can try on its own capture, the best first. Empty if nothing names rows."""
     found: list[Guess] = []
-    for name, told in by_field(pieces(run.schedule, run.training(party)), "in").items():
+    for name, told in by_field(pieces(run.schedule, run.training(party), estimates(run, party)), "in").items():
         for said in {id(said[-1]): said for said in (told.first, told.last)}.values():
             ways = guesses(said, run.labels, run.config.federation.outputs)
             found += [Guess(name, said[-1].epoch, *way) for way in ways]

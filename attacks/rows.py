@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -39,8 +39,15 @@ class Piece:
     values: Tensor
 
 
-def pieces(schedule: Schedule, captured: Iterable[Captured]) -> Iterator[Piece]:
+def pieces(
+    schedule: Schedule,
+    captured: Iterable[Captured],
+    estimate: Callable[[Message, int, int], Tensor | None] = lambda _message, _turn, _rows: None,
+) -> Iterator[Piece]:
     """What messages say of single rows, in their order.
+
+    Args:
+        estimate: (message, turn, rows) -> what can be computed of every row, or None.
 
     Where parties come when they like, a message names the turn whose batch it is about, and what comes back in the
     same round belongs to the last turn that left.
@@ -56,6 +63,9 @@ def pieces(schedule: Schedule, captured: Iterable[Captured]) -> Iterator[Piece]:
         if turn < 1:
             continue  # keys and the like, before the first round
         part, rows = _rows(schedule, one.message, turn)
+        kind, epoch = type(one.message).__name__, math.ceil(schedule.epoch(turn))
+        if (made := estimate(one.message, turn, len(rows))) is not None:
+            yield Piece(f"{kind}, estimated", one.way, epoch, part, rows, made)
         for name, spec in tensor_specs(type(one.message)):
             values: Tensor = getattr(one.message, name)
             if spec.dims[:1] == ("rows",) and len(values) != len(rows):
@@ -66,9 +76,7 @@ def pieces(schedule: Schedule, captured: Iterable[Captured]) -> Iterator[Piece]:
                 )
             if spec.dims[:1] and spec.dims[0] in _BY_ROW and len(values) == len(rows) > 0:
                 said = values if values.dim() == 1 else values.flatten(1)
-                yield Piece(
-                    f"{type(one.message).__name__}.{name}", one.way, math.ceil(schedule.epoch(turn)), part, rows, said
-                )
+                yield Piece(f"{kind}.{name}", one.way, epoch, part, rows, said)
 
 
 def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]:

@@ -22,11 +22,13 @@ COMMAND = (sys.executable, "-m", "cli.main")
 KINDS = ("labels", "inversion", "membership")
 
 _ROWS = "federation.privacy={mechanism: adaptive, clip: 1, release: %s, noise_multiplier: %s, delta: 0.01}"
-_BALL, _POSITIVE = _ROWS % ("ball", 0.3), _ROWS % ("positive_sphere", 0.3)
+_BALL, _POSITIVE = _ROWS % ("ball", 0.5), _ROWS % ("positive_sphere", 0.5)
 _ANSWERS = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 2, delta: 1e-4}"
 _LABELS = "server.privacy.labels={epsilon: 4}"
 _ADAM = ("every_party.optimiser={name: adam, lr: 0.001}", "server.optimiser={name: adam, lr: 0.001}")
 _LOCAL = ("every_party.optimiser={name: sgd, lr: 0.05, momentum: 0.9}", "server.optimiser={name: sgd, lr: 0.05}")
+_SLOW = ("every_party.optimiser={name: sgd, lr: 0.01, momentum: 0.9}", "server.optimiser={name: sgd, lr: 0.01}")
+_PAIR = "every_party.policy={min_parties: 2}"
 
 
 def _named(name: str, more: str = "embedding: 64") -> str:
@@ -53,12 +55,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "czofo, of a row, positive sphere": (
         _named("czofo", "embedding: 64, directions: 16, delta: row, arrivals: false"), _POSITIVE, *_ADAM
     ),
-    "zoo_vfl": (_named("zoo_vfl", "embedding: 64, arrivals: false"), *_ADAM),
+    "syn_zoo_vfl": (_named("syn_zoo_vfl"), *_ADAM),
     "vimadmm": (_named("vimadmm", "embedding: 64, tau: 10"), *_LOCAL),
     "vimadmm, positive sphere": (_named("vimadmm", "embedding: 64, tau: 10"), _POSITIVE, *_LOCAL),
-    "vimadmm_j": (_named("vimadmm_j", "embedding: 64, tau: 10"), *_LOCAL),
+    "vimadmm_j": (_named("vimadmm_j", "embedding: 64, tau: 10"), *_SLOW),
     "fdml": (_named("fdml"),),
-    "fdml, blinded": (_named("fdml", "embedding: 64, aggregate: blinded"), "federation.blinding={least: 2}"),
+    "fdml, blinded": (_named("fdml", "embedding: 64, aggregate: blinded"), "federation.blinding={least: 2}", _PAIR),
     "c_vfl": (_named("c_vfl", "embedding: 64, local_steps: 3"), *_LOCAL),
 }  # fmt: skip
 

@@ -92,11 +92,22 @@ def test_fewer_different_vectors_than_classes_are_no_error() -> None:
     assert directions(torch.zeros(2, 2)).tolist() == [[0, 0], [0, 0]]
 
 
-def test_split_learning_on_the_digits_leaks_labels_and_loss_differences_of_batches_do_not(tmp_path: Path) -> None:
-    run: Run = captured(tmp_path / "split", SPLIT, "federation.epochs=1")
+def test_split_learning_on_the_digits_leaks_labels(tmp_path: Path) -> None:
+    run: Run = captured(tmp_path, SPLIT, "federation.epochs=1")
     best, *_ = infer(run, "party1")
     assert best.field == "Gradient.dh" and best.accuracy > best.chance + 0.2
-    assert infer(captured(tmp_path / "czofo", {"name": "czofo", "embedding": 10, "delta": "batch"}), "party1") == []
+
+
+def test_loss_differences_of_rows_leak_through_their_directions_and_those_of_batches_little(tmp_path: Path) -> None:
+    """As they came, differences along other directions in every row say nothing; as estimates they do."""
+    row = captured(tmp_path / "row", {"name": "czofo", "embedding": 10, "delta": "row", "directions": 16})
+    best, *_ = infer(row, "party1")
+    assert best.field == "Differences, estimated" and best.accuracy > best.chance + 0.2
+    plain = [guess for guess in infer(row, "party1") if guess.field == "Differences.delta"]
+    assert plain and all(guess.accuracy < guess.chance + 0.1 for guess in plain)
+    found = infer(captured(tmp_path / "batch", {"name": "czofo", "embedding": 10, "delta": "batch"}), "party1")
+    assert {guess.field for guess in found} == {"Differences, estimated"}
+    assert all(guess.accuracy < guess.chance + 0.1 for guess in found)
 
 
 @pytest.mark.parametrize("protocol", [{"name": "agg_vfl"}, {"name": "vimadmm", "embedding": 10, "tau": 2}])

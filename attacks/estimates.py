@@ -1,0 +1,32 @@
+"""The gradients that a party of VFL-CZOFO makes of loss differences: it knows the directions, as attackers do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from attacks.run import Run
+from common.directions import Directions
+from common.message import Message
+from common.numerics.zeroth_order import estimate
+from common.protocols.czofo import Config, Differences
+
+Estimate = Callable[[Message, int, int], Tensor | None]
+"""(message, turn, rows of its batch) -> what can be computed of every row, (rows, width), or None."""
+
+
+def estimates(run: Run, party: str) -> Estimate:
+    """Eq. 2 of VFL-CZOFO on everything that came back to a party; of other protocols nothing."""
+    federation = run.config.federation
+    cfg = federation.protocol
+    if not isinstance(cfg, Config):
+        return lambda _message, _turn, _rows: None
+    directions = Directions(federation.seed, cfg.draw, cfg.directions, cfg.embedding)
+
+    def of(message: Message, turn: int, rows: int) -> Tensor | None:
+        if not isinstance(message, Differences):
+            return None
+        return estimate(message.delta, directions.of(party, turn, rows).u, directions.factor)
+
+    return of
