@@ -80,7 +80,7 @@ class PolicyConfig(BaseModel):
         default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
     )
     max_row_epsilon: float | None = Field(
-        default=None, gt=0, description="of all that leaves about one row in a run; between two values of its features"
+        default=None, gt=0, description="of a row in a run: of its embeddings, and of all with federation.privacy.steps"
     )
     max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon and max_row_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
