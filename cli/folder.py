@@ -17,6 +17,11 @@ _OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
 _LOCK = ".lock"
 
 
+def demo_file() -> Path:
+    """The configuration of the demo."""
+    return Path(__file__).parent.parent / "experiments" / "demo.yaml"
+
+
 def holds_run(folder: Path) -> bool:
     """Whether a run was begun in a folder, by the launcher, a server or a party."""
     return any((folder / file).exists() for file in _OF_A_RUN)

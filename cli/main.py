@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cli import certs, datasets
-from cli.screen import fail
+from cli.screen import INTERRUPTED, fail
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +32,10 @@ Faults = Annotated[
 ]
 Resume = Annotated[
     Path | None, typer.Option("--resume", help="goes on with the run in this folder", show_default=False)
+]
+Within = Annotated[
+    Path | None,
+    typer.Option("--in", help="the run's folder: begins a run, or goes on with the one in it", show_default=False),
 ]
 Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
@@ -57,14 +62,15 @@ def server(
     sets: Sets = None,
     out: Out = None,
     resume: Resume = None,
+    within: Within = None,
     insecure: Insecure = False,
     base: Base = None,
     launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
     """Runs the server of a federation on this machine."""
-    from cli.member import serve  # noqa: PLC0415
+    from cli.member import Place, serve  # noqa: PLC0415
 
-    serve(file, tuple(sets or ()), out, resume, insecure=insecure, base=base, launched=launched)
+    serve(file, tuple(sets or ()), Place.of(out, resume, within), insecure=insecure, base=base, launched=launched)
 
 
 @app.command()
@@ -75,15 +81,44 @@ def client(
     chaos: Faults = None,
     out: Out = None,
     resume: Resume = None,
+    within: Within = None,
     insecure: Insecure = False,
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Runs one party of a federation on this machine."""
-    from cli.member import participate  # noqa: PLC0415
+    from cli.member import Place, participate  # noqa: PLC0415
 
+    place = Place.of(out, resume, within)
     changes = _overrides(sets, chaos)
-    participate(file, changes, out, resume, party=party, insecure=insecure, base=base, server_file=server_file)
+    participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
+
+
+@app.command()
+def deal(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="configuration; left out, the demo",
+            envvar="COLONNADE_EXPERIMENT",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="where to", show_default=False)] = Path("federation"),
+    connect: Annotated[
+        str, typer.Option("--connect", metavar="HOST:PORT", help="where parties find the server")
+    ] = "127.0.0.1:7400",
+    sets: Sets = None,
+    days: Annotated[int, typer.Option(help="how long certificates hold")] = 30,
+    owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="who is to own what is dealt")] = "",
+) -> None:
+    """Deals a folder to every member: its configuration, its keys, and its columns or labels alone."""
+    from cli.deal import Terms, read_owner  # noqa: PLC0415
+    from cli.deal import deal as run  # noqa: PLC0415
+    from cli.folder import demo_file  # noqa: PLC0415
+
+    run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
 
 
 @app.command()
@@ -161,6 +196,8 @@ def _overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ..
 
 def main() -> None:
     """The entry point."""
+    # As the first process of a container, which is told nothing that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     if "--debug" in sys.argv:
         sys.argv.remove("--debug")
         os.environ["COLONNADE_DEBUG"] = "1"

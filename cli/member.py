@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
 
-from cli.folder import run_folder
+from cli.folder import holds_run, run_folder
 from cli.progress import Progress
 from cli.screen import out as console
 from cli.screen import run_to_end
 from cli.summary import show_summary
 from client.run import ClientRun
 from common.config import load
-from common.errors import ConfigError, nearest
+from common.errors import ConfigError, InputError, nearest
 from server.run import ServerRun
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a member's run is, or will be.
+
+    Args:
+        out: of a new run; None takes a folder under runs/.
+        resume: of a run that goes on.
+    """
+
+    out: Path | None
+    resume: Path | None
+
+    @classmethod
+    def of(cls, out: Path | None, resume: Path | None, within: Path | None) -> Self:
+        """`within` is either: services that are started again by others say the same every time."""
+        if within is None:
+            return cls(out, resume)
+        if out is not None or resume is not None:
+            raise InputError("--in with --out or --resume: it stands for either", hint="give one of the three")
+        return cls(None, within) if holds_run(within) else cls(within, None)
+
+    def open(self, name: str) -> AbstractContextManager[Path]:
+        """The folder, held for this process. See `run_folder`."""
+        return run_folder(self.out, name, self.resume)
 
 
 def serve(
     file: Path,
     sets: tuple[str, ...],
-    out: Path | None,
-    resume: Path | None,
+    place: Place,
     *,
     insecure: bool,
     base: Path | None,
@@ -34,7 +62,7 @@ def serve(
     _set_threads(config.server.threads)
     progress = None if launched else Progress(console)
     listeners = (progress,) if progress else ()
-    with run_folder(out, f"{config.federation.id}-server", resume) as folder:
+    with place.open(f"{config.federation.id}-server") as folder:
         base = base or file.parent.resolve()
         run = ServerRun(config.federation, config.server, base, folder, not insecure, launched, listeners)
         try:
@@ -48,8 +76,7 @@ def serve(
 def participate(
     file: Path,
     sets: tuple[str, ...],
-    out: Path | None,
-    resume: Path | None,
+    place: Place,
     *,
     party: str,
     insecure: bool,
@@ -62,7 +89,7 @@ def participate(
     own = config.parties[name]
     _set_threads(own.threads)
     find = None if server_file is None else lambda: server_file.read_text() if server_file.exists() else ""
-    with run_folder(out, f"{config.federation.id}-{name}", resume) as folder:
+    with place.open(f"{config.federation.id}-{name}") as folder:
         base = base or file.parent.resolve()
         run = ClientRun(name, config.federation, own, base, folder, not insecure, find)
         run_to_end(run.run())

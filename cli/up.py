@@ -53,10 +53,11 @@ def up(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path 
 
 def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
     """The configuration, and the folder that paths in it are relative to."""
+    from cli.folder import demo_file  # noqa: PLC0415
     from common.errors import InputError  # noqa: PLC0415
 
     if resume is None:
-        file = file or _demo()
+        file = file or demo_file()
         return file, file.parent.resolve()
     if file is not None:
         raise InputError(f"{file} and --resume: a run goes on with its own configuration", hint="leave the file away")
@@ -267,7 +268,3 @@ class _Run:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _demo() -> Path:
-    return Path(__file__).parent.parent / "experiments" / "demo.yaml"

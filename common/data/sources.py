@@ -7,6 +7,7 @@
     data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
     data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
+    data:   {source: safetensors, path: columns.safetensors}               what `colonnade deal` writes
     labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
 
 Keys of a source that has both roles are the same for both, so that a benchmark names it once.
@@ -32,6 +33,7 @@ from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.table import CsvColumns, CsvFile, read_ids
+from common.data.tensors import TensorColumns, read_tensor_labels
 from common.data.views import MatView, read_classes
 
 
@@ -237,11 +239,44 @@ class MatLabels(_Mat):
         return read_classes(self._find(base))
 
 
-DataConfig = Annotated[SklearnData | IdxData | CifarData | AdultData | CsvData | MatData, Field(discriminator="source")]
+class _Tensors(_Config):
+    """A safetensors file: tensors.py."""
+
+    source: Literal["safetensors"]
+    path: str
+
+    def _find(self, base: Path) -> Path:
+        return find(self.path, base, Path.is_file, "file")
+
+
+class TensorData(_Tensors):
+    """Columns as `colonnade deal` writes them."""
+
+    split: SplitConfig = AllSplit()
+    scale: ScaleConfig = "standard"
+    noise: NoiseConfig | None = None
+
+    def open(self, base: Path) -> Source:
+        """The file. Raises DataError if there is none; `TensorColumns` reads it."""
+        return TensorColumns(self._find(base))
+
+
+class TensorLabels(_Tensors):
+    """Classes as `colonnade deal` writes them."""
+
+    def read(self, base: Path) -> Labels:
+        """The classes. Raises DataError if there is no such file, or a label is wrong."""
+        return read_tensor_labels(self._find(base))
+
+
+DataConfig = Annotated[
+    SklearnData | IdxData | CifarData | AdultData | CsvData | MatData | TensorData, Field(discriminator="source")
+]
 """What a party's configuration says under `data`."""
 
 LabelConfig = Annotated[
-    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | CsvLabels | MatLabels, Field(discriminator="source")
+    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | CsvLabels | MatLabels | TensorLabels,
+    Field(discriminator="source"),
 ]
 """What the server's configuration says under `labels`."""
 

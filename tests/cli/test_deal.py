@@ -1,0 +1,157 @@
+"""What `colonnade deal` gives to whom, and that the members learn from it what `up` learns."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.deal import Terms, deal, read_owner
+from common.config import load
+from common.data.sources import load_features, load_labels
+from common.data.split import Seat
+from common.errors import InputError
+from tests.cli.test_up import events, finish, start, wait_for_round, write
+from tests.federation import config, federate
+
+SPLIT = {"name": "split", "embedding": 8}
+TERMS = Terms("labels.example.org:7400", days=2)
+TOWER = "import torch\n\ndef Tower(shape, width):\n    return torch.nn.Linear(*shape, width)\n"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_everyone_gets_their_own_and_nothing_else(tmp_path: Path) -> None:
+    file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
+    deal(file, ("every_party.data.scale=unit",), out, TERMS)
+    whole = load(file)
+    everything = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
+    keys = {f"{name}/keys/{part}.pem" for name in ("server", *whole.federation.names) for part in ("key", "cert", "ca")}
+    files = {"server/data/labels.safetensors", *(f"{n}/data/columns.safetensors" for n in whole.federation.names)}
+    configs = {f"{name}/config.yaml" for name in ("server", *whole.federation.names)}
+    assert {str(path) for path in everything} == keys | files | configs | {"ca/key.pem", "ca/cert.pem", "dealt.json"}
+    for place, name in enumerate(whole.federation.names):
+        own = load(out / name / "config.yaml")
+        assert list(own.parties) == [name] and own.server is None
+        assert own.parties[name].data.scale == "unit" and own.parties[name].connect == TERMS.connect
+        found = load_features(own.parties[name].data, Seat(0, 1), out / name)
+        meant = load_features(whole.parties[name].data, Seat(place, 4), tmp_path)
+        assert found.fingerprint == meant.fingerprint  # the values, the names and the shape
+        for private in ("config.yaml", "keys/key.pem", "data/columns.safetensors"):
+            assert (out / name / private).stat().st_mode & 0o077 == 0
+    server = load(out / "server" / "config.yaml").server
+    assert server is not None and server.listen == "0.0.0.0:7400"
+    assert len(load_labels(server.labels, out / "server").values) == 1797
+
+
+@pytest.mark.processes
+def test_dealt_members_learn_what_up_learns_and_take_up_their_run_again(tmp_path: Path) -> None:
+    """Started with the same words each time, as a container or a service is."""
+    out, port = tmp_path / "dealt", free_port()
+    file = write(tmp_path, SPLIT, rounds=40, epochs=0, checkpoint={"rounds": 5})
+    deal(file, ("every_party.threads=1", "server.threads=1"), out, Terms(f"127.0.0.1:{port}", days=1))
+    names = [f"party{number}" for number in range(1, 5)]
+
+    def begin(name: str, *more: str):
+        what = "server" if name == "server" else "client"
+        return start(what, out / name / "config.yaml", "--in", tmp_path / "runs" / name, *more)
+
+    slow = ("--chaos", "party1: delay=20ms")
+    members = {name: begin(name, *(slow if name == "party1" else ())) for name in ("server", *names)}
+    home = tmp_path / "runs"
+    try:
+        wait_for_round(home / "server", 2, members["server"], "checkpoint")
+        members["party2"].send_signal(signal.SIGTERM)
+        assert "interrupted" in finish(members["party2"]) and members["party2"].returncode == 130
+        members["party2"] = begin("party2")
+        outputs = {name: finish(member) for name, member in members.items()}
+    finally:
+        for member in members.values():
+            member.kill()
+    assert {member.returncode for member in members.values()} == {0}, outputs
+    together = federate(config(SPLIT, "federation.rounds=40", "federation.epochs=0"))
+    losses = {event["round"]: event["loss"] for event in events(home / "server", "round")}
+    assert list(losses.values()) == [event["loss"] for event in together.of_kind("round")]
+    assert json.loads((home / "server" / "summary.json").read_text())["status"] == "completed"
+
+
+def test_an_active_server_a_list_and_code_of_ones_own_come_along(tmp_path: Path) -> None:
+    (tmp_path / "tower.py").write_text(TOWER)
+    (tmp_path / "revoked.json").write_text('{"version": 1, "revoked": []}')
+    file, out = write(tmp_path, {"name": "agg_vfl", "embedding": 8}), tmp_path / "dealt"
+    deal(file, ("parties.party2.model=./tower.py:Tower", "server.revoked=revoked.json"), out, TERMS)
+    assert (out / "party2" / "tower.py").read_text() == TOWER and not (out / "party1" / "tower.py").exists()
+    assert yaml.safe_load((out / "party2" / "config.yaml").read_text())["parties"]["party2"]["model"] == {
+        "file": "./tower.py:Tower"
+    }
+    server = load(out / "server" / "config.yaml").server
+    assert server is not None and server.active is not None and (out / "server" / "revoked.json").exists()
+    assert load_features(server.active.data, Seat(0, 1), out / "server").values.shape[1] == 13
+
+
+def test_the_same_is_dealt_once_and_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
+    deal(file, (), out, TERMS)
+    key = (out / "party1" / "keys" / "key.pem").read_bytes()
+    deal(file, (), out, TERMS)
+    assert (out / "party1" / "keys" / "key.pem").read_bytes() == key
+    assert "was dealt already, it is left as it is" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(InputError, match="was dealt from another configuration"):
+        deal(file, ("federation.batch=99",), out, TERMS)
+    with pytest.raises(InputError, match="'test', another federation"):
+        deal(file, ("federation.id=other",), out, TERMS)
+
+
+def test_what_an_attempt_left_behind_is_dealt_anew(tmp_path: Path) -> None:
+    file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
+    deal(file, (), out, TERMS)
+    (out / "dealt.json").unlink()
+    (out / "party3" / "data" / "columns.safetensors").unlink()
+    deal(file, (), out, TERMS)
+    assert (out / "party3" / "data" / "columns.safetensors").exists() and (out / "dealt.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("places", "fault"),
+    [
+        (("server", "party1", "party2"), "none for party3"),
+        (("server", "party1", "party2", "party3", "party4", "party5"), "party5 would be idle"),
+    ],
+)
+def test_places_for_other_members_are_refused(tmp_path: Path, places: tuple[str, ...], fault: str) -> None:
+    file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
+    for name in places:
+        (out / name).mkdir(parents=True)
+    with pytest.raises(InputError, match=fault):
+        deal(file, (), out, TERMS)
+    assert not [path for path in out.rglob("*") if path.is_file()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_is_dealt_can_be_given_away_and_the_authority_stays(tmp_path: Path) -> None:
+    file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
+    deal(file, (), out, Terms("server:7400", days=1, owner=(10001, 10002)))
+    for name in ("server", "party4"):
+        for path in (out / name, *(out / name).rglob("*")):
+            assert (path.stat().st_uid, path.stat().st_gid) == (10001, 10002)
+        assert (out / name).stat().st_mode & 0o777 == 0o700
+    assert (out / "ca" / "key.pem").stat().st_uid == 0
+
+
+def test_ipv6_and_wrong_words(tmp_path: Path) -> None:
+    assert Terms("[fd00::7]:7400", 1).listen == "[::]:7400" and Terms("[fd00::7]:7400", 1).host == "fd00::7"
+    assert read_owner("") is None and read_owner("7") == (7, 7) and read_owner("7:8") == (7, 8)
+    for wrong in ("me", "7:", ":8", "7:8:9", "-1"):
+        with pytest.raises(InputError, match="--owner"):
+            read_owner(wrong)
+    process = start("client", "x.yaml", "--in", tmp_path, "--out", tmp_path)
+    assert "give one of the three" in finish(process) and process.returncode == 2
