@@ -170,6 +170,14 @@ def attack(
     run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
 
 
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def health(words: typer.Context) -> None:
+    """Asks a running member's health service: exit code 0 if it is up, or with `--service colonnade` ready."""
+    from cli.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
+
+    probe(words.args)
+
+
 @app.command()
 def protocols() -> None:
     """Lists the protocols."""

@@ -43,6 +43,19 @@ class Membership:
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
         self._farewell = asyncio.Event()
+        self._connections: list[Connection] = []
+
+    @property
+    def wire(self) -> tuple[int, int]:
+        """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Any thread may ask."""
+        so_far = list(self._connections)
+        return sum(c.bytes_out for c in so_far), sum(c.bytes_in for c in so_far)
+
+    @property
+    def unsent(self) -> int:
+        """How many parcels wait for the connection. Any thread may ask."""
+        now = self._connection
+        return 0 if now is None else now.unsent
 
     async def join(
         self, hello: Hello, find_address: Callable[[], str], identity: Identity | None, pin: str, patience: float
@@ -56,6 +69,7 @@ class Membership:
         """
         self._inbox = asyncio.Queue()
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
+        self._connections.append(self._connection)
         self._connection.attach(self._hear, self._hear)
         self._connection.post(hello)
         await self._await(Welcome)

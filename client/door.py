@@ -11,6 +11,7 @@ from common.errors import ContractError, InputError
 from common.message import Message, tensor_specs
 from common.privacy.ledger import Ledger
 from common.privacy.release import Release, Released
+from common.traffic import Traffic
 
 
 class Door:
@@ -21,10 +22,14 @@ class Door:
         to: who is at its other end.
         release: the party's privacy stage.
         ledger: the party's own record.
+        left: counts what leaves, by kind, as `Traffic` does and in the bytes that the ledger names.
     """
 
-    def __init__(self, carry: Carrier, to: str, release: Release, ledger: Ledger) -> None:
+    def __init__(
+        self, carry: Carrier, to: str, release: Release, ledger: Ledger, left: dict[str, list[int]] | None = None
+    ) -> None:
         self._carry, self._to, self._release, self._ledger = carry, to, release, ledger
+        self._left = {} if left is None else left
         self._waiting: dict[int, Released] = {}
 
     def release(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Tensor:
@@ -71,6 +76,7 @@ class Door:
             packed = {name: charge.packed for name, charge in redeemed.items() if charge.packed is not None}
             item = replace(item, packed=packed) if packed else item
             self._ledger.charge(item, self._to, mechanism, epsilon)
+            Traffic.count(self._left, item)
         self._carry(item)
 
     def _redeem(self, message: Message, name: str) -> Released:

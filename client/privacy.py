@@ -35,6 +35,7 @@ class Privacy:
         ledger: the party's record, from which what was spent before is read; None keeps none.
 
     Attributes:
+        plan: as above.
         steps: what puts noise on the bottom model's steps in the newest session; None where they have none.
 
     Raises:
@@ -47,7 +48,7 @@ class Privacy:
         self, party: str, federation: FederationConfig, policy: PolicyConfig, plan: Plan | None, ledger: Path | None
     ) -> None:
         policy.refuse(party, federation)
-        self._party, self._seed, self._plan = party, federation.seed, plan
+        self._party, self._seed, self.plan = party, federation.seed, plan
         self._local_steps, self.steps = local_steps(federation.protocol), None
         self._counts = torch.zeros(0 if plan is None else plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
@@ -71,22 +72,22 @@ class Privacy:
         return QuantisedRelease(self._protected(state), self._form, self._evaluations, draws)
 
     def _protected(self, state: State) -> Release:
-        if self._plan is None:
+        if self.plan is None:
             return release_clear
         normals: Normals = secure_normals
         counts = self._counts
-        if self._plan.config.seeded:
+        if self.plan.config.seeded:
             draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
             normals = seeded_normals(draws)
-            self._budget = Budget(None, self._limit, self._plan.releases, state.keep("spent", dict[str, float]))
+            self._budget = Budget(None, self._limit, self.plan.releases, state.keep("spent", dict[str, float]))
             counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
         assert self._budget is not None  # made with the plan, or just now
-        if isinstance(self._plan.config, AdaptivePrivacyConfig):
-            if self._plan.config.steps is not None:
-                self.steps = NoisySteps(self._plan, self._local_steps, normals)
-            factor = rescale(state, self._plan.config, deviation(self._plan))
-            return RowRelease(self._plan, normals, RowBudget(self._budget, counts), factor, self.steps)
-        return GaussianRelease(self._plan, normals, self._budget)
+        if isinstance(self.plan.config, AdaptivePrivacyConfig):
+            if self.plan.config.steps is not None:
+                self.steps = NoisySteps(self.plan, self._local_steps, normals)
+            factor = rescale(state, self.plan.config, deviation(self.plan))
+            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, self.steps)
+        return GaussianRelease(self.plan, normals, self._budget)
 
     def close(self) -> None:
         """Gives back what was reserved and not used."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from client.dialer import Membership
+from client.metrics import ClientMetrics
 from client.sessions import Sessions
 from common.checkpoints import Checkpoints
 from common.compress import form_of
@@ -24,6 +25,7 @@ from common.message import largest_bytes
 from common.protocols import CONTRACTS
 from common.telemetry import Telemetry
 from common.version import VERSION
+from common.watch import Watch
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 
@@ -55,6 +57,10 @@ class ClientRun:
         Raises:
             ColonnadeError: the party could not join, or the run has failed.
         """
+        with Watch(f"parties.{self.name}", self.config) as watch:
+            await self._take_part(watch)
+
+    async def _take_part(self, watch: Watch) -> None:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
         read = self._features()
@@ -66,13 +72,15 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(self.out / "events.jsonl")) as telemetry:
+        with closing(Telemetry(self.out / "events.jsonl", watch)) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
                 self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, identity
             )
             membership = Membership(Codec(contract.name, contract.kinds, incoming, limits), largest, telemetry)
+            watch.show(ClientMetrics(sessions, membership))
+            watch.announce(telemetry)
             patience = self.federation.timeouts.away
             until = time.monotonic() + patience
             while True:

@@ -16,6 +16,7 @@ from client.dialer import Membership
 from client.door import Door
 from client.incidents import RealIncidents
 from client.privacy import Privacy
+from client.progress import Progress
 from client.protocols import PARTICIPATE
 from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Seat
@@ -30,6 +31,7 @@ from common.data.sources import prepare
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved, Spent
 from common.once import Once
+from common.phases import CHECKPOINT, COMPUTING
 from common.privacy.ledger import Ledger
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
@@ -54,6 +56,7 @@ class Sessions:
 
     Attributes:
         begun: when the server was last heard to begin, or to end, a session; seconds of the monotonic clock.
+        progress: how far the party is.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Sessions:
     telemetry: Telemetry
     identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
+    progress: Progress = field(default_factory=Progress, init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
@@ -82,7 +86,7 @@ class Sessions:
         """
         self._schedule = Schedule(self.federation, len(features.values), features.official_test)
         ledger, plan = self.out / "ledger.jsonl", self._schedule.privacy
-        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
+        self._privacy = self.progress.privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
         train, seed = self._schedule.partition.train, self.federation.seed
         self._columns = prepare(self.config.data, features.values, train, seed, self.name).to(self.device)
 
@@ -121,9 +125,10 @@ class Sessions:
             chaos = self._chaos()
             post = membership.post if capture is None else capture.outward(membership.post)
             carry = post if chaos is None else chaos.outward(post)
-            door = Door(carry, SERVER, self._privacy.stage(state), ledger)
-            link = Link(SERVER, contract.kinds, contract.limits(self.federation), door)
+            door = Door(carry, SERVER, self._privacy.stage(state), ledger, self.progress.traffic.sent)
+            link = Link(SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox())
             link.last = self._schedule.rounds
+            self.progress.follow(link, begin.round)
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             deliver = deliver if capture is None else capture.inward(deliver)
             ctx = ClientContext(
@@ -174,10 +179,13 @@ class Sessions:
 
     async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
         self._tell_spent(membership)
+        self.progress.phases.turn(COMPUTING)
         try:
             await PARTICIPATE[ctx.federation.protocol.name](ctx, link)
+            self.progress.phases.turn(CHECKPOINT)
             await self._saved()
         finally:
+            self.progress.phases.turn()
             self._tell_spent(membership)
 
     def _tell_spent(self, membership: Membership) -> None:
@@ -188,20 +196,21 @@ class Sessions:
     def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
         """Takes a snapshot at once, and writes it while the rounds go on."""
         self._tell_spent(membership)
-        writing = asyncio.to_thread(self._write, save, state.capture(), owner)
+        with self.progress.phases.aside(CHECKPOINT):
+            writing = asyncio.to_thread(self._write, save, state.capture(), owner)
         self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
 
     def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
 
-    @staticmethod
-    async def _report(membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+    async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
         try:
             await writing
         except EnvironmentFault as failed:
             membership.post(Saved(save.round, str(failed)))
         else:
+            self.progress.saved = save.round
             membership.post(Saved(save.round))
 
     async def _saved(self) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     Discriminator,
     Field,
     SerializeAsAny,
@@ -64,7 +65,14 @@ def _check_address(value: str) -> str:
     return value
 
 
+def _on_loopback(value: Any) -> Any:
+    """A bare port is one of loopback: who wants to be reached from elsewhere has to say so."""
+    bare = isinstance(value, int) and not isinstance(value, bool)
+    return f"127.0.0.1:{value}" if bare or (isinstance(value, str) and value.isdecimal()) else value
+
+
 Address = Annotated[str, AfterValidator(_check_address)]
+Endpoint = Annotated[str, AfterValidator(_check_address), BeforeValidator(_on_loopback)]
 
 _LARGEST_PORT = 65_535
 
@@ -197,6 +205,8 @@ class _Member(Section):
     identity: Path | None = Field(default=None, description="folder with key.pem, cert.pem and ca.pem")
     device: Device = "auto"
     threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
+    metrics: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, that Prometheus reads")
+    health: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service")
 
 
 class ServerPrivacyConfig(Section):

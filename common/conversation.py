@@ -78,6 +78,7 @@ class Link:
 
     Attributes:
         last: the last round that was agreed on; None knows none.
+        on_round: called when the half has come to the end of a round, with its number.
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
         keyed: whether everyone has agreed on keys over these connections: who comes back has none of them.
         given_up: the round of the last checkpoint that was asked for here: of its round and those before,
@@ -97,6 +98,7 @@ class Link:
         self.kinds, self.limits = kinds, limits
         self.traffic = Traffic()
         self.mailbox = mailbox or Mailbox()
+        self.on_round: Callable[[int], None] = lambda _round: None
         self.on_save: Callable[[Save], None] = lambda _save: None
         self.keyed = False
         self.given_up = 0
@@ -179,6 +181,7 @@ class Link:
             if self._newest > after:
                 after = self._newest
                 yield after
+                self.on_round(after)
             elif self._closed:
                 return
             else:

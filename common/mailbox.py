@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from common.message import M, Message
+from common.phases import WAITING, Phases
 
 
 class Mailbox:
@@ -18,11 +19,16 @@ class Mailbox:
 
     Args:
         on_late: told of every message that fell because its round had passed: (peer, message).
+        phases: of the half that reads, told of its waiting.
     """
 
-    def __init__(self, on_late: Callable[[str, Message], None] = lambda _peer, _message: None) -> None:
+    def __init__(
+        self,
+        on_late: Callable[[str, Message], None] = lambda _peer, _message: None,
+        phases: Phases | None = None,
+    ) -> None:
         self.late: Counter[str] = Counter()
-        self._on_late = on_late
+        self._on_late, self._phases = on_late, phases or Phases()
         self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._faults: dict[str, Exception] = {}
         self._excused: set[str] = set()
@@ -79,6 +85,10 @@ class Mailbox:
             self._drop(peer, queue)
         return queue.popleft() if queue else None  # type: ignore[return-value]  # as above
 
+    def unread(self, peer: str) -> int:
+        """How many messages of a peer are here. Any thread may ask."""
+        return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
+
     def _drop(self, peer: str, queue: deque[Message]) -> None:
         self.late[peer] += 1
         self._on_late(peer, queue.popleft())
@@ -100,7 +110,8 @@ class Mailbox:
         self._bell.add(waiter)
         alarm = None if timeout is None else loop.call_later(timeout, _answer, waiter, False)
         try:
-            return await waiter
+            with self._phases.aside(WAITING):
+                return await waiter
         finally:
             self._bell.discard(waiter)
             if alarm is not None:

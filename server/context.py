@@ -22,6 +22,7 @@ from common.errors import DataError
 from common.harvest import Harvest, Quorum
 from common.message import Message
 from common.once import Once
+from common.phases import EVALUATION, Phases
 from common.privacy.labels import NoisyLabels, posterior
 from common.schedule import Schedule
 from common.state import Snapshot, State
@@ -46,6 +47,7 @@ class ServerContext:
         session: which one this is: in all that is signed in it.
         identity: the server's key and certificate; None on loopback without TLS.
         once: what is made once in a run.
+        phases: where the half's time goes.
     """
 
     federation: FederationConfig
@@ -65,6 +67,7 @@ class ServerContext:
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
     once: Once = field(default_factory=Once)
+    phases: Phases = field(default_factory=Phases)
     _evidence: Tensor | None = None
     _begun: float = 0.0
 
@@ -128,6 +131,8 @@ class ServerContext:
             self.telemetry.event("missing", round=round, party=party)
         self.telemetry.event("round", round=round, loss=loss, **self._progress(round, harvest))
         self.round = round
+        if self.schedule.evaluations(round):
+            self.phases.turn(EVALUATION)
 
     def skip(self, round: int, harvest: Harvest[Message]) -> None:
         """Enters a round in which nothing was learned, since too few answered."""

@@ -15,6 +15,7 @@ from common.errors import ColonnadeError, IdentityError, PartyAway, PartyFailed,
 from common.mailbox import Mailbox
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
+from common.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from common.protocols.contract import Contract
 from common.telemetry import Telemetry
 from common.wire.connection import Connection
@@ -52,7 +53,8 @@ class Hub:
         self._limits = contract.limits(federation)
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
-        self._mailbox = Mailbox(self._late)
+        self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the half
+        self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
         self._away: dict[str, float] = {}
         self._failure: Exception | None = None
@@ -121,7 +123,7 @@ class Hub:
         everyones = {name: self.members[name].hello.held for name in self._federation.names}
         round = common_round({"the server": held, **everyones}, committed)
         before, self.session = self.session, _another(self.session)
-        self._mailbox = Mailbox(self._late)
+        self._mailbox = Mailbox(self._late, self.phases)
         self._away.clear()
         for name in self._federation.names:
             self._links[name] = self._link(name)
@@ -214,6 +216,11 @@ class Hub:
     def late(self) -> Mapping[str, int]:
         """Messages by party that came after their round."""
         return self.totals.late
+
+    def queues(self) -> dict[tuple[str, str], int]:
+        """By queue and party, how many messages wait: unsent for the connection, unread for the half."""
+        unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
+        return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
 
     def _let_in(self, connection: Connection, pem: bytes | None, hello: Hello) -> None:
         party = hello.party
@@ -339,6 +346,7 @@ class Hub:
 
     def _round_opens(self, round: int) -> None:
         self.round = round
+        self.phases.turn(COMPUTING)
 
     def _late(self, party: str, message: Message) -> None:
         self.totals.late[party] += 1

@@ -24,6 +24,7 @@ from common.once import Once
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
 from common.telemetry import Event, Listener, Telemetry
+from common.watch import Watch
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
@@ -33,6 +34,7 @@ from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
 from server.labels import NoisyLabelFile
+from server.metrics import ServerMetrics
 from server.releases import open_releases
 from server.sessions import Sessions
 from server.summary import summarise, write_whole
@@ -72,6 +74,10 @@ class ServerRun:
         Raises:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
+        with Watch(SERVER, self.config) as watch:
+            await self._serve(watch)
+
+    async def _serve(self, watch: Watch) -> None:
         device = choose_device(self.config.device)
         identity = self._identity()
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
@@ -89,7 +95,7 @@ class ServerRun:
         )
         parties, asked = len(self.federation.names), self.config.privacy.answers
         releases = open_releases(asked, schedule, parties, len(labels.values), self.out, begun=begun)
-        telemetry = Telemetry(self.out / "events.jsonl", self._note_first, *self.listeners)
+        telemetry = Telemetry(self.out / "events.jsonl", self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.identity, ctx.once, ctx.releases = identity, Once(self.out / "once"), releases
@@ -100,6 +106,7 @@ class ServerRun:
         del labels, values, columns  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked)
+            watch.show(ServerMetrics(session))
             contract = CONTRACTS[self.federation.protocol.name]
             limits = contract.limits(self.federation)
             incoming = self.federation.compress.arriving(contract.kinds)
@@ -109,6 +116,7 @@ class ServerRun:
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
+                watch.announce(telemetry)
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
                 await self._converse(session)
             finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from common.checkpoints import Checkpoints, Owner, write_durably
 from common.crypto.sealing import Session
 from common.errors import EnvironmentFault, PartyAway
+from common.phases import CHECKPOINT, WAITING
 from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
 from server.admission import Admission
@@ -43,7 +44,7 @@ class Sessions:
         contract = CONTRACTS[federation.protocol.name]
         self.saving = Saving(self.store, self.folder / "checkpoints", self.owner, federation.checkpoint, telemetry)
         self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved)
-        self.ctx.traffic = self.hub.totals.wire
+        self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
         """Serves the protocol's half to its end, over as many sessions as that takes.
@@ -69,6 +70,8 @@ class Sessions:
                 self.saving.give_up(gone.party, "it is away")
                 ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
                 hub.rewind(str(gone))
+            finally:
+                ctx.phases.turn()
 
     def _record_run(self) -> None:
         """Before anyone learns the run's number, it is on the disk."""
@@ -97,11 +100,13 @@ class Sessions:
         best = self.ctx.best
         last = round if best.stop else self.ctx.schedule.rounds
         if self.saving.due(round, last, best.round) and not self.hub.away:
+            self.ctx.phases.turn(CHECKPOINT)
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
             await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save, best.round)
             if round == last:
                 await self.saving.finish(self.ctx.federation.timeouts.answer)
+        self.ctx.phases.turn(WAITING)
         await self.hub.gate()
 
     def _saved(self, party: str, round: int, error: str) -> None:

@@ -12,7 +12,7 @@ from common.checkpoints import write_durably
 from common.errors import EnvironmentFault
 from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.calibration import gaussian_epsilon
-from common.privacy.plan import AnyPrivacyConfig, Plan
+from common.privacy.plan import SEEDED, AnyPrivacyConfig, Plan
 from common.privacy.rows import deviation
 from common.privacy.settings import Adjacency
 from common.privacy.zeroth_order import ZerothOrderClaim
@@ -20,8 +20,6 @@ from common.telemetry import without_nan
 from server.context import ServerContext
 from server.hub import Hub
 from server.pace import Pace
-
-_SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 
 def summarise(
@@ -85,7 +83,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
         adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
         for adjacency in _neighbours(plan.config)
     }
-    void = _void(plan.config)
+    void = plan.void
     return {
         "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
         "delta": plan.config.delta,
@@ -122,17 +120,6 @@ def row_privacy(plan: Plan) -> dict[str, Any]:
 
 def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
     return ("row",) if config.adjacency == "row" else ("participation", "replace")
-
-
-def _void(config: AnyPrivacyConfig) -> str | None:
-    """Why the accounting's epsilon is no guarantee, if it is none."""
-    if config.heuristic:
-        return config.heuristic
-    if config.seeded:
-        return _SEEDED
-    if config.evaluate == "clean":
-        return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
-    return None
 
 
 def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
@@ -179,7 +166,7 @@ def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
         "releases": releases.most,
         "accounted": accounted,
         "epsilon": None if config.seeded else accounted,
-        "void": _SEEDED if config.seeded else None,
+        "void": SEEDED if config.seeded else None,
     }
 
 

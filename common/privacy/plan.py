@@ -12,6 +12,8 @@ from common.privacy.settings import Adjacency, PrivacyConfig
 
 AnyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
 
+SEEDED = "noise was drawn from the federation's seed, which every member knows"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -32,6 +34,17 @@ class Plan:
     releases: int
     affordable: int | None
     rows: int = 0
+
+    @property
+    def void(self) -> str | None:
+        """Why the accounting's epsilon is no guarantee, if it is none."""
+        if self.config.heuristic:
+            return self.config.heuristic
+        if self.config.seeded:
+            return SEEDED
+        if self.config.evaluate == "clean":
+            return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
+        return None
 
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
         """What so many releases cost; under the agreed adjacency if none is named."""

@@ -105,6 +105,11 @@ class Connection:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
+    @property
+    def unsent(self) -> int:
+        """How many parcels wait for the one that is being written."""
+        return len(self._outbox)
+
     async def close(self) -> None:
         """Sends what is left and ends the stream; a peer that does not read is not waited for long."""
         leaving = asyncio.get_running_loop().create_task(self._say_the_last())

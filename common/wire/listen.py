@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from common.errors import EnvironmentFault
+from common.ports import cannot_listen, refuse_taken
 from common.wire.codec import Codec
 from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
+
+_KEY = "server.listen"
 
 # Given a new connection and its certificate (PEM, or None without TLS), lets it in or turns it away.
 Greet = Callable[[Connection, bytes | None], Coroutine[Any, Any, None]]
@@ -47,16 +48,14 @@ class Listener(grpc.GenericRpcHandler):
         Raises:
             EnvironmentFault: the port is in use, or the address is not ours.
         """
-        _refuse_taken(address)
+        refuse_taken(address, _KEY)
         options = [*channel_options(self._largest), ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
         try:
             port = _bind(self._server, address, tls)
         except RuntimeError as failed:
-            raise EnvironmentFault(
-                f"cannot listen on {address}: {failed}", hint="choose another server.listen"
-            ) from failed
+            raise cannot_listen(address, _KEY, failed) from failed
         await self._server.start()
         return port
 
@@ -87,18 +86,3 @@ def _bind(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:
     pair = [(tls.key, tls.chain)]
     credentials = grpc.ssl_server_credentials(pair, root_certificates=tls.ca, require_client_auth=True)
     return int(server.add_secure_port(address, credentials))
-
-
-def _refuse_taken(address: str) -> None:
-    """gRPC reports a taken port late and in its own words: try it first."""
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), int(port)))
-        except (OSError, OverflowError) as taken:
-            raise EnvironmentFault(
-                f"cannot listen on {address}: {getattr(taken, 'strerror', None) or taken}",
-                hint="another process has the port, or the address is not this machine's: choose another server.listen",
-            ) from taken

@@ -1,0 +1,60 @@
+"""`colonnade health`: asks a member's health service, and imports as little as that takes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+DEFAULT = "127.0.0.1:7401"
+PATIENCE = 2.0  # seconds for an answer
+
+
+def main(words: list[str]) -> NoReturn:
+    """Ends with 0 if the service is SERVING, else with 1 and one line that says what it is instead."""
+    asked = _parser().parse_args(words)
+    address = f"127.0.0.1:{asked.address}" if asked.address.isdecimal() else asked.address
+    found = state(address, asked.service)
+    if found != "SERVING":
+        print(f"{address}: {found}")
+    raise SystemExit(found != "SERVING")
+
+
+def state(address: str, service: str, patience: float = PATIENCE) -> str:
+    """SERVING, or NOT_SERVING, or why there is no such answer.
+
+    Args:
+        address: HOST:PORT of the health service.
+        service: its name; "" is the process as a whole.
+        patience: seconds until an answer must be there.
+    """
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            answer = HealthStub(channel).Check(HealthCheckRequest(service=service), timeout=patience)
+        except grpc.RpcError as failed:
+            return _in_words(failed, service, patience)
+    return str(HealthCheckResponse.ServingStatus.Name(answer.status))
+
+
+def _in_words(failed: grpc.RpcError, service: str, patience: float) -> str:
+    match failed.code():
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"no answer within {patience:g} s"
+        case grpc.StatusCode.NOT_FOUND:
+            return f"it knows no service {service!r}: ask for 'colonnade', or for none"
+        case code:
+            return f"no answer ({code.name.lower().replace('_', ' ')})"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("colonnade health", description="Asks a member whether it is up, or ready.")
+    parser.add_argument(
+        "address", nargs="?", default=DEFAULT, help=f"PORT or HOST:PORT of its `health`; {DEFAULT} if left out"
+    )
+    parser.add_argument(
+        "--service", default="", metavar="NAME", help="colonnade: whether it is ready; left out, whether it is up"
+    )
+    return parser

@@ -1,0 +1,47 @@
+"""Ports that a member listens on, and what is said of one that it cannot have."""
+
+from __future__ import annotations
+
+import socket
+
+from common.errors import EnvironmentFault
+
+
+def refuse_taken(address: str, key: str) -> None:
+    """Tries a port before a library does, which would report it late and in its own words.
+
+    Args:
+        address: HOST:PORT, an IPv6 host in brackets.
+        key: that the address stands at in the configuration.
+
+    Raises:
+        EnvironmentFault: the port is in use, or the address is not this machine's.
+    """
+    host, port = split_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as taken:
+            raise cannot_listen(address, key, taken) from taken
+
+
+def cannot_listen(address: str, key: str, reason: Exception) -> EnvironmentFault:
+    """The error, in our words."""
+    said = getattr(reason, "strerror", None) or reason
+    return EnvironmentFault(
+        f"cannot listen on {address}: {said}",
+        hint=f"another process has the port, or the address is not this machine's: choose another {key}",
+    )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """'[::1]:9400' -> ('::1', 9400)."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def with_port(address: str, port: int) -> str:
+    """The same address with the port that was found free: '127.0.0.1:0' -> '127.0.0.1:41234'."""
+    return f"{address.rpartition(':')[0]}:{port}"
