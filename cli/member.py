@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 from cli.folder import holds_run, run_folder
-from cli.progress import Progress
+from cli.progress import PartyProgress, Progress
 from cli.screen import out as console
 from cli.screen import run_to_end
 from cli.summary import show_summary
 from client.run import ClientRun
-from common.config import load
+from common.config import Endpoint, PartyConfig, ServerConfig, load
 from common.errors import ConfigError, InputError, nearest
 from server.run import ServerRun
+
+Own = TypeVar("Own", ServerConfig, PartyConfig)
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,13 @@ def serve(
     config = load(file, sets)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
-    _set_threads(config.server.threads)
+    server = config.server if launched else _watched(config.server)
+    _set_threads(server.threads)
     progress = None if launched else Progress(console)
     listeners = (progress,) if progress else ()
     with place.open(f"{config.federation.id}-server") as folder:
         base = base or file.parent.resolve()
-        run = ServerRun(config.federation, config.server, base, folder, not insecure, launched, listeners)
+        run = ServerRun(config.federation, server, base, folder, not insecure, launched, listeners)
         try:
             run_to_end(run.run())
         finally:
@@ -86,13 +91,31 @@ def participate(
     """Runs a party to its end. `server_file` is where `up` writes the server's address."""
     config = load(file, sets)
     name = _choose(file, party, list(config.parties))
-    own = config.parties[name]
+    own = config.parties[name] if server_file else _watched(config.parties[name])
+    progress = None if server_file else PartyProgress(console, name)
+    listeners = (progress,) if progress else ()
     _set_threads(own.threads)
     find = None if server_file is None else lambda: server_file.read_text() if server_file.exists() else ""
     with place.open(f"{config.federation.id}-{name}") as folder:
         base = base or file.parent.resolve()
-        run = ClientRun(name, config.federation, own, base, folder, not insecure, find)
+        run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners)
+        if progress:
+            progress.say(f"dials {own.connect}")
         run_to_end(run.run())
+
+
+def _watched(own: Own) -> Own:
+    """The same, shown where the environment says so: images of containers do, for members that say nothing."""
+    asked = {}
+    for what in ("metrics", "health"):
+        variable = f"COLONNADE_{what.upper()}"
+        if os.environ.get(variable) and not getattr(own, what):
+            try:
+                asked[what] = TypeAdapter(Endpoint).validate_python(os.environ[variable])
+            except ValidationError as wrong:
+                reason = wrong.errors()[0]["ctx"]["error"]
+                raise ConfigError(f"{variable} = {os.environ[variable]!r}: {reason}", hint="or a port alone") from None
+    return own.model_copy(update=asked)
 
 
 def _choose(file: Path, wanted: str, there: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -89,6 +90,36 @@ class Progress:
         if slow := _slow(now["slowest"]):
             parts.append(slow)
         return Text("  ".join(parts))
+
+
+class PartyProgress:
+    """Says where a party is, a line for each event that its operator would ask about.
+
+    Args:
+        console: where to.
+        party: its name.
+    """
+
+    _LINES: Mapping[str, str] = {
+        "join": "joined, and waits for the others",
+        "begin": "begins after round {round} of {rounds}",
+        "checkpoint": "round {round} of {rounds} is on the disk",
+        "server_away": "{reason}; dials again",
+        "warning": "{reason}",
+        "end": "done after round {round}",
+    }
+
+    def __init__(self, console: Console, party: str) -> None:
+        self._console, self._party = console, party
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event in."""
+        if line := self._LINES.get(event["kind"]):
+            self.say(line.format_map(event))
+
+    def say(self, line: str) -> None:
+        """Says something else."""
+        self._console.print(f"{self._party}: {line}", style="dim", markup=False, soft_wrap=True)
 
 
 def megabytes(size: int) -> str:

@@ -23,7 +23,7 @@ from common.errors import ConfigError, IdentityError, PartyAway
 from common.membership import Hello
 from common.message import largest_bytes
 from common.protocols import CONTRACTS
-from common.telemetry import Telemetry
+from common.telemetry import Listener, Telemetry
 from common.version import VERSION
 from common.watch import Watch
 from common.wire.codec import Codec
@@ -41,6 +41,7 @@ class ClientRun:
         out: the party's own folder, which exists.
         secure: False talks plainly, on loopback only.
         find_address: HOST:PORT of the server, or "" while it is not known yet; None takes the config's.
+        listeners: told of every event, for progress lines.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ClientRun:
     out: Path
     secure: bool = True
     find_address: Callable[[], str] | None = None
+    listeners: tuple[Listener, ...] = ()
 
     async def run(self) -> None:
         """Takes part in the federation to its end.
@@ -72,7 +74,7 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(self.out / "events.jsonl", watch)) as telemetry:
+        with closing(Telemetry(self.out / "events.jsonl", watch, *self.listeners)) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
@@ -92,6 +94,7 @@ class ClientRun:
                         features = None  # as the source had them; what is kept is scaled
                         release_free_memory()
                     await sessions.run(membership, hello)
+                    telemetry.event("end", party=self.name, round=sessions.progress.round)
                     return
                 except PartyAway as away:
                     telemetry.event("server_away", reason=str(away))

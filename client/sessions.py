@@ -129,6 +129,7 @@ class Sessions:
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox())
             link.last = self._schedule.rounds
             self.progress.follow(link, begin.round)
+            self.telemetry.event("begin", party=self.name, round=begin.round, rounds=self._schedule.rounds)
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             deliver = deliver if capture is None else capture.inward(deliver)
             ctx = ClientContext(
@@ -211,6 +212,7 @@ class Sessions:
             membership.post(Saved(save.round, str(failed)))
         else:
             self.progress.saved = save.round
+            self.telemetry.event("checkpoint", party=self.name, round=save.round, rounds=self._schedule.rounds)
             membership.post(Saved(save.round))
 
     async def _saved(self) -> None:

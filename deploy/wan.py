@@ -1,6 +1,6 @@
 """Puts a container's member behind a long line, then becomes it: the entry point of compose.wan.yml.
 
-    wan.py DELAY JITTER BANDWIDTH PARTY COMMAND...       for example: wan.py 40ms 10ms 50Mbit/s party1 colonnade client ...
+    wan.py DELAY JITTER BANDWIDTH PARTY COMMAND...    for example: 40ms 10ms 50Mbit/s party1 colonnade client ...
 
 DELAY, give or take JITTER, is of one way. Where the kernel has netem, this root process shapes the container's link
 (netem only holds what is sent, so that the delay of both ways goes there), and gives up being root. Where it has not,
@@ -43,10 +43,12 @@ def _shape(middle: float, spread: float, bandwidth: str) -> str:
     for link in sorted(path.name for path in Path("/sys/class/net").iterdir() if path.name != "lo"):
         held = ("delay", f"{2 * middle:g}ms", f"{2 * spread:g}ms", "rate", rate)
         try:
-            done = subprocess.run(
-                ["tc", "qdisc", "replace", "dev", link, "root", "netem", *held],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            done = subprocess.run(  # noqa: S603
+                ["tc", "qdisc", "replace", "dev", link, "root", "netem", *held],  # noqa: S607
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         except OSError as missing:
             return str(missing)
         if done.returncode:
