@@ -156,8 +156,7 @@ class ServerRun:
             await sessions.run()
             status = "completed"
         except asyncio.CancelledError:
-            status = "interrupted"
-            hub.say_failure("server", InterruptedError("interrupted"))
+            status = "interrupted"  # nobody is told: parties dial again for as long as a member may be away
             raise
         except Exception as error:
             reason = str(error)
@@ -167,7 +166,8 @@ class ServerRun:
             guard.cancel()
             if ctx.releases is not None:
                 ctx.releases.close()
-            await hub.part(_PARTING if status == "completed" else 2.0)
+            if status != "interrupted":
+                await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
             events = self.out / "events.jsonl"
             summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)

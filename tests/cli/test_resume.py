@@ -316,3 +316,36 @@ def test_a_party_crashes_and_another_stands_still_as_its_configuration_says(tmp_
     assert [event["party"] for event in events(out, "rollback")] == ["party2"]
     missed = [event["round"] for event in events(out, "missing") if event["party"] == "party3"]
     assert len(missed) >= 2 and missed == list(range(20, 20 + len(missed)))  # 2 s are several deadlines
+
+
+def test_parties_wait_for_a_server_that_is_stopped_and_started_again(tmp_path: Path) -> None:
+    """As a service is: the server is asked to end, its parties are not told that the run has failed."""
+    file = write(tmp_path, VIMADMM, rounds=60, epochs=0, checkpoint={"rounds": 5}, timeouts={"away": 40})
+    address, home = tmp_path / "address", tmp_path / "members"
+    slow = ("--insecure", "--set", "every_party.chaos.delay=20ms")
+    server = start("server", file, "--in", home / "server", *slow, "--set", "server.listen=127.0.0.1:0")
+    names = [f"party{number}" for number in range(1, 5)]
+    parties = [
+        start("client", file, "--party", name, "--in", home / name, "--server-file", address, *slow) for name in names
+    ]
+    try:
+        for restart in (False, True):
+            if restart:
+                wait_for_round(home / "server", 2, server, "checkpoint")
+                address.unlink()
+                server.terminate()
+                output = finish(server)
+                assert server.returncode == 130 and "interrupted" in output
+                assert json.loads((home / "server" / "summary.json").read_text())["status"] == "interrupted"
+                assert [party.poll() for party in parties] == [None] * 4
+                server = start("server", file, "--in", home / "server", *slow)
+            wait_for_round(home / "server", 1 + restart, server, "listening")
+            address.write_text(events(home / "server", "listening")[-1]["address"])
+        outputs = [finish(member) for member in (server, *parties)]
+    finally:
+        for member in (server, *parties):
+            member.kill()
+    assert [member.returncode for member in (server, *parties)] == [0] * 5, outputs
+    assert events(home / "server", "resume")[-1]["round"] >= 10
+    assert [len(events(home / name, "begin")) for name in names] == [2] * 4
+    assert all(events(home / name, "server_away") for name in names)
