@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from common.errors import EnvironmentFault
+from common.proxy import proxy_for
 from common.wire.codec import Codec
 from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
@@ -103,9 +104,15 @@ class Dialer:
 
 
 def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
-    options = channel_options(largest)
+    options = [*channel_options(largest), *_way(address)]
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.chain)
     options.append(("grpc.ssl_target_name_override", tls.server_name))
     return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def _way(address: str) -> list[tuple[str, object]]:
+    """The same way that the server's certificate was fetched by: gRPC would look at the environment again."""
+    proxy = proxy_for(address.rpartition(":")[0].strip("[]"))
+    return [("grpc.enable_http_proxy", 0)] if proxy is None else [("grpc.http_proxy", proxy.url)]
