@@ -59,7 +59,7 @@ class Proxy:
                 raise
         except OSError as error:
             raise EnvironmentFault(
-                f"no answer from the proxy {self._name}: {error.strerror or error}",
+                f"no answer from the proxy {self._name}: {str(error.strerror or error).lower()}",
                 hint=f"mend {self.variable} in the environment, or empty it to dial directly",
             ) from error
         return line

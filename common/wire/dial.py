@@ -65,18 +65,19 @@ class Dialer:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience
-        pause, address, reason = _FIRST_PAUSE, "", "its address is not known yet"
+        pause, address = _FIRST_PAUSE, ""
+        reason = EnvironmentFault("its address is not known yet")
         while True:
             address = find_address()
             if address:
                 try:
                     return await self._try(address, prepare, deadline - clock())
                 except EnvironmentFault as failed:
-                    reason = str(failed)
+                    reason = failed
             if clock() + pause > deadline:
                 raise EnvironmentFault(
                     f"the server at {address or 'an unknown address'} did not come within {patience:.3g} s: {reason}",
-                    hint="start the server, or check the party's `connect` address",
+                    hint=reason.hint or "start the server, or check the party's `connect` address",
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 1.6, _LONGEST_PAUSE)

@@ -115,7 +115,7 @@ def colonnade(*argv: object) -> tuple[object, ...]:
     return (*COLONNADE, *argv)
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str]:
+def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
     """The exit code and the output, in one line."""
     output, _ = process.communicate(timeout=seconds)
     assert "Traceback" not in output
@@ -137,7 +137,7 @@ def events(out: Path, kind: str) -> list[dict]:
 
 def await_events(out: Path, kind: str, number: int, *alive: subprocess.Popen[str]) -> list[dict]:
     """Waits until there are so many, while these processes live."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(found := events(out, kind)) < number:
         dead = [process for process in alive if process.poll() is not None]
         assert not dead and time.monotonic() < deadline, [process.communicate()[0] for process in dead or alive[:0]]
