@@ -158,7 +158,10 @@ class Hub:
         Raises:
             PartyAway: the policy is to roll back; or somebody is back who lacks the keys that the others agreed on.
             PartyLost: someone has stayed away for too long.
+            PeerError: someone has failed, or was revoked, and will not come back.
         """
+        if self._failure is not None and self._federation.absence != "continue":
+            raise self._failure  # waiting for it would be in vain
         if self._away and self._federation.absence == "rollback":
             raise PartyAway(self.away[0], "its connection broke")
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
@@ -326,13 +329,17 @@ class Hub:
         for party, reason in self._admission.revoked().items():
             member = self.members.get(party)
             if member is not None and not member.parted.is_set():
-                self._expel(party, member, f"its certificate is revoked: {reason}")
+                cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
+                if party in self._links:  # the run has begun with it: also between two rounds there is no waiting
+                    self._failure = cut_off
 
-    def _expel(self, party: str, member: Member, reason: str) -> None:
+    def _expel(self, party: str, member: Member, reason: str) -> RefusedError:
         self._telemetry.refused(party, reason)
         self._refuse(member.connection, f"{party!r}: {reason}")
         self._telemetry.event("leave", party=party, reason=reason)
-        self._forget(party, member, RefusedError(f"{party!r} was cut off: {reason}"))
+        cut_off = RefusedError(f"{party!r} was cut off: {reason}")
+        self._forget(party, member, cut_off)
+        return cut_off
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         connection.post(Refusal(reason))

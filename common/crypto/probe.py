@@ -14,6 +14,7 @@ from typing import cast
 
 from common.crypto.identity import Identity
 from common.errors import EnvironmentFault, IdentityError, RefusedError
+from common.proxy import connect
 
 
 def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: float = 5.0) -> bytes:
@@ -66,7 +67,7 @@ def _await_acceptance(secured: ssl.SSLSocket, where: str) -> None:
 
 def _connect(host: str, port: int, timeout: float) -> socket.socket:
     try:
-        return socket.create_connection((host, port), timeout)
+        return connect(host, port, timeout)
     except OSError as error:
         raise _no_answer(f"{host}:{port}", error) from error
 

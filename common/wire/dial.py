@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from common.errors import EnvironmentFault
+from common.proxy import proxy_for
 from common.wire.codec import Codec
 from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
@@ -64,18 +65,19 @@ class Dialer:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience
-        pause, address, reason = _FIRST_PAUSE, "", "its address is not known yet"
+        pause, address = _FIRST_PAUSE, ""
+        reason = EnvironmentFault("its address is not known yet")
         while True:
             address = find_address()
             if address:
                 try:
                     return await self._try(address, prepare, deadline - clock())
                 except EnvironmentFault as failed:
-                    reason = str(failed)
+                    reason = failed
             if clock() + pause > deadline:
                 raise EnvironmentFault(
                     f"the server at {address or 'an unknown address'} did not come within {patience:.3g} s: {reason}",
-                    hint="start the server, or check the party's `connect` address",
+                    hint=reason.hint or "start the server, or check the party's `connect` address",
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 1.6, _LONGEST_PAUSE)
@@ -103,9 +105,15 @@ class Dialer:
 
 
 def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
-    options = channel_options(largest)
+    options = [*channel_options(largest), *_way(address)]
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.chain)
     options.append(("grpc.ssl_target_name_override", tls.server_name))
     return grpc.aio.secure_channel(address, credentials, options=options)
+
+
+def _way(address: str) -> list[tuple[str, object]]:
+    """The same way that the server's certificate was fetched by: gRPC would look at the environment again."""
+    proxy = proxy_for(address.rpartition(":")[0].strip("[]"))
+    return [("grpc.enable_http_proxy", 0)] if proxy is None else [("grpc.http_proxy", proxy.url)]

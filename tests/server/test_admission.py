@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -92,8 +93,10 @@ def test_nobody_joins_while_the_list_of_revoked_certificates_is_broken(certifica
 # While they are here.
 
 
-async def secured(certificates: Path, folder: Path) -> tuple[Stage, list[FakeConnection], asyncio.Task[None]]:
-    there = stage(federation(pins(certificates)), make_list(folder), secure=True)
+async def secured(
+    certificates: Path, folder: Path, **agreed: Any
+) -> tuple[Stage, list[FakeConnection], asyncio.Task[None]]:
+    there = stage(federation(pins(certificates), **agreed), make_list(folder), secure=True)
     both = [await there.come(hello(n, there.agreed), identity(certificates, n).chain_pem) for n in ("ada", "bob")]
     return there, both, asyncio.create_task(there.hub.watch_revocations())
 
@@ -115,6 +118,33 @@ def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: 
         bob.arrive(Embedding(1, torch.ones(2, 2)))
         answers = await cohort.collect(Embedding, 1, Quorum(need=1))
         assert list(answers) == ["bob"]
+
+    play(scene())
+
+
+@pytest.mark.parametrize("absence", ["rollback", "wait"])
+def test_who_is_revoked_between_two_rounds_is_not_waited_for(certificates: Path, tmp_path: Path, absence: str) -> None:
+    async def scene() -> None:
+        there, (ada, _bob), _watch = await secured(certificates, tmp_path, absence=absence)
+        await there.assemble(1)
+        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        await asyncio.wait_for(ada.closed.wait(), 2)
+        with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
+            await there.hub.gate()
+
+    play(scene())
+
+
+def test_a_run_that_may_go_on_does_so_without_who_is_revoked(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        more = {"absence": "continue", "quorum": {"need": 1, "grace": 1}}
+        there, (ada, bob), _watch = await secured(certificates, tmp_path, **more)
+        cohort = await there.assemble(1)
+        there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
+        await asyncio.wait_for(ada.closed.wait(), 2)
+        await there.hub.gate()
+        bob.arrive(Embedding(1, torch.ones(2, 2)))
+        assert list(await cohort.collect(Embedding, 1, Quorum(need=1))) == ["bob"]
 
     play(scene())
 

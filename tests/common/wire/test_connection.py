@@ -239,10 +239,12 @@ def refuse(address: str) -> EnvironmentFault:
     return refused.value
 
 
-def test_a_port_in_use_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+@pytest.mark.parametrize(("held", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "[::]"), ("127.0.0.1", "[::]")])
+def test_a_port_in_use_is_named(held: str, asked: str) -> None:
+    """Every address of both kinds, [::], is also that of another."""
+    with socket.create_server((held, 0)) as taken:
         port = taken.getsockname()[1]
-        assert str(refuse(f"127.0.0.1:{port}")) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert str(refuse(f"{asked}:{port}")) == f"cannot listen on {asked}:{port}: Address already in use"
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "127.0.0.1:99999"])
@@ -260,6 +262,18 @@ def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
     with pytest.raises(EnvironmentFault, match=r"did not come within 0.3 s: .*Connection refused") as gone:
         asyncio.run(main())
     assert "start the server" in gone.value.hint
+
+
+def test_who_knows_better_what_is_wrong_says_what_to_do() -> None:
+    def firewalled(_host: str, _port: int) -> None:
+        raise EnvironmentFault("no answer", hint="look at the firewall")
+
+    async def main() -> None:
+        await Dialer(CODEC, LARGEST).dial(lambda: "127.0.0.1:1", firewalled, 0.1)
+
+    with pytest.raises(EnvironmentFault, match=r"did not come within 0.1 s: no answer") as gone:
+        asyncio.run(main())
+    assert gone.value.hint == "look at the firewall"
 
 
 def test_an_address_that_nobody_tells_is_said() -> None:
