@@ -97,6 +97,14 @@ def test_names_follow_the_conventions(shown: dict[str, str], job: str) -> None:
         assert {s.name.endswith("_total") for s in family.samples} == {family.type == "counter"}
 
 
+def test_every_metric_is_documented(shown: dict[str, str]) -> None:
+    documented = set(re.findall(r"`(colonnade_\w+)`", (DEPLOY.parent / "docs/operations.md").read_text()))
+    there = {
+        family.name + "_total" * (family.type == "counter") for text in shown.values() for family in families(text)
+    }
+    assert {name for name in there if name.startswith("colonnade_")} == documented
+
+
 def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -> None:
     parties = {f"party{seat}" for seat in range(1, 5)}
     allowed = {
