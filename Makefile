@@ -6,16 +6,20 @@ BIN      := $(VENV)/bin
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench drill proto clean
+.PHONY: help demo test containers lint format bench drill proto clean
 
 help: ## lists the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritten digits, here
 	$(BIN)/colonnade up
 
 test: $(VENV)/.developed ## the whole test suite
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
+	.ci/engine
+	$(BIN)/python -m pytest -m containers tests/deploy
 
 lint: $(VENV)/.developed ## style, types and import contracts
 	$(BIN)/ruff check .
