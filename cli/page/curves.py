@@ -10,7 +10,7 @@ from html import escape
 from cli.page.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 24
 
 Say = Callable[[float], str]
 Point = tuple[float, float]
@@ -102,7 +102,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def _feet(plane: _Plane, across: Say) -> str:
     """The values of x below the axis; those at the ends stay in the picture."""
-    marks = ticks(0.0, plane.end, max(3, plane.width // 90))
+    marks = ticks(0.0, plane.end, max(3, plane.width // 70))
     feet = [(mark, plane.place((mark, plane.low))[0]) for mark in marks]
     edge = plane.width - _RIGHT - 24
     y = plane.height - _BOTTOM + 16
@@ -121,7 +121,8 @@ def _line(curve: Curve, plane: _Plane, say: Say, across: Say) -> str:
     if len(places) != 1:
         return line
     x, y = places[0].split(",")
-    return line + f'<circle cx="{x}" cy="{y}" r="4" fill="{curve.stroke}"/>'
+    fill = "none" if curve.dash else curve.stroke
+    return line + f'<circle cx="{x}" cy="{y}" r="4" stroke="{curve.stroke}" stroke-width="2" fill="{fill}"/>'
 
 
 def _legend(drawn: Sequence[Curve], width: int) -> str:

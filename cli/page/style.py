@@ -17,22 +17,24 @@ svg { max-width: 100%; height: auto } svg text { fill: var(--ink) } svg line { s
 figure { margin: 0 } figcaption { text-align: center } .faint { color: var(--faint) }
 .note { background: var(--note); padding: .6rem 1rem } .headline { font-size: 1.1rem }
 .scroll { overflow-x: auto } .scroll > svg { min-width: 640px }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; margin: .4rem 0 1rem; font-variant-numeric: tabular-nums }
 caption { text-align: left; color: var(--faint) }
 td, th { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
-th { font-weight: 600 } td.word, th.word { text-align: left } td.long { min-width: 16rem }
+th { font-weight: 600 } td.word, th.word { text-align: left }
 details { margin: .6rem 0 } summary { cursor: pointer }
 pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem 1rem; font-size: .85em }
 .maps { display: flex; flex-wrap: wrap; gap: 8px } .maps rect { fill: var(--map) }
 .dot { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 1rem }
-.charts svg { width: 100%; display: block; touch-action: pan-y } .said { min-height: 3em; margin: 0; font-size: .85em }
+.charts svg { width: 100%; display: block; touch-action: pan-y } .foot { text-align: right }
+.said { min-height: 1.5em; margin: 0; font-size: .85em }
 .legend { padding: 0; margin: .4rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.2rem }
 .legend svg { width: 26px; height: 10px; margin-right: .4em }
 .axis { border: 0; padding: 0; margin: .4rem 0 } .axis legend { float: left; margin-right: .8em }
 .axis label { margin-right: 1em; white-space: nowrap } [hidden] { display: none }
-.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em } td.strips { width: 50% }
+.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 9rem }
+@media (min-width: 800px) { .strip { min-width: 19rem } }
 .here { fill: var(--here) } .away { fill: var(--away) } .missed { fill: var(--missed) } .late { fill: var(--late) }
-.strips { min-width: 8rem } .facts td:last-child { overflow-wrap: anywhere }
+.facts td:last-child { overflow-wrap: anywhere }
 @media print { details > * { display: block } .axis { display: none } }
 """
