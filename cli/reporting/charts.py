@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -99,12 +100,9 @@ def _span(values: Sequence[float], *, accuracy: bool) -> tuple[float, float]:
         low, high = low - 0.05, high + 0.05
     marks = ticks(low, high)
     step = marks[1] - marks[0] if len(marks) > 1 else high - low
-    low, high = (edge * step for edge in (_floor(low / step), -_floor(-high / step)))
+    below, above = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
+    low, high = min(low, below), max(high, above)  # a product may lie a hair inside, and a point be left out
     return (max(low, 0.0), min(high, 1.0)) if accuracy else (low, high)
-
-
-def _floor(value: float) -> int:
-    return int((value + 1e-9) // 1)
 
 
 def _switch(axes: Sequence[_Axis]) -> Html:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
     "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync", "--remote-debugging-pipe",
 )  # fmt: skip
+_MOVE = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3), os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -35,9 +41,8 @@ class Browser:
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         self._in, self._out = ours_in, ours_out
-        # The browser reads from 3 and writes to 4: the shell puts them there, and is replaced by the browser.
-        line = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        argv = ["/bin/sh", "-c", line, CHROMIUM, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
+        pipes = [str(theirs_in), str(theirs_out)]  # the browser reads from 3 and writes to 4
+        argv = [sys.executable, "-c", _MOVE, *pipes, CHROMIUM, *_FLAGS, f"--user-data-dir={self._profile.name}"]
         self._process = subprocess.Popen(
             argv, pass_fds=(theirs_in, theirs_out), start_new_session=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -67,7 +72,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Page.navigate", url=page.as_uri())
         self._wait_for("Page.loadEventFired")
