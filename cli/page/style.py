@@ -20,7 +20,7 @@ figure { margin: 0 } figcaption { text-align: center } .faint { color: var(--fai
 table { border-collapse: collapse; margin: .4rem 0 1rem; font-variant-numeric: tabular-nums }
 caption { text-align: left; color: var(--faint) }
 td, th { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
-th { font-weight: 600 } td.word, th.word { text-align: left }
+th { font-weight: 600 } td { white-space: nowrap } td.word, th.word { text-align: left; white-space: normal }
 details { margin: .6rem 0 } summary { cursor: pointer }
 pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem 1rem; font-size: .85em }
 .maps { display: flex; flex-wrap: wrap; gap: 8px } .maps rect { fill: var(--map) }
@@ -32,7 +32,7 @@ pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem
 .legend svg { width: 26px; height: 10px; margin-right: .4em }
 .axis { border: 0; padding: 0; margin: .4rem 0 } .axis legend { float: left; margin-right: .8em }
 .axis label { margin-right: 1em; white-space: nowrap } [hidden] { display: none }
-.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 9rem }
+.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 6rem }
 @media (min-width: 800px) { .strip { min-width: 19rem } }
 .here { fill: var(--here) } .away { fill: var(--away) } .missed { fill: var(--missed) } .late { fill: var(--late) }
 .facts td:last-child { overflow-wrap: anywhere }

@@ -88,7 +88,7 @@ def importance(run: Run, beside: Path) -> Html:
 def configuration(run: Run) -> Html:
     """The configuration, folded; where it is not in the folder, that."""
     if not run.config:
-        return section("Configuration", tag("p", "It is in the file that the server was started with, and not here."))
+        return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
     return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
 
 

@@ -43,8 +43,8 @@ def presence(run: Run) -> Html:
     caption = f"From left to right {seconds(end)}, {count(len(run.trace.ends), 'round')}"
     note = "Last to answer: the rounds in which this party's answer was the last of those that came in time."
     return section(
-        "Parties over time", tag("p", stragglers(run)), _legend(), table(heads, rows, words=(0, 1), caption=caption),
-        tag("p", note, class_="faint"),
+        "Parties over time", tag("p", stragglers(run)), _legend(times.values()),
+        table(heads, rows, words=(0, 1), caption=caption), tag("p", note, class_="faint"),
     )  # fmt: skip
 
 
@@ -130,10 +130,12 @@ def _said(times: _Presence, missing: int) -> str:
     return ", ".join([*words, *([f"{len(times.late)} answers late"] if times.late else [])]) or "never here"
 
 
-def _legend() -> Html:
-    items = []
+def _legend(presences: Iterable[_Presence]) -> Html:
+    """Of what the strips show."""
     meanings = {"here": "here", "away": "away", "missed": "missed the round", "late": "an answer came too late"}
+    items, everyone = [], list(presences)
     for what, words in meanings.items():
-        square = f'<svg viewBox="0 0 26 10" aria-hidden="true"><rect class="{what}" width="26" height="10"/></svg>'
-        items.append(tag("li", Html(square), words))
+        if any(getattr(times, what) for times in everyone):
+            square = f'<svg viewBox="0 0 26 10" aria-hidden="true"><rect class="{what}" width="26" height="10"/></svg>'
+            items.append(tag("li", Html(square), words))
     return tag("ul", *items, class_="legend")

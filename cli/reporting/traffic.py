@@ -24,7 +24,7 @@ def traffic(run: Run) -> Html:
         parts.append(_by_party(by_party))
     if run.books:
         parts.append(_by_kind(run.books))
-    elif parts:
+    elif parts and not run.virtual:
         parts.append(tag("p", "Kinds of messages stand in the parties' ledgers, which are not here.", class_="faint"))
     return section("Traffic", *parts)
 

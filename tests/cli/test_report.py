@@ -6,10 +6,7 @@ import json
 import re
 import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -17,167 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cli.page.html import Html, tag
-from cli.reporting.charts import charts
-from cli.reporting.clock import Clock
-from cli.reporting.presence import cover
-from cli.reporting.run import read_run
-from cli.reporting.thin import thin
-from cli.reporting.words import amount, seconds
-from tests.cli.browser import CHROMIUM, Browser
+from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
 from tests.cli.test_up import finish, start, wait_for_round
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run as command
-
-NAMES = ("ada", "bob", "cyd")
-VILE = "<script>alert(1)</script>\"'&"
-BEGIN = 1_795_000_000.0
-
-
-class Page(HTMLParser):
-    """A page's text, tags in order, and tables."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
-        self.words = ""
-        self._raw = self._in_cell = False
-        self.feed(text)
-        self.words = " ".join(self.words.split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._raw = tag in ("style", "script")
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-            self._in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._raw = False
-        if tag in ("td", "th"):
-            self._in_cell = False
-        self.words += " " if tag in ("p", "td", "th", "li", "h1", "h2", "caption") else ""
-
-    def handle_data(self, data: str) -> None:
-        if self._raw:
-            return
-        self.words += data
-        if self._in_cell:
-            self.rows[-1][-1] += data
-
-    def cells(self, first: str) -> list[list[str]]:
-        """The rows that begin so."""
-        return [row for row in self.rows if row and row[0] == first]
-
-    def lines(self, axis: str) -> list[list[tuple[str, str]]]:
-        """What the curves against an axis say, picture after picture: their points."""
-        found: list[list[tuple[str, str]]] = []
-        now = ""
-        for name, attrs in self.tags:
-            if name == "div" and "data-axis" in attrs:
-                now = str(attrs["data-axis"])
-            elif name == "polyline" and now == axis:
-                x, y = (str(attrs[f"data-{way}"]).split(";") for way in "xy")
-                assert len(x) == len(y) == len(str(attrs["points"]).split())
-                found.append(list(zip(x, y, strict=True)))
-        return found
-
-
-def event(kind: str, time: float, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "time": BEGIN + time, **more}
-
-
-def round_of(number: int, loss: float | None = None, after: float = 0.0) -> dict[str, Any]:
-    value = 1 / number if loss is None else loss
-    return event("round", after + number, round=number, loss=value, rounds=6, epoch=1.0, seconds=1.0,
-                 bytes_up=1000 * number, bytes_down=500 * number, slowest={"party": "cyd", "seconds": 0.1})  # fmt: skip
-
-
-def evaluated(number: int, part: str, accuracy: float, loss: float) -> dict[str, Any]:
-    short = "val" if part == "validation" else part
-    return event("evaluation", number + 0.25, round=number, part=part,
-                 **{f"{short}_accuracy": accuracy, f"{short}_loss": loss})  # fmt: skip
-
-
-EVENTS = [
-    event("listening", 0, address="127.0.0.1:1", waiting_for=list(NAMES)),
-    *(event("join", 0.5, party=name, joined=seat) for seat, name in enumerate(NAMES, 1)),
-    event("begin", 0.6, rounds=6, parties=list(NAMES), round=0),
-    *(round_of(number) for number in (1, 2)),
-    evaluated(2, "validation", 0.5, 1.25),
-    event("missing", 3, round=3, party="bob"),
-    round_of(3),
-    event("late", 3.5, party="bob", kind_of="Embedding", round=3, now=4),
-    round_of(4),
-    evaluated(4, "validation", 0.75, 0.875),
-    event("leave", 4.5, party="cyd", reason="it went"),
-    event("join", 5, party="cyd", joined=3),
-    *(round_of(number) for number in (5, 6)),
-    evaluated(6, "validation", 0.9375, 0.25),
-    evaluated(6, "test", 0.921875, 0.3125),
-    event("end", 8, status="completed", round=6),
-]
-
-
-def summary(**more: Any) -> dict[str, Any]:
-    party = {"up": {"payload": 1900, "wire": 2000}, "down": {"payload": 900, "wire": 1000}}
-    both = {"up": {"payload": 5700, "wire": 6000}, "down": {"payload": 2700, "wire": 3000}}
-    return {
-        "status": "completed", "error": None, "federation": "three", "protocol": "vimadmm", "dataset": "digits",
-        "parties": list(NAMES), "rounds": 6, "seconds": 9.5, "seconds_to_first_round": 1.5,
-        "metrics": {"train_loss": 1 / 6, "val_accuracy": 0.9375, "val_loss": 0.25, "test_accuracy": 0.921875,
-                    "test_loss": 0.3125},
-        "best": None, "stopped": None, "bytes": {**both, "parties": dict.fromkeys(NAMES, party)},
-        "epsilon": dict.fromkeys(NAMES), "delta": None, "privacy": None, "label_privacy": None,
-        "answer_privacy": None, "theorem": None, "pace": None, "missing": {"ada": 0, "bob": 1, "cyd": 0},
-        "late": {"ada": 0, "bob": 1, "cyd": 0}, "environment": {"torch": "9.8.7"},
-        "timeline": {
-            "ada": [{"what": "here", "from": 0.5, "to": 8}],
-            "bob": [{"what": "here", "from": 0.5, "to": 8},
-                    {"what": "missing", "from": 3, "to": 3, "rounds": [3, 3]}],
-            "cyd": [{"what": "here", "from": 0.5, "to": 4.5}, {"what": "away", "from": 4.5, "to": 5},
-                    {"what": "here", "from": 5, "to": 8}],
-        },
-        **more,
-    }  # fmt: skip
-
-
-def leave(folder: Path, said: dict[str, Any] | None = None, events: list[dict[str, Any]] = EVENTS) -> Path:
-    """A server's own folder."""
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text('{"run": "1", "federation": "three"}')
-    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (folder / "summary.json").write_text(json.dumps(summary() if said is None else said))
-    return folder
-
-
-def add_parties(folder: Path) -> None:
-    """What lies below it where everyone is on this machine."""
-    (folder / "config.yaml").write_text(yaml.safe_dump({"federation": {"id": "three", "note": VILE}}))
-    for number, name in enumerate(NAMES, 1):
-        home = folder / "parties" / name
-        home.mkdir(parents=True)
-        sent = {"round": 1, "to": "server", "fields": {}, "rows": 64, "mechanism": "none", "epsilon": None}
-        lines = [{"reserved": 5}, *[{**sent, "kind": "Embedding", "bytes": 100 * number}] * 2,
-                 {**sent, "kind": "Evaluation", "bytes": 7, "repeat": True}]  # fmt: skip
-        (home / "ledger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "Embed')
-        warned = event("warning", 2.0, party=name, reason=f"{name} warns {VILE}")
-        (home / "events.jsonl").write_text(json.dumps(warned) + "\n")
-
-
-def page(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *argv: Path | str) -> Page:
-    """What the command makes of folders, where it lies if nothing else is asked."""
-    code, said = command(monkeypatch, capfd, "report", *argv)
-    assert code == 0, said
-    folders = [word for word in argv if isinstance(word, Path)]
-    made = folders[0] / ("report.html" if len(folders) == 1 else "comparison.html")
-    return Page(made.read_text())
 
 
 def test_the_page_says_what_the_summary_says(tmp_path: Path, monkeypatch, capfd) -> None:
@@ -246,7 +87,7 @@ def test_a_reader_by_ear_finds_the_way(tmp_path: Path, monkeypatch, capfd) -> No
 def test_a_servers_own_folder(tmp_path: Path, monkeypatch, capfd) -> None:
     made = page(monkeypatch, capfd, leave(tmp_path / "run"))
     assert "Kinds of messages stand in the parties' ledgers" in made.words and not made.cells("Embedding")
-    assert "in the file that the server was started with" in made.words
+    assert "in the file that the run was started with" in made.words
 
 
 @pytest.mark.parametrize("status", ["interrupted", "failed"])
@@ -283,23 +124,6 @@ def test_a_torn_last_line_is_no_event(tmp_path: Path, monkeypatch, capfd) -> Non
             '[1]\n{"kind": "round"}\n{"kind": "round", "time": 1, "round": "x"}\n{"kind": "round", "time": 17950'
         )
     assert page(monkeypatch, capfd, folder).words == whole
-
-
-def test_rounds_after_a_rollback_count_as_they_were_done_again(tmp_path: Path) -> None:
-    again = [event("rollback", 7, party="ada", round=6, reason="x"), event("begin", 7.5, round=2, rounds=6),
-             *(round_of(number, loss=9.0, after=6) for number in (3, 4))]  # fmt: skip
-    trace = read_run(leave(tmp_path / "run", events=EVENTS[:-1] + again)).trace
-    assert [(at.round, at.value) for at in trace.series["train_loss"]] == [(1, 1.0), (2, 0.5), (3, 9.0), (4, 9.0)]
-    assert [at.round for at in trace.series["val_accuracy"]] == [2] and not trace.series["test_accuracy"]
-    assert list(trace.ends) == [1, 2, 3, 4]
-
-
-def test_the_night_between_two_starts_is_not_in_the_seconds() -> None:
-    events = [event(*of) for of in (("listening", 0), ("round", 5), ("listening", 1000), ("round", 1002))]
-    clock = Clock(events)
-    assert [clock.seconds(each["time"]) for each in events] == [0, 5, 5, 7]
-    assert (clock.starts, clock.paused, clock.end) == (2, 995, 7)
-    assert Clock([{"kind": "round", "time": 0.5}], virtual=True).end == 0.5 and Clock([]).end == 0
 
 
 def test_losses_that_are_no_numbers_are_left_out_and_said(tmp_path: Path, monkeypatch, capfd) -> None:
@@ -381,50 +205,6 @@ def test_a_long_run_with_many_parties_stays_small(tmp_path: Path, monkeypatch, c
     assert "every stretch is drawn by its lowest and its highest value" in made.words
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(4, 60))
-def test_thinning_keeps_ends_order_and_extremes(values: list[float], most: int) -> None:
-    points = list(enumerate(values))
-    kept = thin(points, lambda point: point[1], most)
-    assert len(kept) <= most and set(kept) <= set(points) and kept == sorted(kept)
-    assert kept[0] == points[0] and kept[-1] == points[-1]
-    assert {max(values), min(values)} <= {value for _, value in kept}
-
-
-@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)).map(sorted), max_size=6), st.integers(1, 50))
-def test_a_strip_covers_as_much_as_its_intervals(intervals: list[list[float]], slices: int) -> None:
-    ends = sorted(edge for pair in intervals for edge in pair)
-    apart = list(zip(ends[::2], ends[1::2], strict=True))
-    shares = cover(apart, 10.0, slices)
-    assert len(shares) == slices and all(0 <= share <= 1 for share in shares)
-    assert sum(shares) * 10 / slices == pytest.approx(sum(stop - begin for begin, stop in apart), abs=1e-6)
-
-
-@settings(max_examples=30)
-@given(values=st.lists(st.floats(0, 1), min_size=1, max_size=30), losses=st.lists(st.floats(0, 1e9), max_size=30))
-def test_no_point_falls_out_of_a_picture(values: list[float], losses: list[float]) -> None:
-    events = [EVENTS[0], *(evaluated(number, "validation", value, 1.0) for number, value in enumerate(values, 1)),
-              *(round_of(number, loss) for number, loss in enumerate(losses, 1))]  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        made = Page(charts({"run": read_run(leave(Path(folder) / "run", events=events))}))
-    lengths = [len(line) for line in made.lines("round")]
-    assert lengths == [len(values), len(values), *([len(losses)] if losses else [])]
-
-
-@settings(max_examples=40)
-@given(st.text(st.sampled_from("<>&\"'/a b")))
-def test_whatever_is_written_is_text(words: str) -> None:
-    made = Page(tag("p", words, title=words))
-    assert [name for name, _ in made.tags] == ["p"] and made.tags[0][1]["title"] == words
-    assert tag("p", Html("<b>x</b>")) == "<p><b>x</b></p>"
-
-
-def test_amounts_and_times() -> None:
-    assert [amount(size) for size in (0, 999, 1000, 999_949, 999_950, 1_234_567, 5e13)] == [
-        "0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "1.2 MB", "50.0 TB"]  # fmt: skip
-    assert [seconds(value) for value in (0.0, 9.514, 123.4, 3661, 7199)] == [
-        "0 s", "9.51 s", "123 s", "1 h 1 min", "2 h 0 min"]  # fmt: skip
-
-
 def say(folder: Path, text: str) -> None:
     (folder / "summary.json").write_text(text)
 
@@ -494,49 +274,3 @@ def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     made, told = page(monkeypatch, capfd, alone), json.loads((out / "summary.json").read_text())
     assert "The run was interrupted." in made.words and f"after {told['rounds']} rounds" in made.words
     assert made.cells("torch") == [["torch", version("torch")]]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
-    with Browser() as opened:
-        yield opened
-
-
-@pytest.mark.browser
-def test_a_browser_shows_it(browser: Browser, tmp_path: Path, monkeypatch, capfd) -> None:
-    folder = leave(tmp_path / "run")
-    add_parties(folder)
-    page(monkeypatch, capfd, folder)
-    shown = "[...document.querySelectorAll('[data-axis]')].filter((e) => e.offsetHeight).map((e) => e.dataset.axis)"
-    points = "[...document.querySelectorAll('polyline')].find((e) => e.getClientRects().length).getAttribute('points')"
-    browser.open(folder / "report.html")
-    assert browser.value(shown) == ["round", "round"]
-    before = browser.value(points)
-    browser.value("document.querySelector('input[value=bytes]').click()")
-    assert browser.value(shown) == ["bytes", "bytes"] and browser.value(points) == before  # as far apart as rounds
-    browser.value("document.querySelector('input[value=bytes]').focus()")
-    browser.press("ArrowLeft", 37)
-    assert browser.value(shown) == ["seconds", "seconds"] and browser.value(points) != before
-    box = browser.value("(({x, y, width}) => ({x, y, width}))(document.querySelector("
-                        "'[data-axis=seconds] svg').getBoundingClientRect())")  # fmt: skip
-    browser.move(box["x"] + box["width"] - 12, box["y"] + 40)
-    assert "validation 93.75% (6.25 s), test 92.19% (6.25 s)" in browser.value(
-        "document.querySelector('.said').textContent"
-    )
-    assert browser.console == []
-
-
-@pytest.mark.browser
-def test_pages_fit_a_phone_and_need_no_script(browser: Browser, tmp_path: Path, monkeypatch, capfd) -> None:
-    folders = leave(tmp_path / "run"), leave(tmp_path / f"a run with {'a very ' * 9}long name")
-    page(monkeypatch, capfd, folders[0])
-    page(monkeypatch, capfd, *folders)
-    for name in ("report.html", "comparison.html"):
-        browser.open(folders[0] / name, 375, script=False, dark=True)
-        assert browser.value("document.documentElement.scrollWidth") <= 375
-        assert browser.value("document.querySelector('fieldset').offsetHeight") == 0
-        assert browser.value("document.querySelector('[data-axis=round] svg').getBoundingClientRect().width") > 250
-        assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
-    assert browser.console == []
