@@ -99,7 +99,7 @@ def _presence(run: Run, spans: Sequence[Mapping[str, Any]], late: list[float]) -
 
 def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     """A picture as wide as there is room; a slice that was missed in part is paler."""
-    parts = [_bar(interval, end, what) for what in ("here", "away") for interval in getattr(times, what)]
+    parts = [_bar(interval, end, "here") for interval in times.here]
     levels: dict[int, list[int]] = defaultdict(list)
     for number, share in enumerate(cover(times.missed, end)):
         if share > 0:
@@ -107,6 +107,7 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     for level, slices in sorted(levels.items()):
         shape = "".join(f"M{number} 0h1v{_HEIGHT}h-1z" for number in slices)
         parts.append(f'<path class="missed" fill-opacity="{level / _LEVELS}" d="{shape}"/>')
+    parts += [_bar(interval, end, "away") for interval in times.away]  # over the rounds that were missed by it
     ticks = sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in times.late})
     if ticks:
         shape = "".join(f"M{at} {_HEIGHT - 3}h1v3h-1z" for at in ticks)
