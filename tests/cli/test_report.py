@@ -175,6 +175,8 @@ def test_several_runs(tmp_path: Path, monkeypatch, capfd) -> None:
     drawn = made.lines("round")
     assert [len(line) for line in drawn] == [3, 1, 2, 3, 1, 2] and drawn[2] == [("2", "50%"), ("4", "75%")]
     assert not (runs[0] / "report.html").exists()
+    vile = leave(tmp_path / "<i>&'\"")
+    assert not [name for name, _ in page(monkeypatch, capfd, runs[0], vile).tags if name == "i"]
 
 
 def many(rounds: int, parties: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.page.html import Html, tag
@@ -36,7 +36,8 @@ def test_the_night_between_two_starts_is_not_in_the_seconds() -> None:
     assert Clock([{"kind": "round", "time": 0.5}], virtual=True).end == 0.5 and Clock([]).end == 0
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400), st.integers(4, 60))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=80), st.integers(4, 10))
+@example([0.0, 1.0, 2.0, 5.0, 2.0, 1.0, -4.0, 0.0], 6)
 def test_thinning_keeps_ends_order_and_extremes(values: list[float], most: int) -> None:
     points = list(enumerate(values))
     kept = thin(points, lambda point: point[1], most)
@@ -55,6 +56,7 @@ def test_a_strip_covers_as_much_as_its_intervals(intervals: list[list[float]], s
 
 
 @settings(max_examples=30)
+@example(values=[0.84, 0.76], losses=[])  # the round number below 0.76 comes out a hair above it
 @given(values=st.lists(st.floats(0, 1), min_size=1, max_size=30), losses=st.lists(st.floats(0, 1e9), max_size=30))
 def test_no_point_falls_out_of_a_picture(values: list[float], losses: list[float]) -> None:
     events = [EVENTS[0], *(evaluated(number, "validation", value, 1.0) for number, value in enumerate(values, 1)),
