@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from cli.explanation.picture import curves
+from cli.page.curves import coloured, curves
 from cli.simulation import Simulation
 from common.compress import form_of
 from common.config import Config, load
@@ -81,7 +81,9 @@ def main() -> None:
             f"{name}: 90, 95, 97 % after {', '.join(reached)}; {points[-1][1]:.2%} after {points[-1][0]:.0f} MB"
         )
         series[name] = [(math.log10(x / LEAST), y) for x, y in points]
-    picture = curves(series, lambda y: f"{y:.0%}", lambda x: f"{round(LEAST * 10**x, 1):g} MB", span=(0.85, 1.0))
+    picture = curves(
+        coloured(series), lambda y: f"{y:.0%}", lambda x: f"{round(LEAST * 10**x, 1):g} MB", span=(0.85, 1.0)
+    )
     (folder / "czofo-bytes.svg").write_text(picture)
 
 

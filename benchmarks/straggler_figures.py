@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from cli.explanation.picture import curves
+from cli.page.curves import coloured, curves
 from cli.simulation import Simulation
 from common.config import load
 from common.telemetry import Event, Telemetry
@@ -93,7 +93,7 @@ def main() -> None:
             points = trace(file, *sets)
             console.print(f"figure {number}, {describe(name, points)}")
             series[name] = [point for point in points if point[0] <= SECONDS]
-        picture = curves(series, lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
+        picture = curves(coloured(series), lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
         (folder / f"fedvs-figure-{number}.svg").write_text(picture)
         (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series))
 

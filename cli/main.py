@@ -153,6 +153,17 @@ def explain(
 
 
 @app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="the folders of runs", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="the page's file", show_default=False)] = None,
+) -> None:
+    """Makes a page of what a run's folder says: curves, timelines, traffic, privacy; of several runs, a comparison."""
+    from cli.report import report as run_it  # noqa: PLC0415
+
+    run_it(runs, out)
+
+
+@app.command()
 def attack(
     run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
     kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],

@@ -21,6 +21,7 @@ from cli.summary import METRICS, best_words, describe_privacy, own_models, what_
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.conversation import SERVER
+from common.environment import describe_environment
 from common.telemetry import Telemetry
 from server.summary import findings, protection, write_whole
 
@@ -99,6 +100,7 @@ def summary(outcome: Outcome) -> dict[str, object]:
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.mailbox.late[name] for name in names},
+        "environment": describe_environment(),
     }
 
 

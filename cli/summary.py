@@ -54,6 +54,7 @@ def show_summary(console: Console, folder: Path) -> None:
     )
     console.print(table)
     console.print(f"run folder: {folder}", markup=False)
+    console.print(f"report: colonnade report {folder}", markup=False, soft_wrap=True)
 
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.checkpoints import write_durably
+from common.environment import describe_environment
 from common.errors import EnvironmentFault
 from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.calibration import gaussian_epsilon
@@ -53,6 +54,7 @@ def summarise(
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
+        "environment": describe_environment(),
     }
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from common.lines import read_lines
+from common.telemetry import Event
 
 
 def timeline(events: Path, parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """For every party what happened to it, in order.
+    """For every party what happened to it, in order, from the run's events.jsonl."""
+    return follow(read_lines(events), parties)
+
+
+def follow(events: Iterable[Event], parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    """The same from events as they came.
 
     An entry has `what` (here, away, missing), `from` and `to` in seconds since the run's first event
     (`to` is null while it lasts), and for `missing` the first and last of the rounds it missed in a row.
     """
     spans: dict[str, list[dict[str, Any]]] = {party: [] for party in parties}
     begin: float | None = None
-    for event in read_lines(events):
+    for event in events:
         begin = event["time"] if begin is None else begin
         now = round(event["time"] - begin, 3)
         mine = spans.get(str(event.get("party")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -10,18 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from cli.explanation.findings import Findings, PartyFindings
-from cli.explanation.picture import bars, colour, scatter
+from cli.explanation.picture import bars, scatter
 from cli.explanation.trained import Trained
-
-_STYLE = """
-body { max-width: 900px; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: #222 }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } svg { max-width: 100%; height: auto }
-table { border-collapse: collapse } td, th { padding: .15rem .8rem; text-align: right;
-  border-bottom: 1px solid #e3e7eb }
-td:nth-child(2), th:nth-child(2) { text-align: left } .note { background: #fff6e0; padding: .6rem 1rem }
-.maps { display: flex; flex-wrap: wrap; gap: 8px } figure { margin: 0 } figcaption { text-align: center }
-.dot { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em }
-"""
+from cli.page.frame import frame, table
+from cli.page.html import Html
+from cli.page.svg import colour
 
 _BY = {
     "growth": "the norm of its head over what it was before the first round",
@@ -86,10 +79,7 @@ def html(trained: Trained, found: Findings, maps: Maps) -> str:
     federation = trained.config.federation
     title = f"{federation.id}: how much each party matters"
     sections = [_opening(trained, found), _heads(found), _drops(found), _table(found), _maps(trained, maps), _caveats()]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body>\n<h1>{escape(title)}</h1>\n" + "\n".join(sections) + "\n</body></html>\n"
-    )
+    return frame(title, [Html(part) for part in sections])
 
 
 def sentences(trained: Trained, found: Findings) -> list[str]:
@@ -146,7 +136,7 @@ def _heads(found: Findings) -> str:
     floor = max(min(values) - 0.15 * (max(values) - min(values)), 0.0)
     picture = bars(names, values, lambda value: f"{value:.3f}", ends=_ends(found), floor=floor)
     what = "Norm of each party's head" + (", over its norm before the first round" if kind == "growth" else "")
-    return f"""<h2>{what}</h2>{picture}
+    return f"""<h2>{what}</h2><div class="scroll">{picture}</div>
 <p>The axis does not begin at 0. Training makes a head grow where its party's embeddings help to explain the labels;
 where they do not, weight decay shrinks it. Heads are drawn with norms that differ by more than a short training adds,
 so each is compared with its own beginning; the table has the plain norms as well.</p>"""
@@ -158,7 +148,9 @@ def _drops(found: Findings) -> str:
              ("is missing", [found.clean - p.missing for p in found.parties]))  # fmt: skip
     pictures = "".join(
         f"<h2>Points of {found.part} accuracy lost when a party {what}</h2>"
+        + '<div class="scroll">'
         + bars(names, [100 * drop for drop in values], lambda value: f"{value:.2f}", ends=_ends(found))
+        + "</div>"
         for what, values in drops
     )
     return f"""{pictures}
@@ -170,12 +162,11 @@ model leans on the party, and not whether others could stand in for it. A bar be
 def _table(found: Findings) -> str:
     head = ("rank", "party", "norm of its head", "before round 1", "ratio", "accuracy noised", "accuracy without it")
     rows = [
-        (str(rank), escape(party.name), _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
+        (str(rank), party.name, _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
          f"{party.noised:.2%}", f"{party.missing:.2%}")
         for rank, party in enumerate(found.ranked, 1)
     ]  # fmt: skip
-    lines = [_row("th", head), *(_row("td", row) for row in rows)]
-    return f"<h2>All numbers</h2><table>{''.join(lines)}</table>"
+    return f"<h2>All numbers</h2>{table(head, rows, words=(1,), caption='Every party, the most important first')}"
 
 
 def _maps(trained: Trained, maps: Maps) -> str:
@@ -211,7 +202,3 @@ def _ends(found: Findings) -> tuple[str, str]:
 
 def _plain(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _row(cell: str, words: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{cell}>{word}</{cell}>" for word in words) + "</tr>"

@@ -20,8 +20,9 @@ from cli.explanation.findings import Findings, PartyFindings, measure
 from cli.explanation.keep import Keep, reduced
 from cli.explanation.maps import flatten_map
 from cli.explanation.page import numbers, sentences
-from cli.explanation.picture import HEIGHT, WIDTH, bars, curves
+from cli.explanation.picture import bars
 from cli.explanation.trained import open_run
+from cli.page.curves import HEIGHT, WIDTH, coloured, curves
 from cli.simulation import Outcome
 from client.protocols import LOCAL
 from common.checkpoints import Checkpoints, Owner
@@ -261,7 +262,7 @@ def test_maps_of_equal_embeddings() -> None:
 
 def test_curves_keep_to_their_span_and_end_at_the_edges() -> None:
     series = {"<a>": [(0.0, 0.5), (4.0, 1.0)], "b": [(1.0, 0.2), (2.0, 0.0)]}
-    picture = curves(series, lambda y: f"{y:.1f}", lambda x: f"{x:.0f} s", span=(0.2, 1.0))
+    picture = curves(coloured(series), lambda y: f"{y:.1f}", lambda x: f"{x:.0f} s", span=(0.2, 1.0))
     lines = re.findall(r'<polyline points="([^"]*)"', picture)
     points = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
     assert [len(line) for line in points] == [2, 1]  # 0.0 is out of the span

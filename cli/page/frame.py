@@ -1,0 +1,81 @@
+"""A whole page, which needs nothing beside itself, its sections and its tables."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+
+from cli.page.html import Html, joined, tag
+from cli.page.style import STYLE
+
+
+def frame(title: str, inside: Iterable[Html], script: str = "") -> str:
+    """The page. It may load nothing, and run no script but this one, whatever stands in it.
+
+    Args:
+        title: also its first heading.
+        inside: what follows.
+        script: JavaScript; "" for none.
+    """
+    head = joined([
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("title", title),
+        tag("style", Html(STYLE)),
+    ])  # fmt: skip
+    body = [tag("main", tag("h1", title), Html("\n"), *inside)]
+    body += [tag("script", Html(script))] if script else []
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"
+
+
+def _policy(script: str) -> str:
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"; script-src 'sha256-{digest}'" if script else ""
+    return f"default-src 'none'; style-src 'unsafe-inline'{allowed}"
+
+
+def section(title: str, *inside: object) -> Html:
+    """A part of the page under a heading; nothing if there is nothing in it."""
+    kept = [part for part in inside if part]
+    return Html(tag("section", tag("h2", title), *kept) + "\n") if kept else Html()
+
+
+def folded(title: str, *inside: object) -> Html:
+    """What is shown when it is asked for."""
+    return tag("details", tag("summary", title), *inside)
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], *, words: Sequence[int] = (0,), caption: str = ""
+) -> Html:
+    """A table with numbers at the right, which scrolls by itself where a screen is too narrow.
+
+    Args:
+        head: of its columns.
+        rows: cells; what is not `Html` is escaped.
+        words: columns that hold words, and stand at the left; the first of them names the row.
+        caption: what it shows.
+    """
+    named = [tag("th", cell, scope="col", class_="word" if at in words else None) for at, cell in enumerate(head)]
+    lines = [tag("tr", *(_cell(at, cell, words) for at, cell in enumerate(row))) for row in rows]
+    return tag(
+        "div",
+        tag("table", tag("caption", caption) if caption else Html(), tag("thead", tag("tr", *named)), Html("\n"),
+            tag("tbody", joined(lines, "\n"))),
+        class_="scroll", tabindex="0", role="region", aria_label=caption or None,
+    )  # fmt: skip
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> Html:
+    """Names and what they are, one a line."""
+    lines = [tag("tr", tag("th", name, scope="row", class_="word"), tag("td", value, class_="word"))
+             for name, value in rows]  # fmt: skip
+    return tag("table", *lines, class_="facts") if lines else Html()
+
+
+def _cell(at: int, cell: object, words: Sequence[int]) -> Html:
+    if words and at == words[0]:
+        return tag("th", cell, scope="row", class_="word")
+    return tag("td", cell, class_="word" if at in words else None)

@@ -1,0 +1,40 @@
+"""How pages look: on a phone and a desk, in light and dark."""
+
+from __future__ import annotations
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #5b6570; --rule: #d8dde3; --soft: #eef1f4;
+  --note: #fff6e0; --here: #a9cdbd; --away: #7a7f87; --missed: #d1495b; --late: #e0a100; --map: #f7f8fa;
+  --link: #0b5394 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e7ea; --paper: #15181c; --faint: #9fa8b2; --rule: #39414a;
+  --soft: #23292f; --note: #3a3113; --here: #2f6b53; --away: #8f959d; --missed: #f0717f; --late: #f2c14e;
+  --map: #1d2228; --link: #86b7ec } }
+body { max-width: 900px; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper); overflow-wrap: break-word }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem; margin: .6rem 0 0 }
+a { color: var(--link) } :focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
+svg { max-width: 100%; height: auto } svg text { fill: var(--ink) } svg line { stroke: var(--rule) }
+figure { margin: 0 } figcaption { text-align: center } .faint { color: var(--faint) }
+.note { background: var(--note); padding: .6rem 1rem } .headline { font-size: 1.1rem }
+.scroll { overflow-x: auto } .scroll > svg { min-width: 640px }
+table { border-collapse: collapse; margin: .4rem 0 1rem; font-variant-numeric: tabular-nums }
+caption { text-align: left; color: var(--faint) }
+td, th { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
+th { font-weight: 600 } td { white-space: nowrap } td.word, th.word { text-align: left; white-space: normal }
+details { margin: .6rem 0 } summary { cursor: pointer }
+pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem 1rem; font-size: .85em }
+.maps { display: flex; flex-wrap: wrap; gap: 8px } .maps rect { fill: var(--map) }
+.dot { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 1rem }
+.charts svg { width: 100%; display: block; touch-action: pan-y } .foot { text-align: right }
+.said { min-height: 1.5em; margin: 0; font-size: .85em }
+.legend { padding: 0; margin: .4rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.2rem }
+.legend svg { width: 26px; height: 10px; margin-right: .4em }
+.axis { border: 0; padding: 0; margin: .4rem 0 } .axis legend { float: left; margin-right: .8em }
+.axis label { margin-right: 1em; white-space: nowrap } [hidden] { display: none }
+.strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 6rem }
+@media (min-width: 800px) { .strip { min-width: 19rem } }
+.here { fill: var(--here) } .away { fill: var(--away) } .missed { fill: var(--missed) } .late { fill: var(--late) }
+.facts td:last-child { overflow-wrap: anywhere }
+@media print { details > * { display: block } .axis { display: none } }
+"""

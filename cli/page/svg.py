@@ -1,0 +1,58 @@
+"""What pictures share: SVG as text that a page holds in itself, sharp at every size.
+
+Colours stand in attributes, so that a picture can be a file of its own; a page's style overrides those of
+text and rules, in the dark too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+
+_TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
+
+
+def colour(number: int) -> str:
+    """Of a class, or of a curve."""
+    return _TEN[number] if number < len(_TEN) else f"hsl({number * 137 % 360},60%,{35 + number % 3 * 15}%)"
+
+
+def svg(width: int, height: int, parts: Sequence[str], *, title: str = "", about: str = "", kind: str = "") -> str:
+    """A whole picture.
+
+    Args:
+        width, height: in pixels, as it is drawn; a page makes it fit.
+        parts: what is in it.
+        title, about: what it is and what it shows, for those who hear it.
+        kind: its class, for the page's style and script.
+    """
+    said = "".join(f"<{tag}>{escape(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
+    style = 'font-family="system-ui, sans-serif" font-size="11" fill="#333"'
+    box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    named = (f' class="{kind}"' if kind else "") + (' role="img"' if title else "")
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}{named} {style}>{said}{"".join(parts)}</svg>'
+
+
+def words(x: float, y: float, said: str, anchor: str) -> str:
+    """A line of text; `anchor` is start, middle or end."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(said)}</text>'
+
+
+def rules(
+    y: Callable[[float], float], marks: Sequence[float], say: Callable[[float], str], sides: tuple[float, float]
+) -> str:
+    """Level lines with their values at the left; of two that are too close, the one nearer to 0 stays.
+
+    Args:
+        y: where a value lies.
+        marks: the values.
+        say: a value in words.
+        sides: where lines begin and end.
+    """
+    (left, right), lines = sides, []
+    for mark in dict.fromkeys(marks):
+        if any(0 < abs(y(mark) - y(other)) < 11 for other in marks if abs(other) < abs(mark)):
+            continue
+        lines.append(f'<line x1="{left}" x2="{right}" y1="{y(mark):.1f}" y2="{y(mark):.1f}" stroke="#d8dde3"/>')
+        lines.append(words(left - 6, y(mark) + 4, say(mark), "end"))
+    return "".join(lines)

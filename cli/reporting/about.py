@@ -1,0 +1,103 @@
+"""What a run was: the sentence on top, its best round, its configuration and what it was computed with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cli.page.frame import facts, folded, section
+from cli.page.html import Html, tag
+from cli.reporting.privacy import headline as spent
+from cli.reporting.run import Run
+from cli.reporting.words import count, listed, seconds
+from cli.summary import METRICS, best_words, own_models, pace_words
+
+_ENDS = {
+    "completed": "",
+    "interrupted": "The run was interrupted.",
+    "failed": "The run failed.",
+    "unfinished": "The run has not ended: it goes on, or its server was killed. This is what its events say so far.",
+}
+
+
+def headline(run: Run) -> str:
+    """The run in a sentence: what was run, what it reached, how long that took, and what it cost in privacy."""
+    said = run.summary
+    on = f" on {said['dataset']}" if said.get("dataset") else ""
+    what = f"{said['protocol'] or 'A run'}{on} among {count(len(run.parties), 'party')}"
+    took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
+    return f"{what}: {reached(said['metrics'])} after {count(said['rounds'], 'round')} and {took}; {spent(said)}."
+
+
+def reached(metrics: Mapping[str, Any]) -> str:
+    """The last accuracy, of the test rows if there is one."""
+    for key, rows in (("test_accuracy", "test rows"), ("val_accuracy", "validation rows")):
+        if (value := metrics.get(key)) is not None:
+            return f"{value:.2%} of the {rows} are right"
+    return "no accuracy was measured"
+
+
+def opening(run: Run) -> Html:
+    """The sentence on top, how the run ended if not well, and what it reached."""
+    status, error = run.summary["status"], run.summary.get("error")
+    ended = _ENDS.get(status, f"The run is {status}.")
+    said = Html(tag("p", headline(run), class_="headline"))
+    if ended:
+        said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
+    return Html(said + facts(_reached(run)) + "\n")
+
+
+def _reached(run: Run) -> list[tuple[str, object]]:
+    said, metrics = run.summary, run.summary["metrics"]
+    rows: list[tuple[str, object]] = []
+    for key, name in METRICS.items():
+        if (value := metrics.get(key)) is not None:
+            rows.append((name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}"))
+    rows += own_models(metrics)
+    if said.get("best"):
+        rows.append(("best", best_words(said["best"])))
+    if said.get("stopped"):
+        rows.append(("stopped", said["stopped"]))
+    if said.get("pace"):
+        rows.append(("turns", pace_words(said["pace"])))
+    if said.get("seconds_to_first_round") is not None:
+        rows.append(("first round after", seconds(said["seconds_to_first_round"])))
+    return rows
+
+
+def importance(run: Run, beside: Path) -> Html:
+    """What `colonnade explain` found, with a link to its page; nothing where it was not asked.
+
+    Args:
+        beside: the folder that this page will lie in.
+    """
+    found = run.explained
+    if found is None or not isinstance(ranked := found.get("ranked"), list) or not ranked:
+        return Html()
+    names = [str(name) for name in ranked]
+    said = f"By how much the model leans on them, from most to least: {listed(names, 10)}."
+    page = run.folder / "explain.html"
+    link = tag("a", "explain.html", href=quote(os.path.relpath(page, beside))) if page.is_file() else Html()
+    more = tag("p", "All about it: ", link) if link else Html()
+    return section("Importance of the parties", tag("p", said), more)
+
+
+def configuration(run: Run) -> Html:
+    """The configuration, folded; where it is not in the folder, that."""
+    if not run.config:
+        return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
+    return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
+
+
+def environment(run: Run) -> Html:
+    """Versions, as the run's server wrote them down; not those of who makes the page."""
+    known = run.summary.get("environment")
+    rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]
+    if isinstance(known, dict):
+        rows += [(str(name), value) for name, value in known.items()]
+    else:
+        rows.append(("versions", "not written down by this run"))
+    return section("Environment", facts(rows))

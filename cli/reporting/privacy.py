@@ -1,0 +1,81 @@
+"""What every party's privacy came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.page.frame import facts, section, table
+from cli.page.html import Html, tag
+from cli.reporting.run import Run
+from cli.reporting.words import plain
+from cli.summary import describe_privacy, what_else
+
+_NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
+_ADJACENCIES = {
+    "participation": "epsilon, a party absent",
+    "replace": "epsilon, other data",
+    "row": "epsilon, a row's embeddings",
+}
+_SETTINGS = {
+    "mechanism": "mechanism",
+    "clip": "clip",
+    "noise_multiplier": "noise multiplier",
+    "release": "release",
+    "rescale": "rescale",
+    "deviation": "standard deviation of the noise",
+    "release_epsilon": "epsilon of a single release",
+    "about": "about",
+}
+
+
+def privacy(run: Run) -> Html:
+    """The guarantee in a sentence, why it is void if it is, and the count of every party."""
+    if "privacy" not in run.summary:
+        return section("Privacy", tag("p", _NOT_SAID))
+    spent = run.summary["privacy"]
+    parts = [tag("p", _sentence(describe_privacy(run.summary)))]
+    if spent is not None:
+        if spent["void"]:
+            parts.insert(0, tag("p", f"There is no guarantee: {spent['void']}.", class_="note"))
+        parts += [_by_party(run, spent), facts(_settings(spent))]
+    labels = [(name, words) for name, words in what_else(run.summary) if name != "turns"]
+    return section("Privacy", *parts, facts(labels))
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The guarantee in the fewest words."""
+    if "privacy" not in summary:
+        return "what privacy it spent is not known before its end"
+    spent = summary["privacy"]
+    if spent is None:
+        return "no privacy mechanism"
+    known = [epsilon for epsilon in summary["epsilon"].values() if epsilon is not None]
+    if spent["void"] or not known:
+        return f"no privacy guarantee ({spent['void'] or 'no party has said what it spent'})"
+    return f"epsilon {max(known):.2f} at delta {summary['delta']:g}"
+
+
+def _by_party(run: Run, spent: Mapping[str, Any]) -> Html:
+    kinds = [kind for kind in _ADJACENCIES if kind in spent["epsilon"]]
+    delta = f"{run.summary['delta']:g}"
+    rows = [
+        (name, _number(spent["releases"].get(name)), *(_number(spent["epsilon"][kind].get(name)) for kind in kinds),
+         delta)
+        for name in run.parties
+    ]  # fmt: skip
+    heads = ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta")
+    return table(heads, rows, caption="What every party has spent" + (", by the accounting" if spent["void"] else ""))
+
+
+def _settings(spent: Mapping[str, Any]) -> list[tuple[str, object]]:
+    shown = [(words, spent[key]) for key, words in _SETTINGS.items() if spent.get(key) is not None]
+    return [(words, plain(value) if isinstance(value, float) else value) for words, value in shown]
+
+
+def _number(value: float | None) -> str:
+    return "not said" if value is None else f"{value:.6g}"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."

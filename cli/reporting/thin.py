@@ -1,0 +1,30 @@
+"""Long curves with fewer points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+MOST = 500  # points of a curve that a screen can show
+
+
+def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> list[T]:
+    """At most so many points, in order: the first, the last, and of every stretch between its lowest and highest.
+
+    A peak of a single round is still there, and no point is where none was measured. What is left looks like the whole
+    curve, but means and densities can no longer be read off it.
+
+    Args:
+        points: of the curve.
+        value: of a point.
+        most: how many may be left, at least 4.
+    """
+    if len(points) <= most:
+        return list(points)
+    stretches, last = (most - 2) // 2, len(points) - 1
+    kept = {0, last}
+    for number in range(stretches):
+        inside = range(1 + number * (last - 1) // stretches, 1 + (number + 1) * (last - 1) // stretches)
+        kept |= {choose(inside, key=lambda at: value(points[at])) for choose in (min, max)}
+    return [points[at] for at in sorted(kept)]

@@ -1,0 +1,45 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def amount(size: float) -> str:
+    """1234567 bytes -> '1.2 MB'."""
+    unit = 0
+    while size >= 999.95 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def percent(share: float) -> str:
+    """0.98329 -> '98.33%'."""
+    return f"{100 * share:.4g}%"
+
+
+def seconds(value: float) -> str:
+    """17.96 -> '18 s'; hours of a long run as '1 h 5 min'."""
+    if value < 3600:
+        return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
+    minutes = round(value / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def plain(value: float) -> str:
+    """A loss or a count in at most four digits: 0.10821 -> '0.1082'."""
+    return f"{value:.4g}"
+
+
+def count(number: int, thing: str) -> str:
+    """1, 'round' -> '1 round'; 2, 'party' -> '2 parties'."""
+    many = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"
+    return f"{number} {thing if number == 1 else many}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first few, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
