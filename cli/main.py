@@ -156,11 +156,21 @@ def explain(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="the folders of runs", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", help="the page's file", show_default=False)] = None,
+    again: Annotated[
+        bool, typer.Option("--follow", help="makes it again every 5 s until the run, which need not have begun, ends")
+    ] = False,
 ) -> None:
     """Makes a page of what a run's folder says: curves, timelines, traffic, privacy; of several runs, a comparison."""
-    from cli.report import report as run_it  # noqa: PLC0415
+    if again and len(runs) == 1:
+        from cli.follow import follow  # noqa: PLC0415
 
-    run_it(runs, out)
+        return follow(runs[0], out)
+    from cli.report import report as run_it  # noqa: PLC0415
+    from common.errors import InputError  # noqa: PLC0415
+
+    if again:
+        raise InputError("--follow: expected one run", hint="compare several once they have ended")
+    return run_it(runs, out)
 
 
 @app.command()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
 import torch
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from cli.folder import holds_run, run_folder
@@ -17,8 +19,9 @@ from cli.screen import out as console
 from cli.screen import run_to_end
 from cli.summary import show_summary
 from client.run import ClientRun
-from common.config import Endpoint, PartyConfig, ServerConfig, load
+from common.config import Config, Endpoint, PartyConfig, ServerConfig, load
 from common.errors import ConfigError, InputError, nearest
+from common.telemetry import Event
 from server.run import ServerRun
 
 Own = TypeVar("Own", ServerConfig, PartyConfig)
@@ -66,8 +69,8 @@ def serve(
     server = config.server if launched else _watched(config.server)
     _set_threads(server.threads)
     progress = None if launched else Progress(console)
-    listeners = (progress,) if progress else ()
     with place.open(f"{config.federation.id}-server") as folder:
+        listeners = (progress, partial(_keep, config, folder)) if progress else ()
         base = base or file.parent.resolve()
         run = ServerRun(config.federation, server, base, folder, not insecure, launched, listeners)
         try:
@@ -102,6 +105,13 @@ def participate(
         if progress:
             progress.say(f"dials {own.connect}")
         run_to_end(run.run())
+
+
+def _keep(config: Config, folder: Path, event: Event) -> None:
+    """Leaves the resolved configuration with the run, as soon as there is one."""
+    if event["kind"] == "listening":
+        tree = config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
+        (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
 
 
 def _watched(own: Own) -> Own:

@@ -13,12 +13,14 @@ from cli.screen import out as console
 from common.errors import InputError
 
 
-def report(folders: Sequence[Path], out: Path | None) -> None:
+def report(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> None:
     """Writes the page, and says where it is.
 
     Args:
         folders: of the runs, whether they have ended or not.
         out: the page's file; report.html in the run's folder, or comparison.html in that of the first of several.
+        again: seconds after which a browser loads the page anew, since another will be there; 0 for never. Of such a
+            page nothing is said.
 
     Raises:
         InputError: a folder holds no run, or is named twice.
@@ -32,7 +34,9 @@ def report(folders: Sequence[Path], out: Path | None) -> None:
     if page.is_dir():
         raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{page / 'report.html'}")
     make_folder(page.parent)
-    write_text(page, html(runs, page.parent))
+    write_text(page, html(runs, page.parent, again))
+    if again:
+        return
     for run in runs:
         console.print(headline(run), markup=False, soft_wrap=True)
     console.print(f"page: {page}", markup=False, soft_wrap=True)

@@ -10,18 +10,20 @@ from cli.page.html import Html, joined, tag
 from cli.page.style import STYLE
 
 
-def frame(title: str, inside: Iterable[Html], script: str = "") -> str:
+def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0) -> str:
     """The page. It may load nothing, and run no script but this one, whatever stands in it.
 
     Args:
         title: also its first heading.
         inside: what follows.
         script: JavaScript; "" for none.
+        again: seconds after which a browser loads the page anew; 0 for never.
     """
     head = joined([
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("meta", http_equiv="refresh", content=f"{again:g}") if again else Html(),
         tag("title", title),
         tag("style", Html(STYLE)),
     ])  # fmt: skip

@@ -17,17 +17,18 @@ from cli.reporting.run import Run
 from cli.reporting.traffic import traffic
 
 
-def html(runs: Sequence[Run], beside: Path) -> str:
+def html(runs: Sequence[Run], beside: Path, again: float = 0) -> str:
     """The page of a run, or of several compared.
 
     Args:
         runs: at least one.
         beside: the folder that the page will lie in.
+        again: seconds after which a browser loads it anew; 0 for never.
     """
-    return _one(runs[0], beside) if len(runs) == 1 else _several(runs)
+    return _one(runs[0], beside, again) if len(runs) == 1 else _several(runs)
 
 
-def _one(run: Run, beside: Path) -> str:
+def _one(run: Run, beside: Path, again: float) -> str:
     sections = [
         opening(run),
         charts({run.name: run}),
@@ -39,7 +40,7 @@ def _one(run: Run, beside: Path) -> str:
         configuration(run),
         environment(run),
     ]
-    return frame(f"{run.summary.get('federation') or run.name}: report", sections, SCRIPT)
+    return frame(f"{run.summary.get('federation') or run.name}: report", sections, SCRIPT, again)
 
 
 def _several(runs: Sequence[Run]) -> str:

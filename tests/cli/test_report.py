@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.follow import follow
 from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
 from tests.cli.test_up import finish, start, wait_for_round
 from tests.cli.test_up import write as write_file
@@ -276,3 +277,41 @@ def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     made, told = page(monkeypatch, capfd, alone), json.loads((out / "summary.json").read_text())
     assert "The run was interrupted." in made.words and f"after {told['rounds']} rounds" in made.words
     assert made.cells("torch") == [["torch", version("torch")]]
+
+
+def test_a_page_is_made_again_until_the_run_has_ended(tmp_path: Path, monkeypatch) -> None:
+    """Before it has begun, while it goes on, when it was interrupted, and at its end."""
+    folder, out = tmp_path / "run", tmp_path / "page" / "report.html"
+    finished = leave(tmp_path / "finished")
+    lines, said = (finished / "events.jsonl").read_text().splitlines(keepends=True), finished / "summary.json"
+    end = json.loads(lines[-1])
+    assert end["kind"] == "end"
+    interrupted, back = json.dumps(end | {"status": "interrupted"}), json.dumps(event("listening", 5.0))
+    seen: list[str] = []
+
+    def sleep(_: float) -> None:
+        seen.append(out.read_text() if out.exists() else "")
+        match len(seen):
+            case 1:
+                folder.mkdir()
+                (folder / "events.jsonl").write_text("".join(lines[:-1]))
+            case 2:
+                (folder / "events.jsonl").write_text("".join(lines[:-1]) + interrupted + "\n")
+            case 3:
+                (folder / "events.jsonl").write_text("".join(lines[:-1]) + f"{interrupted}\n{back}\n")
+            case 4:
+                shutil.copy(said, folder)
+                (folder / "events.jsonl").write_text("".join(lines))
+            case _:
+                raise AssertionError("it goes on after the end")
+
+    monkeypatch.setattr("cli.follow.time.sleep", sleep)
+    follow(folder, out)
+    refresh = '<meta http-equiv="refresh" content="5">'
+    assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 4
+    assert refresh not in out.read_text() and "92.19% of the test rows are right" in out.read_text()
+
+
+def test_several_runs_are_not_followed(tmp_path: Path, monkeypatch, capfd) -> None:
+    code, said = command(monkeypatch, capfd, "report", tmp_path / "a", tmp_path / "b", "--follow")
+    assert code == 2 and "compare several once they have ended" in said

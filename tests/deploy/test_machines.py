@@ -201,10 +201,8 @@ def test_a_certificate_is_renewed_as_the_page_says(world: World, proxy: Path) ->
     world.write("bank", "shop", **ENDLESS)
     server, *parties = (world.start(name) for name in members)
     await_events(run, "checkpoint", 2, server, *parties)
-    assert stop(server)[0] == 130
-    for process in parties:
-        code, said = finish(process)
-        assert code == 3 and "server failed: interrupted" in said
+    for process in (server, *parties):
+        assert stop(process)[0] == 130
     old, new = renew(world, "bank"), world["bank"] / "keys" / "cert.pem"
     kept = new.read_bytes()
     shutil.copy(old, new)
