@@ -30,7 +30,8 @@ class Family:
             start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        self._reports: queue.Queue[dict[str, Any]] = queue.Queue()
+        # Not a Queue: a Ctrl-C that strikes while one takes its lock in Python leaves that lock taken for good.
+        self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         assert self._server.stdout is not None and self._server.stdin is not None  # we asked for both
         self._input: TextIO = self._server.stdin  # type: ignore[assignment]
         threading.Thread(target=self._listen, args=(self._server.stdout,), daemon=True).start()

@@ -107,8 +107,7 @@ class _Run:
         except KeyboardInterrupt:
             interrupted = True
             console.print("stopping ...", style="yellow")
-            family.signal("server", signal.SIGTERM)
-            self._linger(family, _LINGER)
+            self._stop(family)
         self._take_events()
         self._progress.close()
         self._address.unlink(missing_ok=True)
@@ -186,6 +185,14 @@ class _Run:
                 if name == "server":
                     self._address.unlink(missing_ok=True)  # it will listen somewhere else
                 self._start_one(family, name)
+
+    def _stop(self, family: Family) -> None:
+        """The server first, whose summary is to say that it was stopped, and not that its parties went."""
+        deadline = time.monotonic() + _LINGER
+        family.signal("server", signal.SIGTERM)
+        while "server" in family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
+        self._linger(family, 0.0)
 
     def _linger(self, family: Family, seconds: float) -> None:
         deadline = time.monotonic() + seconds
