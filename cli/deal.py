@@ -27,6 +27,7 @@ from common.crypto.names import LOOPBACK, SERVER
 from common.data.sources import DataConfig, load_features, load_labels
 from common.data.tensors import columns_bytes, labels_bytes
 from common.errors import EnvironmentFault, InputError
+from server.summary import describe_source
 
 _STAMP = "dealt.json"
 _CODE = re.compile(r"(.+\.py):\w+")
@@ -155,7 +156,8 @@ class _Dealing:
     def _deal_server(self) -> None:
         assert self.config.server is not None  # the members were checked
         own, labels = self.tree["server"], load_labels(self.config.server.labels, self.base)
-        own["labels"] = self._write(SERVER, "labels", labels_bytes(labels))
+        name = describe_source(own["labels"])
+        own["labels"] = {**self._write(SERVER, "labels", labels_bytes(labels)), "name": name}
         own["listen"] = self.terms.listen
         if self.config.server.active is not None:
             self._deal_columns(SERVER, self.config.server.active.data, own["active"])

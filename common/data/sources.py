@@ -262,7 +262,9 @@ class TensorData(_Tensors):
 
 
 class TensorLabels(_Tensors):
-    """Classes as `colonnade deal` writes them."""
+    """Classes as `colonnade deal` writes them. `name` is what reports call the data."""
+
+    name: str = ""
 
     def read(self, base: Path) -> Labels:
         """The classes. Raises DataError if there is no such file, or a label is wrong."""

@@ -81,7 +81,8 @@ def test_dealt_members_learn_what_up_learns_and_take_up_their_run_again(tmp_path
     together = federate(config(SPLIT, "federation.rounds=40", "federation.epochs=0"))
     losses = {event["round"]: event["loss"] for event in events(home / "server", "round")}
     assert list(losses.values()) == [event["loss"] for event in together.of_kind("round")]
-    assert json.loads((home / "server" / "summary.json").read_text())["status"] == "completed"
+    summary = json.loads((home / "server" / "summary.json").read_text())
+    assert (summary["status"], summary["dataset"]) == ("completed", "digits")
 
 
 def test_an_active_server_a_list_and_code_of_ones_own_come_along(tmp_path: Path) -> None:
