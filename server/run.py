@@ -116,8 +116,8 @@ class ServerRun:
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
-                watch.announce(telemetry)
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
+                watch.announce(telemetry)  # after it, with which a start begins
                 await self._converse(session)
             finally:
                 await port.stop()
