@@ -11,16 +11,17 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from cli.check import check_members
 from cli.screen import out as console
 from common.checkpoints import write_durably
-from common.config import Config, load
+from common.config import Address, Config, load
 from common.crypto import files
 from common.crypto.federation import make_federation
 from common.crypto.names import LOOPBACK, SERVER
@@ -37,6 +38,9 @@ _CODE = re.compile(r"(.+\.py):\w+")
 class Terms:
     """What the members are told beside the configuration.
 
+    Raises:
+        InputError: `connect` is no address with a port.
+
     Args:
         connect: HOST:PORT under which parties reach the server; it listens on that port, everywhere.
         days: how long the certificates hold.
@@ -46,6 +50,16 @@ class Terms:
     connect: str
     days: int
     owner: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            if not TypeAdapter(Address).validate_python(self.connect):
+                raise ValueError
+        except ValueError:
+            raise InputError(
+                f"--connect {self.connect}: expected HOST:PORT, a port of 1 to 65535",
+                hint="for example labels.example.org:7400 or [2001:db8::7]:7400",
+            ) from None
 
     @property
     def host(self) -> str:
@@ -130,6 +144,7 @@ class _Dealing:
     base: Path
     out: Path
     terms: Terms
+    copied: dict[tuple[str, str], Path] = field(default_factory=dict)
 
     def go(self) -> None:
         files.make_folder(self.out)
@@ -201,7 +216,9 @@ class _Dealing:
             self._take_code_along(name, below)
 
     def _copy(self, name: str, path: str) -> str:
-        source = self.base / Path(path).expanduser()
+        source = (self.base / Path(path).expanduser()).resolve()
+        if (before := self.copied.setdefault((name, source.name), source)) != source:
+            raise InputError(f"{name} uses {before} and {source}, which would be one file", hint="rename one of them")
         write_durably(self.out / name / source.name, source.read_bytes(), files.PRIVATE)
         return source.name
 

@@ -15,6 +15,7 @@ from common.errors import EnvironmentFault, InputError
 
 _OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
 _LOCK = ".lock"
+_ATTEMPTS = 10  # at a lock, which who only looks whether it is held takes for a moment
 
 
 def demo_file() -> Path:
@@ -72,16 +73,32 @@ def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_
                 folder.rmdir()
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process works in a folder, whatever its number is called from here."""
+    try:
+        with (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _hold(lock: TextIO, folder: Path) -> None:
     """Until this process ends, however it ends. The file says which process it is."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
         lock.seek(0)
         raise EnvironmentFault(
             f"another process ({lock.read().strip() or 'unknown'}) works in {folder}",
             hint="end it first, or choose another --out",
-        ) from None
+        )
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
     lock.flush()

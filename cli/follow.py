@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from cli.folder import is_held
 from cli.screen import out as console
+from common.errors import EnvironmentFault
 from common.lines import read_lines
 
 _PERIOD = 5.0  # seconds between two pages
 _PATIENCE = 0.5  # seconds between two looks for a run that has not begun
+_GONE = 90.0  # seconds after which nobody who was killed or has failed will be started again
 
 
 def follow(folder: Path, out: Path | None) -> None:
-    """Writes the page every few seconds until the run has come to its end; an interrupted one may go on.
+    """Writes the page every few seconds until the run is completed, or nobody has worked on it for a while.
 
     What makes pages is imported when there is something to show: until then the members need the machine.
 
@@ -22,25 +25,51 @@ def follow(folder: Path, out: Path | None) -> None:
         out: as for `report`.
 
     Raises:
+        EnvironmentFault: nobody begins a run there.
         ColonnadeError: as `report`.
     """
     console.print(f"waits for a run in {folder}", markup=False, soft_wrap=True)
-    while not any(event["kind"] in ("round", "end") for event in read_lines(folder / "events.jsonl")):
+    watched = _Watched(folder)
+    while not watched.has_begun():
+        if watched.gone():
+            raise EnvironmentFault(f"nobody has begun a run in {folder}", hint="start its server, then this again")
         time.sleep(_PATIENCE)
     from cli.report import report  # noqa: PLC0415
 
-    seen, ended = 0, False
-    while not ended:
-        if seen != (size := (folder / "events.jsonl").stat().st_size):
-            ended = _ended(folder)
-            report([folder], out, again=0 if ended else _PERIOD)
-            seen = size
-        if not ended:
-            time.sleep(_PERIOD)
+    while not (watched.completed() or watched.gone()):
+        if watched.has_changed():
+            report([folder], out, again=_PERIOD)
+        time.sleep(_PERIOD)
+    report([folder], out)
 
 
-def _ended(folder: Path) -> bool:
-    """Whether the newest start has come to an end that nobody goes on from by itself, and has left its summary."""
-    events = [event for event in read_lines(folder / "events.jsonl") if event["kind"] in ("listening", "end")]
-    over = bool(events) and events[-1]["kind"] == "end" and events[-1]["status"] != "interrupted"
-    return over and (folder / "summary.json").exists()
+class _Watched:
+    """A folder, looked at from outside.
+
+    Args:
+        folder: in which a server works, has worked or will work.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._events = folder, folder / "events.jsonl"
+        self._size, self._alive = -1, time.monotonic()
+
+    def has_begun(self) -> bool:
+        """Whether there is something to show."""
+        return any(event["kind"] in ("round", "end") for event in read_lines(self._events))
+
+    def has_changed(self) -> bool:
+        """Since this was last asked."""
+        before, self._size = self._size, self._events.stat().st_size
+        return self._size != before
+
+    def completed(self) -> bool:
+        """Whether the newest start has come to its end, and has left its summary."""
+        last = [event for event in read_lines(self._events) if event["kind"] in ("listening", "end")][-1:]
+        return [event.get("status") for event in last] == ["completed"] and (self._folder / "summary.json").exists()
+
+    def gone(self) -> bool:
+        """Whether no process has worked here for longer than it takes to start one again."""
+        if is_held(self._folder):
+            self._alive = time.monotonic()
+        return time.monotonic() - self._alive > _GONE

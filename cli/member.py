@@ -14,6 +14,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from cli.folder import holds_run, run_folder
+from cli.outputs import write_text
 from cli.progress import PartyProgress, Progress
 from cli.screen import out as console
 from cli.screen import run_to_end
@@ -111,7 +112,7 @@ def _keep(config: Config, folder: Path, event: Event) -> None:
     """Leaves the resolved configuration with the run, as soon as there is one."""
     if event["kind"] == "listening":
         tree = config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
-        (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+        write_text(folder / "config.yaml", yaml.safe_dump(tree, sort_keys=False))
 
 
 def _watched(own: Own) -> Own:

@@ -45,7 +45,7 @@ class Proxy:
         """A connection to HOST:PORT by way of the proxy.
 
         Args:
-            timeout: seconds for the proxy to be reached, and again for its answer.
+            timeout: seconds for the proxy to be reached, and again for every piece of its answer.
 
         Raises:
             EnvironmentFault: it is not there, or does not connect us; and what it says.

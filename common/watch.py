@@ -1,4 +1,4 @@
-"""What a member shows to those who watch it: metrics and health, each where its own section asks for it."""
+"""What a member shows to those who watch it: metrics and health, each where its section or environment asks for it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,14 @@ class Watch(AbstractContextManager["Watch"]):
             if self._config.metrics:
                 from common.exposition import Exposition  # noqa: PLC0415
 
-                at = Exposition(self._config.metrics, f"{self._key}.metrics")
+                at = Exposition(self._config.metrics, f"{self._key}.metrics, or COLONNADE_METRICS")
                 self._exposition = opening.enter_context(at)
             if self._config.health:
                 from common.health import Health  # noqa: PLC0415
 
-                self._health = opening.enter_context(Health(self._config.health, f"{self._key}.health"))
+                self._health = opening.enter_context(
+                    Health(self._config.health, f"{self._key}.health, or COLONNADE_HEALTH")
+                )
                 self._hear.append(self._health)
             self._open = opening.pop_all()
         return self

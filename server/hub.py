@@ -160,12 +160,12 @@ class Hub:
             PartyLost: someone has stayed away for too long.
             PeerError: someone has failed, or was revoked, and will not come back.
         """
-        if self._failure is not None and self._federation.absence != "continue":
-            raise self._failure  # waiting for it would be in vain
-        if self._away and self._federation.absence == "rollback":
-            raise PartyAway(self.away[0], "its connection broke")
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
         while True:
+            if self._failure is not None and self._federation.absence != "continue":
+                raise self._failure  # waiting for it would be in vain
+            if self._away and self._federation.absence == "rollback":
+                raise PartyAway(self.away[0], "its connection broke")
             for party in [party for party in self._away if party in self.members]:
                 self._rejoin(party)
             if overdue := [party for party, since in self._away.items() if loop.time() - since > limit]:

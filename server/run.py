@@ -116,6 +116,7 @@ class ServerRun:
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
+                (self.out / "summary.json").unlink(missing_ok=True)  # of the start before this one
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
                 watch.announce(telemetry)  # after it, with which a start begins
                 await self._converse(session)

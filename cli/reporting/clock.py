@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 
 from common.telemetry import Event
 
@@ -28,10 +27,12 @@ class Clock:
         self._first: float = events[0]["time"] if events and not virtual else 0.0
         self._again: list[float] = []  # when the clock goes on
         self._lost = [0.0]  # seconds before each of these, the beginning included
-        for before, event in pairwise(events):
-            if event["kind"] == "listening":
+        last: Event | None = None  # that belongs to a start: a warning may come before a server listens
+        for event in events:
+            if event["kind"] == "listening" and last is not None:
                 self._again.append(event["time"])
-                self._lost.append(self._lost[-1] + max(0.0, event["time"] - before["time"]))
+                self._lost.append(self._lost[-1] + max(0.0, event["time"] - last["time"]))
+            last = last if event["kind"] == "warning" else event
         self.starts, self.paused = len(self._lost), self._lost[-1]
         self.end = self.seconds(events[-1]["time"]) if events else 0.0
 

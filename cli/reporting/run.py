@@ -42,7 +42,6 @@ class Run:
     Attributes:
         name: what the folder is called.
         summary: what summary.json says; where a run has not ended, what its events say in its place.
-        ended: whether there is a summary of the newest start.
         events: those of the server, in order.
         incidents: those of the parties that their own folders have, in order of time.
         books: what left the parties, by kind of message.
@@ -55,7 +54,6 @@ class Run:
     folder: Path
     name: str
     summary: dict[str, Any]
-    ended: bool
     events: list[Event]
     incidents: list[Event]
     books: dict[str, Book]
@@ -101,7 +99,7 @@ def read_run(folder: Path) -> Run:
     said = summary if summary is not None and ended else _so_far(events, config)
     clock = Clock(events, virtual=said.get("clock") == "virtual")
     return Run(
-        folder, folder.resolve().name, said, ended, events, _incidents(folder, said["parties"]),
+        folder, folder.resolve().name, said, events, _incidents(folder, said["parties"]),
         read_books(folder, said["parties"]), config, _json(folder / "explain.json"), clock, Trace(events, clock),
     )  # fmt: skip
 

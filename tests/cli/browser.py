@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -72,7 +71,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Page.navigate", url=page.as_uri())
         self._wait_for("Page.loadEventFired")
@@ -91,11 +90,6 @@ class Browser:
         """A key goes down and up again."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
-
-    def photograph(self, path: Path) -> None:
-        """The whole page as a picture."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def call(self, method: str, **given: Any) -> dict[str, Any]:
         """Asks the browser for something, and waits for its answer."""

@@ -148,6 +148,21 @@ def test_what_is_dealt_can_be_given_away_and_the_authority_stays(tmp_path: Path)
     assert (out / "ca" / "key.pem").stat().st_uid == 0
 
 
+def test_two_files_of_one_name_are_not_made_one(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "net.py").write_text(f"# {folder}\n{TOWER}")
+    sets = ("parties.party2.model=./a/net.py:Tower", "parties.party2.head=./b/net.py:Tower")
+    with pytest.raises(InputError, match="which would be one file"):
+        deal(write(tmp_path, SPLIT), sets, tmp_path / "dealt", TERMS)
+
+
+@pytest.mark.parametrize("wrong", ["labels.example.org:74000", "foo", "", ":7400", "host:port"])
+def test_an_address_that_is_none_is_refused_before_anything_is_made(wrong: str) -> None:
+    with pytest.raises(InputError, match="expected HOST:PORT"):
+        Terms(wrong, 1)
+
+
 def test_ipv6_and_wrong_words(tmp_path: Path) -> None:
     assert Terms("[fd00::7]:7400", 1).listen == "[::]:7400" and Terms("[fd00::7]:7400", 1).host == "fd00::7"
     assert read_owner("") is None and read_owner("7") == (7, 7) and read_owner("7:8") == (7, 8)

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.folder import run_folder
 from cli.follow import follow
+from common.errors import EnvironmentFault, InputError
 from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
 from tests.cli.test_up import finish, start, wait_for_round
 from tests.cli.test_up import write as write_file
@@ -208,10 +210,6 @@ def test_a_long_run_with_many_parties_stays_small(tmp_path: Path, monkeypatch, c
     assert "every stretch is drawn by its lowest and its highest value" in made.words
 
 
-def say(folder: Path, text: str) -> None:
-    (folder / "summary.json").write_text(text)
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -279,37 +277,66 @@ def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     assert made.cells("torch") == [["torch", version("torch")]]
 
 
-def test_a_page_is_made_again_until_the_run_has_ended(tmp_path: Path, monkeypatch) -> None:
-    """Before it has begun, while it goes on, when it was interrupted, and at its end."""
+def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeypatch) -> None:
+    """Before it has begun, while it goes on, when it was interrupted, and at its end, whose summary comes last."""
     folder, out = tmp_path / "run", tmp_path / "page" / "report.html"
     finished = leave(tmp_path / "finished")
     lines, said = (finished / "events.jsonl").read_text().splitlines(keepends=True), finished / "summary.json"
-    end = json.loads(lines[-1])
-    assert end["kind"] == "end"
-    interrupted, back = json.dumps(end | {"status": "interrupted"}), json.dumps(event("listening", 5.0))
+    interrupted = json.dumps(json.loads(lines[-1]) | {"status": "interrupted"}) + "\n"
+    back, whole = json.dumps(event("listening", 5.0)) + "\n", "".join(lines[:-1])
+    stages = [whole, whole + interrupted, whole + interrupted + back, whole + interrupted + back + lines[-1]]
     seen: list[str] = []
 
     def sleep(_: float) -> None:
         seen.append(out.read_text() if out.exists() else "")
-        match len(seen):
-            case 1:
-                folder.mkdir()
-                (folder / "events.jsonl").write_text("".join(lines[:-1]))
-            case 2:
-                (folder / "events.jsonl").write_text("".join(lines[:-1]) + interrupted + "\n")
-            case 3:
-                (folder / "events.jsonl").write_text("".join(lines[:-1]) + f"{interrupted}\n{back}\n")
-            case 4:
-                shutil.copy(said, folder)
-                (folder / "events.jsonl").write_text("".join(lines))
-            case _:
-                raise AssertionError("it goes on after the end")
+        folder.mkdir(exist_ok=True)
+        if len(seen) <= len(stages):
+            (folder / "events.jsonl").write_text(stages[len(seen) - 1])
+        elif len(seen) == len(stages) + 3:
+            shutil.copy(said, folder)
+        assert len(seen) <= len(stages) + 3, "it goes on after the end"
 
     monkeypatch.setattr("cli.follow.time.sleep", sleep)
     follow(folder, out)
     refresh = '<meta http-equiv="refresh" content="5">'
-    assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 4
+    assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 7
     assert refresh not in out.read_text() and "92.19% of the test rows are right" in out.read_text()
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted", None])
+def test_a_run_that_nobody_goes_on_with_is_left_after_a_while(tmp_path: Path, monkeypatch, status: str | None) -> None:
+    """Not as long as a process holds the folder, and not at once: whoever was killed is started again."""
+    folder = leave(tmp_path / "run")
+    lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    last = [] if status is None else [json.dumps(json.loads(lines[-1]) | {"status": status}) + "\n"]
+    (folder / "events.jsonl").write_text("".join([*lines[:-1], *last]))
+    (folder / "summary.json").unlink()
+    clock = {"now": 0.0}
+    held = run_folder(None, "", resume=folder)
+    held.__enter__()
+
+    def sleep(seconds: float) -> None:
+        clock["now"] += seconds
+        if clock["now"] == 300:
+            held.__exit__(None, None, None)
+
+    monkeypatch.setattr("cli.follow.time.sleep", sleep)
+    monkeypatch.setattr("cli.follow.time.monotonic", lambda: clock["now"])
+    follow(folder, None)
+    assert 300 + 85 <= clock["now"] <= 300 + 100
+    assert "refresh" not in (folder / "report.html").read_text()
+
+
+def test_a_folder_that_stays_empty_and_a_partys_own_are_said(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("cli.follow.time.sleep", lambda _: None)
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr("cli.follow.time.monotonic", lambda: next(clock))
+    with pytest.raises(EnvironmentFault, match="nobody has begun a run"):
+        follow(tmp_path, None)
+    (tmp_path / "events.jsonl").write_text(json.dumps(event("end", 1.0, party="party1", round=3)) + "\n")
+    (tmp_path / "ledger.jsonl").touch()
+    with pytest.raises(InputError, match="is a party's own folder"):
+        follow(tmp_path, None)
 
 
 def test_several_runs_are_not_followed(tmp_path: Path, monkeypatch, capfd) -> None:

@@ -98,7 +98,7 @@ def test_a_taken_port_is_named_with_its_key_and_the_other_is_closed_again(what: 
         with pytest.raises(EnvironmentFault) as refused, Watch("parties.bank", asked):
             pass
     assert str(refused.value) == f"cannot listen on {address}: Address already in use"
-    assert refused.value.hint.endswith(f"choose another parties.bank.{what}")
+    assert refused.value.hint.endswith(f"choose another parties.bank.{what}, or COLONNADE_{what.upper()}")
     assert listening() == before
 
 

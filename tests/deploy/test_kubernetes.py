@@ -188,7 +188,6 @@ def _selects(selector: Document, labels: dict[str, str]) -> bool:
 def test_the_service_finds_the_server_before_it_is_ready(rendered: dict[str, list[Document]], overlay: str) -> None:
     (service,) = of(rendered[overlay], "Service")
     spec = service["spec"]
-    assert spec["publishNotReadyAddresses"] is True
     assert spec["type"] == ("LoadBalancer" if overlay == "load-balancer" else "ClusterIP")
     selected = [name for name, labels, _ in pods(rendered[overlay]) if spec["selector"].items() <= labels.items()]
     assert selected == ["server"]

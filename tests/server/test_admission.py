@@ -12,7 +12,7 @@ import torch
 from common.crypto.federation import make_federation
 from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
-from common.errors import PartyLost, RefusedError
+from common.errors import PartyAway, PartyLost, RefusedError
 from common.harvest import Quorum
 from common.membership import Refusal, Welcome
 from common.protocols.split import Embedding
@@ -131,6 +131,22 @@ def test_who_is_revoked_between_two_rounds_is_not_waited_for(certificates: Path,
         await asyncio.wait_for(ada.closed.wait(), 2)
         with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
             await there.hub.gate()
+
+    play(scene())
+
+
+def test_who_is_revoked_while_another_is_waited_for_ends_the_wait(certificates: Path, tmp_path: Path) -> None:
+    async def scene() -> None:
+        there, (ada, bob), _watch = await secured(certificates, tmp_path, absence="wait")
+        await there.assemble(1)
+        ada.lose(PartyAway("ada", "the connection was closed"))
+        waiting = asyncio.create_task(there.hub.gate())
+        await asyncio.sleep(3)
+        assert not waiting.done()
+        there.revoked.revoke(identity(certificates, "bob").chain_pem, "stolen")
+        await asyncio.wait_for(bob.closed.wait(), 2)
+        with pytest.raises(RefusedError, match="'bob' was cut off: its certificate is revoked: stolen"):
+            await asyncio.wait_for(waiting, 1)
 
     play(scene())
 

@@ -120,7 +120,7 @@ def test_the_phases_of_the_server_are_its_rounds(tmp_path: Path) -> None:
     seconds = {phase: value(looked.end, "colonnade_round_seconds_sum", phase=phase) for phase in names}
     assert min(seconds.values()) > 0
     rounds = sum(e["seconds"] for e in told if e["kind"] == "round")
-    assert 0.5 * rounds < sum(seconds.values()) < 1.01 * (end - begin)
+    assert 0.5 * rounds < sum(seconds.values()) < 1.2 * (end - begin)
     assert {value(looked.end, "colonnade_round_seconds_count", phase=phase) for phase in names} == {12.0}
 
 

@@ -1,0 +1,27 @@
+"""A member's endpoints, as its section and its environment say."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.member import _watched
+from common.errors import ConfigError
+from tests.federation import config
+
+OWN = config({"name": "split"}).parties["party1"]
+
+
+def test_the_environment_fills_in_what_the_section_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _watched(OWN) == OWN
+    monkeypatch.setenv("COLONNADE_HEALTH", "7401")
+    monkeypatch.setenv("COLONNADE_METRICS", "0.0.0.0:9400")
+    found = _watched(OWN)
+    assert (found.health, found.metrics) == ("127.0.0.1:7401", "0.0.0.0:9400")
+    asked = OWN.model_copy(update={"health": "[::]:1"})
+    assert (_watched(asked).health, _watched(asked).metrics) == ("[::]:1", "0.0.0.0:9400")
+
+
+def test_an_address_that_is_none_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLONNADE_METRICS", "nowhere")
+    with pytest.raises(ConfigError, match="COLONNADE_METRICS = 'nowhere': expected HOST:PORT"):
+        _watched(OWN)
