@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -90,3 +91,15 @@ class Family:
         for line in output:
             self._reports.put(json.loads(line))
         self._reports.put({"ended": True})
+
+
+def last_words(log: Path, code: int) -> tuple[str, str]:
+    """Why a child ended with an exit code, and what to do, as far as its log says so."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}", ""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    for at, line in reversed(list(enumerate(lines))):
+        if line.startswith("error: "):
+            hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""
+            return line.removeprefix("error: "), hint
+    return f"ended with exit code {code}", "see its log"

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,6 +38,10 @@ Within = Annotated[
     typer.Option("--in", help="the run's folder: begins a run, or goes on with the one in it", show_default=False),
 ]
 Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
+Absent = Annotated[
+    Literal["refuse", "mean", "historical"], typer.Option(help="what stands in for a party that is not there")
+]
+Wait = Annotated[float, typer.Option(help="seconds that parties have to come, where they may be absent", min=0)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 
@@ -92,6 +96,51 @@ def client(
     place = Place.of(out, resume, within)
     changes = _overrides(sets, chaos)
     participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
+
+
+@app.command()
+def answer(
+    file: Given,
+    within: Annotated[Path, typer.Option("--in", help="the folder of a run that has ended", show_default=False)],
+    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    sets: Sets = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Runs one party on this machine that answers for its trained model, until the server says farewell."""
+    from cli.member import Place, participate  # noqa: PLC0415
+
+    participate(
+        file,
+        tuple(sets or ()),
+        Place(None, within),
+        party=party,
+        insecure=insecure,
+        base=base,
+        server_file=server_file,
+        answers=True,
+    )
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
+    ids: Annotated[Path, typer.Option(help="csv of who is asked for", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="csv of what comes of it", show_default=False)],
+    key: Annotated[str, typer.Option(help="the column of ids, where the file has several")] = "",
+    file: Annotated[
+        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+    ] = None,
+    absent: Absent = "refuse",
+    wait: Wait = 10.0,
+    insecure: Insecure = False,
+) -> None:
+    """Asks the model of a run that has ended: ids come in as csv, classes and probabilities go out."""
+    from cli.opened import Terms  # noqa: PLC0415
+    from cli.predict import predict as run_it  # noqa: PLC0415
+
+    run_it(run, ids, out, key, file, Terms(absent, wait, insecure))
 
 
 @app.command()

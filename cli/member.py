@@ -91,6 +91,7 @@ def participate(
     insecure: bool,
     base: Path | None,
     server_file: Path | None,
+    answers: bool = False,
 ) -> None:
     """Runs a party to its end. `server_file` is where `up` writes the server's address."""
     config = load(file, sets)
@@ -102,7 +103,7 @@ def participate(
     find = None if server_file is None else lambda: server_file.read_text() if server_file.exists() else ""
     with place.open(f"{config.federation.id}-{name}") as folder:
         base = base or file.parent.resolve()
-        run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners)
+        run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners, answers)
         if progress:
             progress.say(f"dials {own.connect}")
         run_to_end(run.run())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cli.family import Family
+from cli.family import Family, last_words
 from cli.screen import INTERRUPTED, debugging, show_error
 from cli.screen import out as console
 
@@ -225,24 +225,13 @@ class _Run:
         # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
         ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
         root = ranked[0]
-        message, hint = self._last_words(root, failed[root])
+        message, hint = last_words(self._log(root), failed[root])
         show_error(message, hint, who=root)
         for name in (name for name in ranked[1:] if failed[name] != INTERRUPTED):
-            console.print(f"  then {name}: {self._last_words(name, failed[name])[0]}", style="dim", markup=False)
+            console.print(f"  then {name}: {last_words(self._log(name), failed[name])[0]}", style="dim", markup=False)
         if self._begun:
             console.print(f"  log: {self._log(root)}", style="dim", markup=False)
         return failed[root] if failed[root] > 0 else 1
-
-    def _last_words(self, name: str, code: int) -> tuple[str, str]:
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}", ""
-        log = self._log(name)
-        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        for at, line in reversed(list(enumerate(lines))):
-            if line.startswith("error: "):
-                hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""
-                return line.removeprefix("error: "), hint
-        return f"ended with exit code {code}", "see its log"
 
     def _home(self, name: str) -> Path:
         return self._folder if name == "server" else self._folder / "parties" / name

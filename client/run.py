@@ -12,6 +12,7 @@ from pathlib import Path
 from client.dialer import Membership
 from client.metrics import ClientMetrics
 from client.sessions import Sessions
+from client.task import Task, answering, training
 from common.checkpoints import Checkpoints
 from common.compress import form_of
 from common.config import FederationConfig, PartyConfig
@@ -22,7 +23,6 @@ from common.device import choose_device, release_free_memory
 from common.errors import ConfigError, IdentityError, PartyAway
 from common.membership import Hello
 from common.message import largest_bytes
-from common.protocols import CONTRACTS
 from common.telemetry import Listener, Telemetry
 from common.version import VERSION
 from common.watch import Watch
@@ -42,6 +42,7 @@ class ClientRun:
         secure: False talks plainly, on loopback only.
         find_address: HOST:PORT of the server, or "" while it is not known yet; None takes the config's.
         listeners: told of every event, for progress lines.
+        answers: whether a run that has ended is asked for predictions.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ClientRun:
     secure: bool = True
     find_address: Callable[[], str] | None = None
     listeners: tuple[Listener, ...] = ()
+    answers: bool = False
 
     async def run(self) -> None:
         """Takes part in the federation to its end.
@@ -66,19 +68,20 @@ class ClientRun:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
         read = self._features()
-        hello, address, pin = self._hello(read), self._address(), self.federation.server
+        task = answering(self.federation) if self.answers else training(self.federation)
+        hello, address, pin = self._hello(read, task), self._address(), self.federation.server
         features: Features | None = read
         del read
-        contract = CONTRACTS[self.federation.protocol.name]
+        contract = task.contract
         limits = contract.limits(self.federation)
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(self.out / "events.jsonl", watch, *self.listeners)) as telemetry:
+        with closing(Telemetry(self.out / task.events, watch, *self.listeners)) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
-                self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, identity
+                self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity
             )
             membership = Membership(Codec(contract.name, contract.kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
@@ -108,12 +111,12 @@ class ClientRun:
     def _features(self) -> Features:
         return load_features(self.config.data, self.federation.seat(self.name), self.base)
 
-    def _hello(self, features: Features) -> Hello:
+    def _hello(self, features: Features, task: Task) -> Hello:
         return Hello(
             self.name,
             self.federation.id,
             VERSION,
-            config=self.federation.hashes(),
+            config={**self.federation.hashes(), **task.purpose},
             rows=len(features.values),
             official_test=features.official_test,
         )

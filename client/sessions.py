@@ -17,7 +17,7 @@ from client.door import Door
 from client.incidents import RealIncidents
 from client.privacy import Privacy
 from client.progress import Progress
-from client.protocols import PARTICIPATE
+from client.task import Task
 from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Seat
 from common.checkpoints import Checkpoints, Owner
@@ -33,7 +33,6 @@ from common.membership import Begin, Hello, Saved, Spent
 from common.once import Once
 from common.phases import CHECKPOINT, COMPUTING
 from common.privacy.ledger import Ledger
-from common.protocols import CONTRACTS
 from common.randomness import seeded_generator
 from common.schedule import Schedule
 from common.state import Snapshot, State
@@ -52,6 +51,7 @@ class Sessions:
         device: that the model lives on.
         store: the party's checkpoints.
         telemetry: the party's own.
+        task: what it does: training, or answering for a model that is trained.
         identity: its key and certificate, None without TLS.
 
     Attributes:
@@ -67,6 +67,7 @@ class Sessions:
     device: torch.device
     store: Checkpoints
     telemetry: Telemetry
+    task: Task
     identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
     progress: Progress = field(default_factory=Progress, init=False)
@@ -76,7 +77,7 @@ class Sessions:
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._once = Once(self.out / "once")
+        self._once = Once(self.out / self.task.once)
 
     def prepare(self, features: Features) -> None:
         """Fits the scaling and plans the budget; only once the server has agreed to the row count.
@@ -116,10 +117,10 @@ class Sessions:
             self._privacy.close()
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
-        contract, owner = CONTRACTS[self.federation.protocol.name], self._owner(begin.run)
+        contract, owner = self.task.contract, self._owner(begin.run)
         state = State(self.store.load(begin.round, owner) if begin.round else None)
         state.keep("random", lambda: seeded_generator(self.federation.seed, self.name))
-        ledger = Ledger(self.out / "ledger.jsonl", after=begin.round)
+        ledger = Ledger(self.out / "ledger.jsonl", after=self.task.repeats_after(begin.round))
         capture = self._capture(begin.session)
         try:
             chaos = self._chaos()
@@ -127,14 +128,14 @@ class Sessions:
             carry = post if chaos is None else chaos.outward(post)
             door = Door(carry, SERVER, self._privacy.stage(state), ledger, self.progress.traffic.sent)
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox())
-            link.last = self._schedule.rounds
+            link.last = self._schedule.rounds if self.task.bounded else None
             self.progress.follow(link, begin.round)
             self.telemetry.event("begin", party=self.name, round=begin.round, rounds=self._schedule.rounds)
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             deliver = deliver if capture is None else capture.inward(deliver)
             ctx = ClientContext(
                 self.name,
-                self.federation,
+                self.task.federation,
                 self.config,
                 self._columns,
                 self._schedule,
@@ -182,7 +183,7 @@ class Sessions:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
-            await PARTICIPATE[ctx.federation.protocol.name](ctx, link)
+            await self.task.half(ctx, link)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
         finally:

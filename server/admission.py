@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from common.config import FederationConfig, differences
 from common.crypto.peers import verify_peer
@@ -29,14 +31,22 @@ class Admission:
         run: the run's own number; checkpoints of another run are of no use here.
         revoked: certificates that are no longer welcome.
         secure: whether certificates are checked (False on loopback only).
+        purpose: what a Hello has to say beside what was agreed on.
     """
 
     def __init__(
-        self, federation: FederationConfig, facts: Facts, run: str, revoked: RevocationList, *, secure: bool
+        self,
+        federation: FederationConfig,
+        facts: Facts,
+        run: str,
+        revoked: RevocationList,
+        *,
+        secure: bool,
+        purpose: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._federation, self._facts, self._run = federation, facts, run
         self._revoked, self._secure = revoked, secure
-        self._hashes = federation.hashes()
+        self._hashes = {**federation.hashes(), **purpose}
 
     def check(self, hello: Hello, pem: bytes | None) -> None:
         """Looks at a Hello and the certificate that it came with (PEM; None without TLS).
@@ -71,7 +81,16 @@ class Admission:
         if hello.wire != WIRE_VERSION or hello.version != VERSION:
             ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version} (wire {hello.wire})"
             raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
-        if differing := differences(self._hashes, hello.config):
+        differing = differences(self._hashes, hello.config)
+        if "purpose" in differing:
+            theirs, ours = (
+                ("to answer", "trains") if "purpose" in hello.config else ("to train", "asks a trained model")
+            )
+            raise RefusedError(
+                f"{party!r} has come {theirs}, and the server {ours}",
+                hint="`colonnade client` goes with `server`, and `colonnade answer` with `predict` and `serve`",
+            )
+        if differing:
             raise RefusedError(
                 f"{party!r} has another federation section; it differs in {', '.join(differing)}",
                 hint="give every member the same federation section",

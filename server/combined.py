@@ -95,6 +95,10 @@ class CombinedHead:
         self.head.train()
         return logits
 
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The same of h_1 + .. + h_M, where H is their average."""
+        return self.logits([total / self._parties])
+
     def heads(self) -> list[Tensor] | None:
         """Each party's block of the first layer, if embeddings lie side by side; else all meet the same weights."""
         first = next((layer for layer in self.head.modules() if isinstance(layer, nn.Linear)), None)

@@ -104,6 +104,11 @@ class ServerContext:
         return self.state.keep("missing", dict)
 
     @property
+    def absent(self) -> dict[str, float]:
+        """Accuracy on the validation rows if a party were replaced by the mean of its outputs, by party."""
+        return self.state.keep("absent", dict)
+
+    @property
     def best(self) -> Best:
         """The best evaluation so far, kept where the run may stop by it."""
         return Best(self.federation.stop, self.state.keep("best", dict))

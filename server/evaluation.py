@@ -12,6 +12,7 @@ from common.conversation import Cohort
 from common.errors import ContractError
 from common.harvest import Harvest
 from common.message import M, Message
+from server.absence import Absence
 from server.context import ServerContext
 from server.score import Score
 
@@ -33,14 +34,20 @@ async def evaluate(
         among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
         dims: the message's dimensions beside `rows`.
     """
+    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the last one
     for part in ctx.schedule.evaluations(round):
-        score = Score()
+        score, absence = Score(), Absence(ctx, kind)
         for number, block in enumerate(ctx.schedule.blocks(part)):
             answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
                 logits = predict(answers, block)
             score.add(logits, ctx.labels[block])
+            if looks_back and part == "validation":
+                absence.add(answers, block)
         ctx.evaluated(round, part, **score.metrics)
+        if looks_back and part == "validation" and (round == ctx.schedule.rounds or ctx.stopped):
+            with torch.no_grad():
+                ctx.absent.update(absence.accuracy(predict))
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from common.compress import Compressor, form_of
@@ -105,6 +105,7 @@ class Hub:
         committed: int,
         between: Callable[[int], Awaitable[None]],
         enough: Callable[[], bool] = lambda: False,
+        names: Collection[str] | None = None,
     ) -> tuple[Cohort, int]:
         """Begins a session: tells everyone from which round to go on.
 
@@ -113,6 +114,7 @@ class Hub:
             committed: the newest of them that everyone has had, 0 if none.
             between: awaited after every round.
             enough: whether there are to be no more.
+            names: those of the roster who take part, where not all of it is needed.
 
         Returns:
             The parties' links, and the round that is restored.
@@ -120,12 +122,14 @@ class Hub:
         Raises:
             CheckpointError: there is no round that all of them hold, and there should be.
         """
-        everyones = {name: self.members[name].hello.held for name in self._federation.names}
+        names = self._federation.names if names is None else names
+        everyones = {name: self.members[name].hello.held for name in names}
         round = common_round({"the server": held, **everyones}, committed)
         before, self.session = self.session, _another(self.session)
         self._mailbox = Mailbox(self._late, self.phases)
         self._away.clear()
-        for name in self._federation.names:
+        self._links.clear()
+        for name in names:
             self._links[name] = self._link(name)
             self._start(name, round)
         if before or round:
@@ -146,6 +150,12 @@ class Hub:
         """Asks all parties for a checkpoint."""
         for link in self._links.values():
             link.ask_to_save(save)
+
+    @property
+    def here(self) -> tuple[str, ...]:
+        """The parties that are here and ready, in the roster's order."""
+        missing = self._missing()
+        return tuple(name for name in self._federation.names if name not in missing)
 
     @property
     def away(self) -> tuple[str, ...]:

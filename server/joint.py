@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,14 @@ class Joint(Protocol):
 
     def heads(self) -> list[Tensor] | None:
         """The weights that each party's part meets first, (width, outputs) each; None if there are none."""
+
+
+@runtime_checkable
+class Summed(Joint, Protocol):
+    """One that needs no more than the sum of what everyone sent."""
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
 
 
 class HeadSum:
@@ -61,6 +69,10 @@ class LogitSum:
         """o_1 .. o_M -> their sum or mean."""
         total = torch.stack(list(parts)).sum(0).to(self._device)
         return total if self._scale == 1.0 else total * self._scale
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The sum or mean, of the sum."""
+        return self.logits([total])
 
     def heads(self) -> None:
         """There are none here."""

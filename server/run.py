@@ -79,7 +79,7 @@ class ServerRun:
 
     async def _serve(self, watch: Watch) -> None:
         device = choose_device(self.config.device)
-        identity = self._identity()
+        identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
         labels = load_labels(self.config.labels, self.base)
@@ -174,29 +174,36 @@ class ServerRun:
             summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
             write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
-    def _identity(self) -> Identity | None:
-        if not self.secure:
-            _only_loopback(self.config.listen)
-            return None
-        if self.config.identity is None:
-            raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
-        unpinned = [name for name, pin in self.federation.parties.items() if not pin]
-        if unpinned:
-            raise ConfigError(
-                f"federation.parties.{unpinned[0]}: no certificate fingerprint",
-                hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
-            )
-        identity = load_identity(self.base / self.config.identity)
-        if identity.name != "server":
-            raise IdentityError(
-                f"{self.config.identity} holds the certificate of {identity.name!r}, the server needs its own",
-                hint="point server.identity at the server's folder",
-            )
-        return identity
-
     def _note_first(self, event: Event) -> None:
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
+
+
+def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
+    """The server's key and certificate; None on loopback without TLS.
+
+    Raises:
+        ConfigError: there is none, or a party's fingerprint is missing; or it is not to be secure, and not on loopback.
+        IdentityError: it is another member's.
+    """
+    if not secure:
+        _only_loopback(config.listen)
+        return None
+    if config.identity is None:
+        raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
+    unpinned = [name for name, pin in federation.parties.items() if not pin]
+    if unpinned:
+        raise ConfigError(
+            f"federation.parties.{unpinned[0]}: no certificate fingerprint",
+            hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
+        )
+    identity = load_identity(base / config.identity)
+    if identity.name != "server":
+        raise IdentityError(
+            f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
+            hint="point server.identity at the server's folder",
+        )
+    return identity
 
 
 def _root(error: Exception) -> Exception:

@@ -65,6 +65,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "answer_privacy": answer_privacy(ctx),
         "theorem": theorem(ctx),
         "pace": pace(ctx),
+        "absent": dict(ctx.absent) or None,
     }
 
 

@@ -106,6 +106,7 @@ CONTRACT = Contract(
     limits=limits,
     embeddings=True,
     gradients=True,
+    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "THE LABELS of all training rows, EVERY OTHER PARTY'S EMBEDDINGS of them, and the server's model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,6 +39,8 @@ class Contract:
             (`server.privacy.answers`): everything that depends on labels passes `server/answers.py`.
         embeddings: whether all that parties release is embeddings of the rows of a batch, each of its own row alone,
             so that `federation.privacy.mechanism: adaptive` can protect them.
+        predicts: what a party says of a row when a model of this protocol is asked: its embedding, or logits if it
+            has a head of its own; "" where models cannot be asked.
         gradients: whether a party takes its steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
@@ -55,6 +57,7 @@ class Contract:
     answers_protected: bool = False
     embeddings: bool = False
     gradients: bool = False
+    predicts: Literal["", "embedding", "logits"] = ""
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property

@@ -131,6 +131,7 @@ CONTRACT = Contract(
     gradients=True,
     check=check,
     answers_protected=True,
+    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "how the loss changes along directions that it knows, of a batch or of every row: exact equations "

@@ -93,6 +93,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Labels, Aggregate, Evaluation, *BLINDED),
     limits=limits,
+    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, only their sums",

@@ -222,6 +222,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(*AGREEMENT, Prepared, Preparation, Shares, Bundle, Opened, Senders, Answer, Gradient),
     limits=limits,
+    predicts="embedding",
     sees={
         "server": "the sum of all parties' embeddings; boxes that it cannot open; of the answers that it decodes "
         "more than the sum, unless they are masked (docs/protocols/fedvs.md)",

@@ -122,6 +122,7 @@ CONTRACT = Contract(
     embeddings=True,
     gradients=True,
     check=check,
+    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear; "
         "blinded, only their sums",

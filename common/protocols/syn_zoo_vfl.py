@@ -43,5 +43,6 @@ CONTRACT = Contract(
     messages=PAIRS,
     limits=pairs_limits,
     check=check_pairs,
+    predicts="embedding",
     sees=SEES,
 )

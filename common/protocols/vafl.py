@@ -90,6 +90,7 @@ CONTRACT = Contract(
     limits=limits,
     embeddings=True,
     gradients=True,
+    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "the gradients of the loss at its own cut layer, which carry information about the labels, unless "

@@ -53,6 +53,7 @@ CONTRACT = Contract(
     embeddings=True,
     gradients=True,
     check=check,
+    predicts="embedding",
     sees={
         "server": "embeddings of the training, validation and test rows with noise in every entry",
         "party": split.CONTRACT.sees["party"],

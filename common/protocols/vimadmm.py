@@ -108,6 +108,7 @@ CONTRACT = Contract(
     embeddings=True,
     gradients=True,
     subsampling=True,
+    predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "duals and residuals of its batch rows, which carry information about the labels, and its head",

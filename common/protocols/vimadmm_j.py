@@ -117,6 +117,7 @@ CONTRACT = Contract(
     limits=limits,
     check=check,
     subsampling=True,
+    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, only their sums",

@@ -27,6 +27,7 @@ from common.wire._generated import (
     fedvs_pb2,
     linear_admm_pb2,
     pairs_pb2,
+    prediction_pb2,
     split_avg_pb2,
     split_pb2,
     vafl_pb2,
@@ -66,6 +67,7 @@ PROTOS: Mapping[str, ModuleType] = {
     "linear_admm": linear_admm_pb2,
     "agg_vfl": agg_vfl_pb2,
     "fedvs": fedvs_pb2,
+    "prediction": prediction_pb2,
 }
 
 # What several protocols say in the same way.

@@ -1,0 +1,154 @@
+"""A run that has ended, opened to be asked: by its folder alone where `up` made it, else with the server's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.answerers import Answerers
+from cli.family import Family
+from cli.folder import run_folder
+from cli.screen import run_to_end
+from common.config import Config, load
+from common.errors import ConfigError, InputError
+from common.telemetry import Event
+from server.absence import Absent
+from server.predictions import Model, PredictionRun, Work
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a model is asked.
+
+    Args:
+        absent: what is taken for a party that is not there.
+        patience: seconds that parties have to come, where they may be absent.
+        insecure: without TLS, on loopback only.
+    """
+
+    absent: Absent = "refuse"
+    patience: float = 10.0
+    insecure: bool = False
+
+
+class Opened:
+    """A run whose parties are started with it, or run elsewhere.
+
+    Args:
+        config: of the server, and of the parties that are started.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        answerers: the parties' processes with their fork server, None where they run elsewhere.
+        terms: how it is asked.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        base: Path,
+        folder: Path,
+        answerers: tuple[Answerers, Family] | None,
+        terms: Terms,
+    ) -> None:
+        self._config, self._base, self._folder, self._terms = config, base, folder, terms
+        self._answerers = answerers
+        self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
+        assert config.server is not None  # whoever opens it sees to that
+        self._server = config.server
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """In the roster's order."""
+        return self._config.federation.names
+
+    @property
+    def key(self) -> str:
+        """What the server calls the column that says who a row is about, or ""."""
+        return getattr(self._server.labels, "id", None) or ""
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Tells somebody of every event."""
+        self._listeners.append(listener)
+
+    def ask(self, work: Work) -> None:
+        """Gathers the parties, has the work done and dismisses them. Raises ColonnadeError."""
+        run = PredictionRun(
+            self._config.federation,
+            self._server,
+            self._base,
+            self._folder,
+            work if self._answerers is None else self._watched(work),
+            self._terms.absent,
+            self._terms.patience,
+            not self._terms.insecure,
+            tuple(self._listeners),
+        )
+        if self._answerers is not None:
+            self._answerers[0].start(self._answerers[1])
+        run_to_end(run.run())
+
+    def _watched(self, work: Work) -> Work:
+        """The work, which ends when a party's process fails."""
+        assert self._answerers is not None  # it is asked for then alone
+        answerers, family = self._answerers
+
+        async def both(model: Model) -> None:
+            tasks = [asyncio.ensure_future(work(model)), asyncio.ensure_future(answerers.watch(family))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        return both
+
+
+@contextmanager
+def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
+    """A run's folder, held for this process.
+
+    Args:
+        folder: the run's.
+        file: the server's own, where its parties are processes elsewhere.
+        terms: how it is asked.
+
+    Raises:
+        InputError: there is no run, or nobody says where its parties are.
+    """
+    with run_folder(None, "", folder) as home:
+        if file is not None:
+            config = load(file)
+            if config.server is None:
+                raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
+            yield Opened(config, file.parent.resolve(), home, None, terms)
+            return
+        family = Family()
+        try:
+            with tempfile.TemporaryDirectory(prefix="colonnade-") as keys:
+                base = _base(home)
+                config, needed = load(home / "config.yaml"), terms.absent == "refuse"
+                answerers = Answerers(config, base, home, Path(keys), insecure=terms.insecure, needed=needed)
+                try:
+                    yield Opened(answerers.config, base, home, (answerers, family), terms)
+                finally:
+                    answerers.end(family)
+        finally:
+            family.close()
+
+
+def _base(folder: Path) -> Path:
+    try:
+        return Path(json.loads((folder / "launch.json").read_text())["base"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{folder} holds no run that `up` has begun",
+            hint="of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`",
+        ) from None

@@ -1,0 +1,88 @@
+"""`colonnade predict`: ids come in as CSV, classes and probabilities go out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cli.asked import Asked, Predictions, batches, refuse_same
+from cli.opened import Terms, opened
+from cli.screen import out as console
+from common.errors import DataError
+from common.prediction import ROWS
+from common.telemetry import Event
+from server.predictions import Model
+
+_SAID = ("refused", "failed", "leave", "warning", "rollback")
+
+
+def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: Terms) -> None:
+    """Asks for every id of a file, and writes what the joint model makes of it."""
+    refuse_same(ids, out)
+    begin = time.perf_counter()
+    with opened(folder, file, terms) as run:
+        asked = Asked(ids, key, run.key)
+        count = asked.count()  # before anybody is started: the whole file is looked through
+        if not count:
+            raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
+        console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
+        run.listen(_say)
+        run.ask(partial(_work, asked, count, out))
+    console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
+
+
+async def _work(asked: Asked, count: int, out: Path, model: Model) -> None:
+    place = _places(model)
+    token = f"{asked.fingerprint()} {model.run} {model.classes}"
+    written = Predictions(out, ("id", "class", *(f"p_{name}" for name in model.classes)), token)
+    unknown = 0
+    with written.open() as done, _progress() as progress:
+        line = progress.add_task("predicting", total=count, completed=done)
+        if done:
+            progress.console.print(f"{done} rows are there already, from an earlier start", style="dim")
+        ids = asked.ids()
+        for _ in range(done):
+            next(ids)
+        for block in batches(ids, ROWS):
+            rows = await _predict(model, place, block)
+            unknown += sum(not row[1] for row in rows)
+            await asyncio.to_thread(written.add, rows)
+            progress.advance(line, len(block))
+        written.finish()
+    if unknown:
+        console.print(f"{unknown} ids are unknown: their lines have no class", style="yellow")
+
+
+async def _predict(model: Model, place: dict[str, int], ids: list[str]) -> list[list[str]]:
+    """The lines of some ids; those that are unknown have empty cells."""
+    rows = torch.tensor(sorted({place[id] for id in ids if id in place}), dtype=torch.int64)
+    lines: dict[int, list[str]] = {}
+    if len(rows):
+        values = await model.probabilities(rows)
+        chosen = values.argmax(1).tolist()
+        for row, best, each in zip(rows.tolist(), chosen, values.tolist(), strict=True):
+            lines[row] = [model.classes[best], *(f"{value:.6g}" for value in each)]
+    nothing = [""] * (1 + len(model.classes))
+    return [[id, *lines.get(place.get(id, -1), nothing)] for id in ids]
+
+
+def _places(model: Model) -> dict[str, int]:
+    """Where a row is by its id: by its number where rows have none."""
+    ids = model.labels.ids
+    names = map(str, range(len(model.labels.values))) if ids is None else ids
+    return {name: place for place, name in enumerate(names)}
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True)
+
+
+def _say(event: Event) -> None:
+    if event["kind"] in _SAID:
+        console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)

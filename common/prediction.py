@@ -1,0 +1,93 @@
+"""Prediction with a model that is trained: what the server asks, and what parties answer.
+
+    for each round t, of at most 4096 rows:
+      1   server     the rows                                      -> every party
+      2   party k    o_k, what its part of the model makes of them -> server, through its privacy stage
+      3   server     the joint model of all o_k: logits
+
+Where a protocol's server was shown sums alone (`aggregate: blinded`, and FedVS), it is shown no more afterwards:
+step 2 is then one of common/blinded.py, over all parties. Labels play no part, and nothing depends on them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from common.blinded import BLINDED, blinded_limits
+from common.config import FederationConfig
+from common.course import QuorumConfig
+from common.errors import InputError
+from common.message import Message, TensorSpec, message
+from common.protocols import CONTRACTS
+from common.protocols.contract import Contract, ProtocolConfig
+
+ROWS = 4096  # of a round, at most
+PURPOSE = {"purpose": "prediction"}
+"""What members that predict say beside what they have agreed on, so that none of them meets one that trains."""
+
+
+@message
+class Ask(Message):
+    """Server to party: positions of the rows that are asked for, int64 (rows,)."""
+
+    rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+
+
+@message
+class Output(Message):
+    """Party to server: o_k of these rows, float32 (rows, width)."""
+
+    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+class _Config(ProtocolConfig):
+    name: Literal["prediction"] = "prediction"
+
+
+def contract(federation: FederationConfig) -> Contract:
+    """What members say to each other to predict with a model of this federation.
+
+    Raises:
+        InputError: models of its protocol cannot be asked.
+    """
+    able = [name for name, known in CONTRACTS.items() if known.predicts]
+    name = federation.protocol.name
+    if name not in able:
+        raise InputError(
+            f"a model of {name} cannot be asked: it does not say what its joint model is",
+            hint=f"there are {', '.join(able)}",
+        )
+    return Contract(
+        title="Prediction: outputs of asked rows",
+        source="",
+        config=_Config,
+        messages=(Ask, Output, *BLINDED),
+        limits=_limits,
+        sees={"server": "every party's outputs of the asked rows, or their sums", "party": "which rows are asked"},
+    )
+
+
+def width(federation: FederationConfig) -> int:
+    """Numbers that a party says of a row: of an embedding, or one a class."""
+    if CONTRACTS[federation.protocol.name].predicts == "logits":
+        return federation.outputs
+    return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with a cut layer
+
+
+def summed(federation: FederationConfig) -> bool:
+    """Whether the server is shown sums alone."""
+    protocol = federation.protocol
+    return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
+
+
+def asking(federation: FederationConfig) -> FederationConfig:
+    """The same for a prediction, which waits for everybody: there is no next round that makes good for this one."""
+    return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0})
+
+
+def _limits(federation: FederationConfig) -> dict[str, int]:
+    numbers = width(federation)
+    return {"rows": ROWS, "width": numbers, **blinded_limits(federation, numbers)}

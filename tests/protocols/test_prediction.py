@@ -1,0 +1,191 @@
+"""Predictions: every protocol's parties answer for a model that is trained, on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.answering import answer
+from client.context import ClientContext
+from common import prediction
+from common.config import Config
+from common.conversation import Cohort, Link
+from common.errors import ContractError, InputError, PartyLost
+from common.inprocess import Delay, connect, run_virtual
+from common.message import Message, payload_bytes
+from common.prediction import Ask, Output
+from common.protocols import CONTRACTS
+from server.absence import Absent
+from server.predicting import Questions, predict
+from tests.federation import config, federate
+
+ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]
+BLIND = [
+    {"name": "vimadmm_j", "aggregate": "blinded", "update": "signal"},
+    {"name": "fdml", "aggregate": "blinded"},
+    {"name": "split_avg", "aggregate": "blinded"},
+]
+
+
+def ask(
+    cfg: Config,
+    outcome: Any,
+    *questions: Tensor,
+    delay: Delay | None = None,
+    spoil: Any = None,
+    here: tuple[str, ...] = (),
+    absent: Absent = "refuse",
+) -> list[Tensor]:
+    """What the members of a simulated run say of some rows."""
+
+    async def main() -> list[Tensor]:
+        federation = prediction.asking(cfg.federation)
+        contract, asked = prediction.contract(cfg.federation), Questions()
+        cohort, links = connect(
+            list(here or federation.names), contract.kinds, contract.limits(federation),
+            delay or (lambda _from, _to, _item: 0.0), enough=lambda: asked.over,
+        )  # fmt: skip
+        server = replace(outcome.server, federation=federation)
+        halves = [
+            asyncio.ensure_future(answer(_party(ctx, federation, outcome.server.round), links[n]))
+            for n, ctx in outcome.clients.items()
+            if n in links
+        ]
+        if spoil is not None:
+            spoil(cohort, links)
+        serving = asyncio.ensure_future(predict(server, cohort, asked, absent))
+        answers = asyncio.gather(*(asked.ask(rows) for rows in questions))
+        await asyncio.sleep(0)  # until they are asked
+        asked.close()
+        everyone = [serving, *halves]
+        try:
+            done, _ = await asyncio.wait([serving, *halves], return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            return await answers
+        finally:
+            answers.cancel()
+            for task in everyone:
+                task.cancel()
+            await asyncio.gather(*everyone, answers, return_exceptions=True)
+
+    return run_virtual(main())
+
+
+def _party(ctx: ClientContext, federation: Any, round: int) -> ClientContext:
+    return replace(ctx, federation=federation, round=round)
+
+
+def _accuracy(outcome: Any, rows: Tensor, logits: Tensor) -> float:
+    return float((logits.argmax(1) == outcome.server.labels[rows]).double().mean())
+
+
+@pytest.mark.parametrize(
+    "protocol", [*({"name": name} for name in ABLE), *BLIND], ids=lambda p: "-".join(map(str, p.values()))
+)
+def test_the_answers_for_the_test_rows_are_those_of_the_runs_own_evaluation(protocol: dict[str, Any]) -> None:
+    quiet = ["federation.privacy.noise_multiplier=0.0001"] if protocol["name"] == "vfl_afe" else []
+    cfg = config(protocol, "federation.epochs=1", *quiet)
+    outcome = federate(cfg)
+    rows = outcome.server.schedule.partition.test
+    (logits,) = ask(cfg, outcome, rows)
+    close = 0.01 if protocol["name"] in ("vfl_afe", "fedvs") else 1e-9  # noise, or a fixed point
+    assert abs(_accuracy(outcome, rows, logits) - outcome.server.metrics["test_accuracy"]) <= close
+
+
+def test_questions_are_answered_one_by_one_and_in_their_order() -> None:
+    cfg = config({"name": "split"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    first, second = torch.tensor([5, 3, 99]), torch.tensor([7])
+    both = ask(cfg, outcome, torch.cat([first, second]))[0]
+    apart = ask(cfg, outcome, first, second)
+    torch.testing.assert_close(torch.cat(apart), both)
+
+
+def test_a_straggler_is_waited_for() -> None:
+    cfg = config({"name": "vimadmm"}, "federation.epochs=1", "federation.quorum={fastest: 2}")
+    outcome = federate(cfg)
+    slow: Delay = lambda sender, _to, item: 30.0 if sender == "party1" and isinstance(item, Message) else 0.0  # noqa: E731
+    rows = torch.arange(10)
+    torch.testing.assert_close(ask(cfg, outcome, rows, delay=slow), ask(cfg, outcome, rows))
+
+
+def test_who_is_silent_is_named() -> None:
+    cfg = config({"name": "vimadmm"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    silent: Delay = lambda sender, _to, item: 1e6 if sender == "party2" and isinstance(item, Message) else 0.0  # noqa: E731
+    with pytest.raises(PartyLost, match="party2"):
+        ask(cfg, outcome, torch.arange(10), delay=silent)
+
+
+@pytest.mark.parametrize(("rows", "said"), [([-1], "-1"), ([1797], "1797"), ([4, 4], "1 of them again")])
+def test_a_party_refuses_rows_that_there_are_not_or_twice(rows: list[int], said: str) -> None:
+    cfg = config({"name": "split"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    with pytest.raises(ContractError, match=said):
+        ask(cfg, outcome, torch.tensor(rows))
+
+
+def test_what_crosses_the_wire_is_the_question_and_the_outputs_alone() -> None:
+    cfg = config({"name": "vimadmm"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    seen: list[Message] = []
+
+    def listen(cohort: Cohort, links: dict[str, Link]) -> None:
+        for link in (*cohort.values(), *links.values()):
+            carry = link._carry
+
+            def both(item: Any, carry: Any = carry) -> None:
+                if isinstance(item, Message):
+                    seen.append(item)
+                carry(item)
+
+            link._carry = both
+
+    ask(cfg, outcome, torch.arange(10), spoil=listen)
+    width = cfg.federation.protocol.embedding
+    assert {type(message) for message in seen} == {Ask, Output}
+    assert sum(map(payload_bytes, seen)) == 4 * (10 * 8 + 10 * width * 4)
+
+
+def test_models_that_do_not_say_what_their_joint_model_is_cannot_be_asked() -> None:
+    cfg = config({"name": "centralized"})
+    with pytest.raises(InputError, match="centralized cannot be asked"):
+        prediction.contract(cfg.federation)
+
+
+@pytest.mark.parametrize("protocol", ["split", "vimadmm", "vafl"])
+def test_a_mean_in_the_place_of_an_absent_party_costs_what_the_summary_says(protocol: str) -> None:
+    cfg = config({"name": protocol}, "federation.epochs=3")
+    outcome = federate(cfg)
+    rows, names = outcome.server.schedule.partition.validation, cfg.federation.names
+    for gone in names[:2]:
+        here = tuple(name for name in names if name != gone)
+        (logits,) = ask(cfg, outcome, rows, here=here, absent="mean")
+        assert _accuracy(outcome, rows, logits) == pytest.approx(outcome.server.absent[gone])
+    assert outcome.server.absent[names[0]] <= outcome.server.metrics["val_accuracy"] + 0.05
+
+
+def test_what_a_party_last_said_of_a_row_stands_in_for_it() -> None:
+    cfg = config({"name": "vimadmm", "missing": "last"}, "federation.epochs=3")
+    outcome = federate(cfg)
+    trained, names = outcome.server.schedule.partition.train[:200], cfg.federation.names
+    new = outcome.server.schedule.partition.test[:50]
+    whole = ask(cfg, outcome, trained)[0]
+    by_history, by_mean = (
+        ask(cfg, outcome, trained, new, here=names[1:], absent=how) for how in ("historical", "mean")
+    )
+    assert (by_history[0] - whole).norm() < (by_mean[0] - whole).norm()
+    torch.testing.assert_close(by_history[1], by_mean[1])  # of rows that it was never asked for there is no history
+
+
+def test_without_a_history_nothing_is_made_up() -> None:
+    cfg = config({"name": "vimadmm", "missing": "zero"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    with pytest.raises(InputError, match="kept nothing that party1 has said"):
+        ask(cfg, outcome, torch.arange(3), here=cfg.federation.names[1:], absent="historical")
