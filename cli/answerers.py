@@ -32,13 +32,14 @@ class Answerers:
 
     Attributes:
         config: as given, with the members' fingerprints and the server's identity.
+        names: of those that are started.
     """
 
     def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
         self._base, self._folder, self._keys, self._insecure = base, folder, keys, insecure
         self._address = keys / "address"
         self._all = config.federation.names
-        self._names = [name for name in self._all if needed or self._home(name).exists()]
+        self.names = [name for name in self._all if needed or self._home(name).exists()]
         tree = config.model_dump(mode="json", exclude_none=True)
         if not insecure:
             self._identify(tree)
@@ -47,8 +48,8 @@ class Answerers:
 
     def start(self, family: Family) -> None:
         """Bears them."""
-        threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
-        for name in self._names:
+        threads = max(1, (os.cpu_count() or 1) // (len(self.names) + 1))
+        for name in self.names:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
             file.write_text(yaml.safe_dump(own, sort_keys=False))

@@ -133,7 +133,7 @@ def predict(
         Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
     ] = None,
     absent: Absent = "refuse",
-    wait: Wait = 10.0,
+    wait: Wait = 30.0,
     insecure: Insecure = False,
 ) -> None:
     """Asks the model of a run that has ended: ids come in as csv, classes and probabilities go out."""

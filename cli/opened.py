@@ -32,7 +32,7 @@ class Terms:
     """
 
     absent: Absent = "refuse"
-    patience: float = 10.0
+    patience: float = 30.0
     insecure: bool = False
 
 
@@ -71,6 +71,14 @@ class Opened:
         """What the server calls the column that says who a row is about, or ""."""
         return getattr(self._server.labels, "id", None) or ""
 
+    @property
+    def without(self) -> dict[str, float]:
+        """The model's accuracy on validation rows with a party's mean in its place, as far as the run has said so."""
+        try:
+            return dict(json.loads((self._folder / "summary.json").read_text())["absent"] or {})
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Tells somebody of every event."""
         self._listeners.append(listener)
@@ -85,6 +93,7 @@ class Opened:
             work if self._answerers is None else self._watched(work),
             self._terms.absent,
             self._terms.patience,
+            None if self._answerers is None else self._answerers[0].names,
             not self._terms.insecure,
             tuple(self._listeners),
         )

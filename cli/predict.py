@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
-        run.listen(_say)
+        run.listen(partial(_say, run.without))
         run.ask(partial(_work, asked, count, out))
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
@@ -83,6 +84,10 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def _say(event: Event) -> None:
+def _say(without: Mapping[str, float], event: Event) -> None:
     if event["kind"] in _SAID:
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
+    if event["kind"] == "begin":
+        for party in event["absent"]:
+            cost = f"; accuracy without it, on validation rows: {without[party]:.2%}" if party in without else ""
+            console.print(f"{party} is absent, its mean stands in{cost}", style="yellow", markup=False)

@@ -78,15 +78,15 @@ class Hub:
             connection.post(Refusal(str(refused), refused.hint))
             await connection.close()
 
-    async def assemble(self, patience: float) -> None:
-        """Waits until the whole roster is here and ready.
+    async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
+        """Waits until the whole roster, or those of it that are named, are here and ready.
 
         Raises:
             PartyLost: someone did not come within `patience` seconds; the message names all of them.
         """
         try:
             async with asyncio.timeout(patience):
-                while missing := self._missing():
+                while missing := [name for name in self._missing() if names is None or name in names]:
                     if self._failure is not None:
                         raise self._failure
                     self._changed.clear()

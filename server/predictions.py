@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -89,6 +89,7 @@ class PredictionRun:
         work: what is done with the model; when it returns, the parties are dismissed.
         absent: what is taken for a party that is not there.
         patience: seconds that parties have to come, where they may be absent; else federation.timeouts.away.
+        expected: those that may come at all; None for all.
         secure: False talks plainly, on loopback only.
         listeners: told of every event, for progress lines.
     """
@@ -100,6 +101,7 @@ class PredictionRun:
     work: Work
     absent: Absent = "refuse"
     patience: float = 10.0
+    expected: Collection[str] | None = None
     secure: bool = True
     listeners: tuple[Listener, ...] = ()
 
@@ -205,7 +207,7 @@ class PredictionRun:
             await hub.assemble(self.federation.timeouts.away)
         else:
             with suppress(PartyLost):
-                await hub.assemble(self.patience)
+                await hub.assemble(self.patience, self.expected)
             if not hub.here:
                 raise PartyLost(", ".join(self.federation.names), f"did not join within {self.patience:g} s")
         return hub.here

@@ -23,7 +23,7 @@ COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "answer_privacy",
-    "theorem", "pace", "missing", "late", "environment", "timeline",
+    "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
 }  # fmt: skip
 
 

@@ -1,0 +1,214 @@
+"""`colonnade predict`: from a run's folder and a file of ids to a file of classes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.asked import Asked, Predictions
+from common.data.sources import load_labels
+from common.errors import ColonnadeError
+from common.schedule import Schedule
+from tests.cli.test_up import finish, start, write
+from tests.cli.test_wrong_input import run
+from tests.federation import config
+
+VIMADMM = {"name": "vimadmm", "missing": "last"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run that `up` has ended."""
+    folder = tmp_path_factory.mktemp("trained")
+    process = start("up", write(folder, VIMADMM, epochs=3), "--out", folder / "run")
+    output = finish(process)
+    assert process.returncode == 0, output
+    yield folder / "run"
+
+
+@pytest.fixture
+def copy(trained: Path, tmp_path: Path) -> Path:
+    """The same, for whoever changes something in it."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def rows_of(part: str) -> list[int]:
+    cfg = config(VIMADMM)
+    assert cfg.server is not None
+    schedule = Schedule(cfg.federation, len(load_labels(cfg.server.labels, Path()).values), 0)
+    found: list[int] = getattr(schedule.partition, part).tolist()
+    return found
+
+
+def accuracy(file: Path) -> float:
+    cfg = config(VIMADMM)
+    assert cfg.server is not None
+    values = load_labels(cfg.server.labels, Path()).values
+    with file.open(newline="") as lines:
+        hits = [row["class"] == str(int(values[int(row["id"])])) for row in csv.DictReader(lines)]
+    return sum(hits) / len(hits)
+
+
+def write_ids(path: Path, ids: list[object]) -> Path:
+    path.write_text("\n".join(["id", *map(str, ids)]) + "\n")
+    return path
+
+
+@pytest.mark.processes
+def test_predictions_for_the_test_rows_are_as_good_as_the_run_said_and_are_in_every_ledger(
+    trained: Path, tmp_path: Path
+) -> None:
+    rows = rows_of("test")
+    ids = write_ids(tmp_path / "ids.csv", [*rows, "nobody"])
+    process = start("predict", trained, "--ids", ids, "--out", tmp_path / "out.csv")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "1 ids are unknown" in output
+    with (tmp_path / "out.csv").open(newline="") as lines:
+        said = list(csv.DictReader(lines))
+    assert [row["id"] for row in said] == [*map(str, rows), "nobody"]
+    assert set(said[-1].values()) == {"nobody", ""}
+    probabilities = [float(said[0][f"p_{label}"]) for label in range(10)]
+    assert sum(probabilities) == pytest.approx(1, abs=1e-4)
+    assert said[0]["class"] == str(probabilities.index(max(probabilities)))
+    known = tmp_path / "known.csv"
+    known.write_text("".join((tmp_path / "out.csv").read_text().splitlines(keepends=True)[:-1]))
+    summary = json.loads((trained / "summary.json").read_text())
+    assert accuracy(known) == pytest.approx(summary["metrics"]["test_accuracy"])
+    for party in summary["parties"]:
+        ledger = (trained / "parties" / party / "ledger.jsonl").read_text().splitlines()
+        last = json.loads(ledger[-1])
+        assert (last["kind"], last["rows"]) == ("Output", len(rows))
+
+
+@pytest.mark.processes
+def test_without_a_party_its_mean_stands_in_as_the_summary_says(copy: Path, tmp_path: Path) -> None:
+    shutil.rmtree(copy / "parties" / "party2")
+    ids = write_ids(tmp_path / "ids.csv", [*rows_of("validation")])
+    process = start("predict", copy, "--ids", ids, "--out", tmp_path / "out.csv", "--absent", "mean", "--wait", 60)
+    output = finish(process)
+    assert process.returncode == 0, output
+    expected = json.loads((copy / "summary.json").read_text())["absent"]["party2"]
+    assert accuracy(tmp_path / "out.csv") == pytest.approx(expected)
+    assert "party2 is absent" in output and f"{expected:.2%}" in output
+
+
+@pytest.mark.processes
+def test_members_on_their_own_meet_and_one_that_trains_is_turned_away(copy: Path, tmp_path: Path) -> None:
+    ids, tree = write_ids(tmp_path / "ids.csv", [0, 1]), yaml.safe_load((copy / "config.yaml").read_text())
+    port = _free_port()
+    server = {"federation": tree["federation"], "server": {**tree["server"], "listen": f"127.0.0.1:{port}"}}
+    (tmp_path / "server.yaml").write_text(yaml.safe_dump(server))
+    words = ["predict", copy, "--file", tmp_path / "server.yaml", "--ids", ids, "--out", tmp_path / "out.csv"]
+    asking = start(*words, "--insecure")
+    names = list(tree["parties"])
+    files = {name: tmp_path / f"{name}.yaml" for name in names}
+    for name, file in files.items():
+        own = {name: {**tree["parties"][name], "connect": f"127.0.0.1:{port}"}}
+        file.write_text(yaml.safe_dump({"federation": tree["federation"], "parties": own}))
+    stray = start("client", files[names[0]], "--out", tmp_path / "stray", "--insecure")
+    refused = finish(stray)
+    assert stray.returncode != 0 and "has come to train" in refused
+    homes = {name: copy / "parties" / name for name in names}
+    members = [start("answer", files[name], "--in", homes[name], "--insecure") for name in names]
+    output = finish(asking)
+    assert asking.returncode == 0, output
+    for member in members:
+        said = finish(member)
+        assert member.returncode == 0, said
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.processes
+def test_a_budget_that_is_spent_pays_for_no_prediction(tmp_path: Path) -> None:
+    private = {"epsilon": 50, "delta": 1e-5, "noise_multiplier": 3, "clip": 1}
+    file = write(tmp_path, {"name": "vimadmm"}, epochs=0, rounds=2000, privacy=private)
+    process = start("up", file, "--out", tmp_path / "run")
+    assert "completed" in finish(process, 120) or process.returncode == 0
+    paid = json.loads((tmp_path / "run" / "summary.json").read_text())["privacy"]["releases"]["party1"]
+    process = start("predict", tmp_path / "run", "--ids", write_ids(tmp_path / "ids.csv", [1]), "--out", tmp_path / "o")
+    output = finish(process)
+    assert process.returncode != 0
+    assert "the privacy budget is spent" in output and f"{paid:g} releases" in output
+
+
+CASES = {
+    "two columns": ("id,name\n1,x\n", [], "has the columns id, name"),
+    "a wrong key": ("id,name\n1,x\n", ["--key", "nam"], "did you mean 'name'"),
+    "a broken line": ("id\n1\n2,3\n", [], "line 3: 2 values for the 1 columns"),
+    "a missing id": ("id,x\n1,a\n ,b\n", ["--key", "id"], "line 3: the id is missing"),
+    "no ids": ("id\n", [], "has a header but no ids"),
+    "an empty file": ("", [], "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_files_of_ids_are_refused_before_anybody_is_asked(
+    case: str,
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    text, more, said = CASES[case]
+    (tmp_path / "ids.csv").write_text(text)
+    code, output = run(
+        monkeypatch, capfd, "predict", trained, "--ids", tmp_path / "ids.csv", "--out", tmp_path / "out.csv", *more
+    )
+    assert code != 0 and said in " ".join(output.split())
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_folder_without_a_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ids = write_ids(tmp_path / "ids.csv", [1])
+    code, output = run(monkeypatch, capfd, "predict", tmp_path, "--ids", ids, "--out", tmp_path / "out.csv")
+    assert code != 0 and "holds no run" in output
+
+
+def test_what_an_earlier_start_has_written_is_not_asked_for_again(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    first = Predictions(file, ("id", "class"), "token")
+    with first.open() as there:
+        assert there == 0
+        first.add([["1", "a"], ["2,\n", "b"]])
+    with (tmp_path / "out.csv.partial").open("a") as torn:
+        torn.write("3,")
+    again = Predictions(file, ("id", "class"), "token")
+    with again.open() as there:
+        assert there == 2
+        again.add([["3", "c"]])
+        again.finish()
+    with file.open(newline="") as lines:
+        assert list(csv.reader(lines)) == [["id", "class"], ["1", "a"], ["2,\n", "b"], ["3", "c"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_what_was_begun_for_other_ids_is_begun_anew(tmp_path: Path) -> None:
+    before = Predictions(tmp_path / "out.csv", ("id",), "before")
+    with before.open():
+        before.add([["1"]])
+    with Predictions(tmp_path / "out.csv", ("id",), "now").open() as there:
+        assert there == 0
+
+
+def test_ids_come_with_the_column_that_the_server_calls_its_own(tmp_path: Path) -> None:
+    (tmp_path / "ids.csv").write_text("﻿name,client\nx, 7 \n")
+    assert list(Asked(tmp_path / "ids.csv", like="client").ids()) == ["7"]
+    with pytest.raises(ColonnadeError):
+        list(Asked(tmp_path / "none.csv").ids())
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
