@@ -144,6 +144,30 @@ def predict(
 
 
 @app.command()
+def serve(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="JSON over HTTP; '' shuts it")] = "127.0.0.1:8000",
+    grpc: Annotated[str, typer.Option(metavar="HOST:PORT", help="gRPC; '' shuts it")] = "127.0.0.1:8001",
+    tokens: Annotated[Path | None, typer.Option(help="who may ask; left out, RUN/serve.tokens")] = None,
+    rate: Annotated[float, typer.Option(help="ids a second that one caller may ask for", min=1)] = 1000.0,
+    certificate: Annotated[Path | None, typer.Option(help="PEM; without one it is loopback alone")] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM, of the certificate")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+    ] = None,
+    absent: Absent = "refuse",
+    wait: Wait = 30.0,
+    insecure: Insecure = False,
+) -> None:
+    """Answers callers for the model of a run that has ended, until it is stopped."""
+    from cli.opened import Terms  # noqa: PLC0415
+    from cli.serve import Doors  # noqa: PLC0415
+    from cli.serve import serve as run_it  # noqa: PLC0415
+
+    run_it(run, file, Terms(absent, wait, insecure), Doors(http, grpc, tokens, rate, certificate, key))
+
+
+@app.command()
 def deal(
     file: Annotated[
         Path | None,

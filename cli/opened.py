@@ -67,6 +67,21 @@ class Opened:
         return self._config.federation.names
 
     @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self._folder
+
+    @property
+    def federation(self) -> str:
+        """Its name."""
+        return self._config.federation.id
+
+    @property
+    def protocol(self) -> str:
+        """Its name."""
+        return self._config.federation.protocol.name
+
+    @property
     def key(self) -> str:
         """What the server calls the column that says who a row is about, or ""."""
         return getattr(self._server.labels, "id", None) or ""

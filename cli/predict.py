@@ -32,13 +32,12 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
-        run.listen(partial(_say, run.without))
+        run.listen(partial(say, run.without))
         run.ask(partial(_work, asked, count, out))
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
 async def _work(asked: Asked, count: int, out: Path, model: Model) -> None:
-    place = _places(model)
     token = f"{asked.fingerprint()} {model.run} {model.classes}"
     written = Predictions(out, ("id", "class", *(f"p_{name}" for name in model.classes)), token)
     unknown = 0
@@ -50,7 +49,7 @@ async def _work(asked: Asked, count: int, out: Path, model: Model) -> None:
         for _ in range(done):
             next(ids)
         for block in batches(ids, ROWS):
-            rows = await _predict(model, place, block)
+            rows = await _predict(model, block)
             unknown += sum(not row[1] for row in rows)
             await asyncio.to_thread(written.add, rows)
             progress.advance(line, len(block))
@@ -59,8 +58,9 @@ async def _work(asked: Asked, count: int, out: Path, model: Model) -> None:
         console.print(f"{unknown} ids are unknown: their lines have no class", style="yellow")
 
 
-async def _predict(model: Model, place: dict[str, int], ids: list[str]) -> list[list[str]]:
+async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
     """The lines of some ids; those that are unknown have empty cells."""
+    place = model.places
     rows = torch.tensor(sorted({place[id] for id in ids if id in place}), dtype=torch.int64)
     lines: dict[int, list[str]] = {}
     if len(rows):
@@ -72,19 +72,13 @@ async def _predict(model: Model, place: dict[str, int], ids: list[str]) -> list[
     return [[id, *lines.get(place.get(id, -1), nothing)] for id in ids]
 
 
-def _places(model: Model) -> dict[str, int]:
-    """Where a row is by its id: by its number where rows have none."""
-    ids = model.labels.ids
-    names = map(str, range(len(model.labels.values))) if ids is None else ids
-    return {name: place for place, name in enumerate(names)}
-
-
 def _progress() -> Progress:
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True)
 
 
-def _say(without: Mapping[str, float], event: Event) -> None:
+def say(without: Mapping[str, float], event: Event) -> None:
+    """Prints what whoever asks a model must not overlook; `without` is what a party's absence costs."""
     if event["kind"] in _SAID:
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
     if event["kind"] == "begin":

@@ -38,12 +38,13 @@ class Questions:
 
     Attributes:
         over: whether there will be no more.
+        heard: whether the parties are there to answer.
     """
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[Question | None] = asyncio.Queue()
         self._open: Question | None = None
-        self.over = False
+        self.over = self.heard = False
 
     async def ask(self, rows: Tensor) -> Tensor:
         """The logits of some rows, float32 (rows, classes). Raises whatever has ended the conversation."""
@@ -81,6 +82,7 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
     standing = Standing(ctx, absent, missing) if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
+    questions.heard = True
     while (question := await questions.next()) is not None:
         t, rows = await anext(rounds), question.rows
         await clients.tell(Ask(t, rows))  # 1
@@ -94,7 +96,8 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
                 assert isinstance(joint, Summed)  # of every protocol that sums
                 found = await sums.training(t, rows)
                 logits = joint.of_sum(_whole(found, clients))
-        question.answer.set_result(logits.cpu())
+        if not question.answer.done():  # who asked may have gone
+            question.answer.set_result(logits.cpu())
     async for _ in rounds:  # which are over: the parties are told
         pass
 

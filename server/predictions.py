@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ from common.message import largest_bytes
 from common.once import Once
 from common.schedule import Schedule
 from common.telemetry import Listener, Telemetry
-from common.watch import Watch
+from common.watch import Collector, Watch
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
@@ -53,12 +53,21 @@ class Model:
         labels: of the rows that there are.
         classes: their names, in the order of the probabilities.
         questions: what takes the rows.
+        show: shows numbers where this process shows its own.
     """
 
     run: str
     labels: Labels
     classes: tuple[str, ...]
     questions: Questions
+    show: Callable[[Collector], None] = lambda _collector: None
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where the row of an id is; rows without ids go by their numbers."""
+        ids = self.labels.ids
+        names = map(str, range(len(self.labels.values))) if ids is None else ids
+        return {name: place for place, name in enumerate(names)}
 
     async def probabilities(self, rows: Tensor) -> Tensor:
         """Of the classes for some rows, float32 (rows, classes).
@@ -151,17 +160,23 @@ class PredictionRun:
                 names = list(self.federation.names)
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=names)
                 watch.announce(telemetry)
-                await self._converse(ctx, hub, owner.run, labels, partial(self._sessions, ctx, hub, store, owner, held))
+                sessions = partial(self._sessions, ctx, hub, store, owner, held)
+                model = partial(Model, owner.run, labels, labels.classes, show=watch.show)
+                await self._converse(ctx, hub, model, sessions)
             finally:
                 await port.stop()
 
     async def _converse(
-        self, ctx: ServerContext, hub: Hub, run: str, labels: Labels, sessions: Callable[[Questions], Awaitable[None]]
+        self,
+        ctx: ServerContext,
+        hub: Hub,
+        model: Callable[[Questions], Model],
+        sessions: Callable[[Questions], Awaitable[None]],
     ) -> None:
         """The work beside the sessions: whatever fails first ends both."""
         questions, status = Questions(), "failed"
         guard = asyncio.ensure_future(hub.watch_revocations())
-        asking = asyncio.ensure_future(self.work(Model(run, labels, labels.classes, questions)))
+        asking = asyncio.ensure_future(self.work(model(questions)))
         asking.add_done_callback(lambda _done: questions.close())
         serving = asyncio.ensure_future(sessions(questions))
         both = {asking, serving}
@@ -198,6 +213,7 @@ class PredictionRun:
                 await predict(ctx, cohort, questions, self.absent)
                 return
             except PartyAway as gone:
+                questions.heard = False
                 ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
                 hub.rewind(str(gone))
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +17,7 @@ import pytest
 import yaml
 
 from cli.asked import Asked, Predictions
+from cli.screen import INTERRUPTED
 from common.data.sources import load_labels
 from common.errors import ColonnadeError
 from common.schedule import Schedule
@@ -207,8 +213,53 @@ def test_ids_come_with_the_column_that_the_server_calls_its_own(tmp_path: Path) 
 
 
 def _free_port() -> int:
-    import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.mark.processes
+def test_a_service_answers_who_shows_a_token_until_it_is_stopped(trained: Path) -> None:
+    http = f"127.0.0.1:{_free_port()}"
+    process = start("serve", trained, "--http", http, "--grpc", "")
+    try:
+        _wait_until_healthy(http, process)
+        token = (trained / "serve.tokens").read_text().split()[1]
+        body = json.dumps({"ids": ["0", "nobody"]}).encode()
+        request = urllib.request.Request(f"http://{http}/v1/predict", body, {"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=20) as reply:
+            said = json.load(reply)["predictions"]
+        assert said[0]["known"] and said[0]["class"] in map(str, range(10)) and not said[1]["known"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output = finish(process)
+    assert process.returncode == INTERRUPTED, output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--http", "0.0.0.0:8000"], "tokens in the clear"),
+        (["--http", "", "--grpc", ""], "both shut"),
+        (["--key", "key.pem"], "give both"),
+    ],
+)
+def test_doors_that_are_none_are_refused(
+    more: list[str], said: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, output = run(monkeypatch, capfd, "serve", trained, *more)
+    assert code != 0 and said in " ".join(output.split())
+
+
+def _wait_until_healthy(http: str, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]
+        try:
+            with urllib.request.urlopen(f"http://{http}/healthz", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("it never became healthy")

@@ -1,0 +1,167 @@
+"""The desk, and the two services before it, with a model whose answers are known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from common.data.labels import Labels
+from common.prediction import ROWS
+from common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+from server.predicting import Question, Questions
+from server.predictions import Model
+from server.serving.callers import Callers
+from server.serving.desk import Answer, Desk
+from server.serving.remote import METHOD, Remote
+from server.serving.web import Refused, Web, read_ids
+
+PEOPLE = 50
+
+
+def probabilities(row: int) -> Tensor:
+    return torch.tensor([float(row), 1.0]).softmax(0)
+
+
+class Stage:
+    """A model of PEOPLE rows that counts its questions."""
+
+    def __init__(self) -> None:
+        labels = Labels(
+            torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
+        )
+        self.questions, self.asked = Questions(), list[Tensor]()
+        self.desk = Desk(Model("run", labels, labels.classes, self.questions))
+
+    async def answer(self) -> None:
+        while (question := await self.questions.next()) is not None:
+            self.questions.heard = True
+            await asyncio.sleep(0.001)
+            self.reply(question)
+
+    def reply(self, question: Question) -> None:
+        self.asked.append(question.rows)
+        question.answer.set_result(torch.stack([torch.tensor([float(row), 1.0]) for row in question.rows]))
+
+
+@asynccontextmanager
+async def staged() -> AsyncIterator[Stage]:
+    stage = Stage()
+    tasks = [asyncio.ensure_future(stage.answer()), asyncio.ensure_future(stage.desk.run())]
+    try:
+        yield stage
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def on_stage(play: Callable[[Stage], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        async with staged() as stage, asyncio.timeout(20):
+            return await play(stage)
+
+    return asyncio.run(main())
+
+
+@given(st.lists(st.lists(st.integers(-3, PEOPLE + 3), min_size=1, max_size=8), min_size=1, max_size=12))
+def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list[list[int]]) -> None:
+    async def play(stage: Stage) -> tuple[list[list[Answer]], int]:
+        answers = await asyncio.gather(*(stage.desk.ask([f"p{n}" for n in ids]) for ids in requests))
+        return answers, len(stage.asked)
+
+    answers, asked = on_stage(play)
+    for ids, answer in zip(requests, answers, strict=True):
+        assert [each.id for each in answer] == [f"p{n}" for n in ids]
+        for n, each in zip(ids, answer, strict=True):
+            known = 0 <= n < PEOPLE
+            assert (each.label is not None) == known
+            if known:
+                assert each.probabilities == pytest.approx(probabilities(n).tolist())
+    assert asked <= 2  # whoever came meanwhile shared the next question
+
+
+def test_the_quantiles_are_those_of_the_newest_answers() -> None:
+    desk = Stage().desk
+    assert desk.quantiles() == {}
+    for number in range(1, 101):
+        desk._note(float(number), 1)
+    assert desk.quantiles() == {0.5: 51.0, 0.95: 96.0}
+    assert {metric.name for metric in desk.collect()} >= {"colonnade_serve_seconds", "colonnade_serve_latency_seconds"}
+
+
+WRONG: list[Any] = [
+    None, [], {}, {"ids": []}, {"ids": "p1"}, {"ids": [None]}, {"ids": [True]}, {"ids": [""]}, {"ids": [1.5]},
+    {"ids": ["x" * 300]}, {"ids": ["p1"] * (ROWS + 1)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", WRONG, ids=lambda body: str(body)[:30])
+def test_what_is_no_list_of_ids_is_refused(body: Any) -> None:
+    with pytest.raises(Refused):
+        read_ids(body)
+
+
+def test_json_over_http() -> None:
+    async def play(stage: Stage) -> None:
+        web = Web(stage.desk, Callers({"one": "secret"}, 20), {"run": "run"})
+        address = await web.start("127.0.0.1:0", None)
+        known = {"Authorization": "Bearer secret"}
+        try:
+            async with aiohttp.ClientSession(f"http://{address}") as caller:
+                assert (await caller.get("/healthz")).status == 503
+                said = await caller.post("/v1/predict", json={"ids": ["p3", "nobody"]}, headers=known)
+                reply = await said.json()
+                assert (await caller.get("/healthz")).status == 200
+                assert (await caller.post("/v1/predict", json={"ids": ["p3"]})).status == 401
+                assert (await caller.get("/v1/model")).status == 401
+                wrong = await caller.post("/v1/predict", data=b"{", headers=known)
+                assert (wrong.status, await wrong.json()) == (400, {"error": "the body is no JSON"})
+                many = await caller.post("/v1/predict", json={"ids": ["p1"] * 20}, headers=known)
+                assert many.status == 429 and int(many.headers["Retry-After"]) >= 1
+                assert (await caller.post("/v1/predict", data=b"x" * (1 << 21), headers=known)).status == 413
+                assert (await caller.get("/elsewhere")).status == 404
+                model = await (await caller.get("/v1/model", headers=known)).json()
+        finally:
+            await web.stop()
+        first, second = reply["predictions"]
+        assert first["probabilities"] == pytest.approx(probabilities(3).tolist())
+        assert (first["class"], second) == ("yes", {"id": "nobody", "known": False})
+        assert model["classes"] == ["yes", "no"] and model["seconds"].keys() == {"p50", "p95"}
+
+    on_stage(play)
+
+
+def test_the_same_over_grpc() -> None:
+    async def play(stage: Stage) -> None:
+        remote = Remote(stage.desk, Callers({"one": "secret"}, 20))
+        address = await remote.start("127.0.0.1:0", None)
+        try:
+            async with grpc.aio.insecure_channel(address) as channel:
+                call = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
+                known = (("authorization", "Bearer secret"),)
+                reply = await call(PredictRequest(ids=["p3", "nobody"]), metadata=known)
+                assert list(reply.classes) == ["yes", "no"]
+                assert list(reply.predictions[0].probabilities) == pytest.approx(probabilities(3).tolist())
+                assert not reply.predictions[1].known
+                for ids, metadata, status in (
+                    (["p3"], (), grpc.StatusCode.UNAUTHENTICATED),
+                    ([], known, grpc.StatusCode.INVALID_ARGUMENT),
+                    (["p3"] * 20, known, grpc.StatusCode.RESOURCE_EXHAUSTED),
+                ):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call(PredictRequest(ids=ids), metadata=metadata)
+                    assert refused.value.code() == status
+        finally:
+            await remote.stop()
+
+    on_stage(play)
