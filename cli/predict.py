@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from common.prediction import ROWS
 from common.telemetry import Event
 from server.predictions import Model
 
+_PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
@@ -33,26 +35,29 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
         run.listen(partial(say, run.without))
-        run.ask(partial(_work, asked, count, out))
+        run.ask(partial(answer_file, asked, count, out))
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
-async def _work(asked: Asked, count: int, out: Path, model: Model) -> None:
+async def answer_file(asked: Asked, count: int, out: Path, model: Model) -> None:
+    """Writes a line for every id, block by block, and shows how far it is. Raises ColonnadeError."""
     token = f"{asked.fingerprint()} {model.run} {model.classes}"
     written = Predictions(out, ("id", "class", *(f"p_{name}" for name in model.classes)), token)
     unknown = 0
-    with written.open() as done, _progress() as progress:
-        line = progress.add_task("predicting", total=count, completed=done)
-        if done:
-            progress.console.print(f"{done} rows are there already, from an earlier start", style="dim")
-        ids = asked.ids()
-        for _ in range(done):
-            next(ids)
+    with written.open() as there, _progress() as progress:
+        line = progress.add_task("predicting", total=count, completed=there)
+        if there:
+            progress.console.print(f"{there} rows are there already, from an earlier start", style="dim")
+        ids, done, plain = islice(asked.ids(), there, None), there, time.monotonic() + _PLAIN_PERIOD
         for block in batches(ids, ROWS):
             rows = await _predict(model, block)
             unknown += sum(not row[1] for row in rows)
             await asyncio.to_thread(written.add, rows)
+            done += len(block)
             progress.advance(line, len(block))
+            if not console.is_terminal and time.monotonic() >= plain:
+                plain = time.monotonic() + _PLAIN_PERIOD
+                console.print(f"{done} of {count} rows", style="dim")
         written.finish()
     if unknown:
         console.print(f"{unknown} ids are unknown: their lines have no class", style="yellow")
@@ -74,7 +79,7 @@ async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
 
 def _progress() -> Progress:
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def say(without: Mapping[str, float], event: Event) -> None:

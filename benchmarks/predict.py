@@ -1,0 +1,133 @@
+"""Predictions for 100,000 ids among three parties: ours against what no system could do without.
+
+The floor is the parties' forward passes, one after the other on all cores, a bare gRPC echo of the same bytes, and
+Python's own csv reading the ids and writing the lines, all in this run. Joining is not in it, on either side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+
+from benchmarks import exchange
+from benchmarks.report import Figure, median
+from benchmarks.runs import ROOT
+from cli.asked import Asked
+from cli.opened import Terms, opened
+from cli.predict import answer_file
+from common.crypto.federation import make_federation
+from common.models.bottom import bottom_model
+from common.models.mlp import MlpConfig
+from server.predictions import Model
+
+IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
+BLOCK = 4096
+
+
+def main() -> list[Figure]:
+    """The median of three files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _write(folder)
+        command = [sys.executable, "-m", "cli.main", "up", str(folder / "run.yaml"), "--out", str(folder / "run")]
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        ours = _ask(folder)
+        floor = _forward() + _echo(folder) + _csv(folder)
+    return [Figure("predict 100,000 ids, 3 parties", ours, 1.5, "s", floor, "forward + echo + csv")]
+
+
+def _write(folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    ids = [f"person-{number:06}" for number in draw.permutation(IDS)]
+    tree = {
+        "federation": {
+            "id": "predict", "protocol": {"name": "split", "embedding": WIDTH}, "parties": PARTIES, "classes": 2,
+            "rounds": 1, "batch": BLOCK,
+        },
+        "server": {"labels": {"source": "csv", "path": "labels.csv", "id": "id", "label": "y"}},
+        "parties": {},
+    }  # fmt: skip
+    _table(folder / "labels.csv", ids, ["y"], draw.integers(0, 2, (IDS, 1)))
+    names = [f"x{column}" for column in range(COLUMNS)]
+    for number in range(1, PARTIES + 1):
+        _table(folder / f"{number}.csv", ids, names, draw.normal(size=(IDS, COLUMNS)).round(4))
+        data = {"source": "csv", "path": f"{number}.csv", "id": "id"}
+        tree["parties"][f"party{number}"] = {"data": data, "model": {"name": "mlp", "hidden": HIDDEN}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(tree))
+    with (folder / "ids.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id"], *([id] for id in sorted(ids))])
+
+
+def _table(path: Path, ids: list[str], names: list[str], values: np.ndarray) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *names])
+        writer.writerows([id, *row] for id, row in zip(ids, values.tolist(), strict=True))
+
+
+def _ask(folder: Path) -> float:
+    times: list[float] = []
+
+    async def work(model: Model) -> None:
+        await model.probabilities(torch.arange(BLOCK))  # everybody is there, and warm
+        for number in range(3):
+            begin = time.perf_counter()
+            await answer_file(Asked(folder / "ids.csv"), IDS, folder / f"out{number}.csv", model)
+            times.append(time.perf_counter() - begin)
+
+    with opened(folder / "run", None, Terms()) as run:
+        run.ask(work)
+    return median(times)
+
+
+def _forward() -> float:
+    config = MlpConfig(hidden=HIDDEN, embedding=WIDTH)
+    models = [bottom_model("floor", config, (COLUMNS,), WIDTH, seed, Path()) for seed in range(PARTIES)]
+    rows = torch.randn(IDS, COLUMNS)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        with torch.no_grad():
+            for model in models:
+                for block in torch.split(rows, BLOCK):
+                    model(block)
+        times.append(time.perf_counter() - begin)
+    return median(times)
+
+
+def _echo(folder: Path) -> float:
+    keys = folder / "keys"
+    make_federation(keys, ["party"])
+    both_ways = 2 * exchange.ROWS * exchange.WIDTH * 4
+    times = round(PARTIES * IDS * (WIDTH * 4 + 8) / both_ways)
+    peer = exchange._Peer("bare", keys)
+    try:
+        with asyncio.Runner() as loop:
+            end = exchange._Bare(keys, peer.port)
+            loop.run(end.open())
+            loop.run(end.exchange(10))
+            begin = time.perf_counter()
+            loop.run(end.exchange(times))
+            seconds = time.perf_counter() - begin
+            loop.run(end.close())
+    finally:
+        peer.end()
+    return seconds
+
+
+def _csv(folder: Path) -> float:
+    begin = time.perf_counter()
+    with (folder / "ids.csv").open(newline="") as file:
+        ids = [row[0] for row in csv.reader(file)][1:]
+    with (folder / "floor.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([id, "1", 0.123456, 0.876544] for id in ids)
+    return time.perf_counter() - begin
