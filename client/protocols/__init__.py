@@ -66,4 +66,5 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "vfl_afe": bottom,
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
+    "linear_admm": linear_admm.local,
 }

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from client.context import ClientContext
 from client.evaluation import evaluate
+from client.local import Local
 from common.conversation import Link
 from common.numerics.ridge import Ridge
 from common.protocols.linear_admm import Config, Evaluation, Logits, Update
@@ -20,8 +21,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     classes, sigma = ctx.federation.outputs, len(ctx.federation.names) * cfg.rho
-    columns = math.prod(ctx.features.shape[1:])
-    weights = ctx.state.keep("weights", lambda: torch.zeros(columns, classes, device=ctx.device))  # W_k
+    weights = _weights(ctx)  # W_k
     model = _Linear(weights)
     rows, part = torch.empty(0, dtype=torch.int64), None
     async for t in server.rounds(after=ctx.round):
@@ -34,6 +34,16 @@ async def participate(ctx: ClientContext, server: Link) -> None:
             continue
         weights.copy_(part.solve(weights, update.g.to(ctx.device)))  # 5
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
+
+
+def local(ctx: ClientContext) -> Local:
+    """x W_k, as W_k is in the state or begins."""
+    return Local(_Linear(_weights(ctx)))
+
+
+def _weights(ctx: ClientContext) -> Tensor:
+    columns, classes = math.prod(ctx.features.shape[1:]), ctx.federation.outputs
+    return ctx.state.keep("weights", lambda: torch.zeros(columns, classes, device=ctx.device))
 
 
 class _Linear(nn.Module):

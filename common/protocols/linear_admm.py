@@ -79,6 +79,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Logits, Update, Evaluation),
     limits=limits,
+    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
         "party": "a gradient at the logits of its batch rows, which carries information about the labels",

@@ -66,4 +66,5 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "vfl_afe": vfl_afe.joint,
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
+    "linear_admm": linear_admm.joint,
 }

@@ -12,7 +12,13 @@ from common.numerics.losses import CrossEntropy
 from common.protocols.linear_admm import Config, Evaluation, Logits, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
+from server.joint import LogitSum
 from server.standin import StandIn
+
+
+def joint(ctx: ServerContext) -> LogitSum:
+    """A sum: the models are the parties'."""
+    return LogitSum(ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:
