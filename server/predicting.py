@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,8 +16,8 @@ from common.prediction import Ask, Output, summed, width
 from server.absence import Absent, Standing
 from server.blinded import blinded
 from server.context import ServerContext
-from server.joint import Summed
-from server.protocols import JOINT
+from server.joint import Joint, Summed
+from server.protocols import ACTIVE, JOINT
 from server.sums import Found
 
 
@@ -77,7 +78,7 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
         ContractError: a party breaks the contract.
         PartyLost: one does not answer in time.
     """
-    joint, numbers = JOINT[ctx.federation.protocol.name](ctx), width(ctx.federation)
+    of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
     standing = Standing(ctx, absent, missing) if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
@@ -85,6 +86,7 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
     questions.heard = True
     while (question := await questions.next()) is not None:
         t, rows = await anext(rounds), question.rows
+        joint = of_rows(rows)
         await clients.tell(Ask(t, rows))  # 1
         with torch.no_grad():
             if sums is None:
@@ -100,6 +102,15 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
             question.answer.set_result(logits.cpu())
     async for _ in rounds:  # which are over: the parties are told
         pass
+
+
+def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
+    """The joint model, by the rows that it is of."""
+    name = ctx.federation.protocol.name
+    if name in ACTIVE:
+        return ACTIVE[name](ctx)
+    joint = JOINT[name](ctx)
+    return lambda _rows: joint
 
 
 def _whole(found: Found, clients: Cohort) -> Tensor:

@@ -67,4 +67,6 @@ LOCAL: Mapping[str, Callable[[ClientContext], Local]] = {
     "vimadmm": bottom,
     "vimadmm_j": lambda ctx: headed(ctx)[0],
     "linear_admm": linear_admm.local,
+    "vfedmh": bottom,
+    "agg_vfl": agg_vfl.local,
 }

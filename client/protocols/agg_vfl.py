@@ -8,9 +8,17 @@ from torch import nn
 
 from client.context import ClientContext
 from client.evaluation import evaluate
+from client.local import Local
 from common.conversation import Link
 from common.models.two_part import TwoPart
 from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
+
+
+def local(ctx: ClientContext) -> Local:
+    """Both networks, one after the other."""
+    cfg = ctx.federation.protocol
+    assert isinstance(cfg, Config)  # the registry pairs them
+    return Local(nn.Sequential(ctx.model(cfg.embedding), ctx.head(cfg.embedding)))
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -78,6 +78,7 @@ CONTRACT = Contract(
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
     active=True,
+    predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",
         "party": "the gradient at the average of all logits of its batch rows, which names their labels",

@@ -106,6 +106,7 @@ CONTRACT = Contract(
     limits=limits,
     embeddings=True,
     active=True,
+    predicts="embedding",
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "
         "them), and every party's predictions from the global embedding",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from torch import Tensor
 
 from common.conversation import Cohort
+from server.active_joint import active_joint
 from server.context import ServerContext
 from server.joint import Joint
 from server.protocols import (
@@ -67,4 +71,10 @@ JOINT: Mapping[str, Callable[[ServerContext], Joint]] = {
     "vimadmm": vimadmm.joint,
     "vimadmm_j": vimadmm_j.joint,
     "linear_admm": linear_admm.joint,
+}
+
+# The same where it depends on the rows, since the server has columns of its own.
+ACTIVE: Mapping[str, Callable[[ServerContext], Callable[[Tensor], Joint]]] = {
+    "vfedmh": partial(active_joint, averaged="embeddings"),
+    "agg_vfl": partial(active_joint, averaged="logits"),
 }
