@@ -59,7 +59,7 @@ def test_columns_are_dealt_by_a_split_too(tmp_path: Path) -> None:
 def test_numbers_are_scaled_by_the_training_rows_and_words_stay(tmp_path: Path) -> None:
     config = data({"source": "adult", "folder": "a", "columns": ["age", "sex"]})
     features = load_features(config, ALONE, write(tmp_path / "a").parent)
-    columns = prepare(config, features.values, torch.tensor([0]), 0, "party")
+    columns = prepare(config, features, torch.tensor([0]), 0, "party")
     torch.testing.assert_close(columns[torch.arange(2)], torch.tensor([[1.0, 0, 1], [50 / 39, 1, 0]]))
 
 
