@@ -98,7 +98,8 @@ class Encoder:
         training = features.values[train_rows]
         codes = tuple(_fitted(field, training[:, place].numpy(), config) for place, field in enumerate(features.fields))
         numbers = _numbers(training, codes)
-        return cls(config, Scaler.fit(config.scale, numbers, torch.arange(len(numbers))), codes)
+        every = torch.arange(len(numbers))
+        return cls(config, Scaler.fit(config.scale, numbers, every) if numbers.numel() else Scaler.none(), codes)
 
     def apply(self, features: Features) -> Tensor:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
