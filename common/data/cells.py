@@ -87,7 +87,7 @@ def keys(cells: pa.Array) -> list[str]:
         Misfit: a key is missing, or of a type that is neither a whole number nor a word.
     """
     kind = _plain(cells.type)
-    if not (_is_text(kind) or pa.types.is_integer(kind)):
+    if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
     return whole(words(cells))
 

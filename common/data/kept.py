@@ -6,11 +6,12 @@ nothing of it is ever sent.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from torch import Tensor
 
 from common.checkpoints import write_durably
@@ -41,6 +42,12 @@ class _Values(_Record):
         return cls(
             dtype="float64" if wide else "float32", shape=tuple(tensor.shape), values=tuple(tensor.flatten().tolist())
         )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) != len(self.values):
+            raise ValueError(f"{len(self.values)} values for the shape {self.shape}")
+        return self
 
     def tensor(self) -> Tensor:
         return torch.tensor(self.values, dtype=_DTYPES[self.dtype]).reshape(self.shape)
