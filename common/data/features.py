@@ -76,6 +76,8 @@ class Features:
         For the party's own records only: it is a function of private rows and must not be sent.
         """
         values = self.values.contiguous().numpy()
-        digest = hashlib.sha256(f"{values.dtype} {values.shape} {self.names} {self.fields} {self.ids}".encode())
+        digest = hashlib.sha256(f"{values.dtype} {values.shape} {self.names} {self.fields}".encode())
         digest.update(values.data)
+        for key in self.ids or ():
+            digest.update(repr(key).encode())  # in quotes: where one ends and another begins counts
         return digest.hexdigest()[:16]
