@@ -14,6 +14,7 @@ from common.data.fields import Kind
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What counts as a missing number where numbers are written as text. A missing word is an empty one only."""
 
+_SHOWN = 40  # characters of a cell in a message
 _MEND = "mend it, or declare the column under `types`, or leave it out with `drop`"
 
 
@@ -124,7 +125,7 @@ def _parsed(text: pa.Array) -> pa.Array:
         return pc.cast(text, pa.float64())
     except pa.ArrowInvalid:
         row = next(row for row, cell in enumerate(text) if cell.is_valid and not _parses(cell))
-        raise Misfit(row, f"{text[row].as_py()!r} is no number", _MEND) from None
+        raise Misfit(row, f"{_shown(text, row)} is no number", _MEND) from None
 
 
 def _count_numbers(text: pa.Array) -> int:
@@ -143,4 +144,5 @@ def _parses(cell: pa.Scalar) -> bool:
 
 
 def _shown(cells: pa.Array, row: int) -> str:
-    return repr(cells[row].as_py())
+    cell = str(cells[row].as_py())
+    return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")

@@ -63,27 +63,40 @@ class CsvFile:
             raise self._fault(str(error).splitlines()[0]) from error
 
     def place(self, row: int) -> str:
-        """`FILE, line 7`: where the row ends."""
+        """`FILE, line 7`: where the row begins."""
+        line = 1
+        try:
+            for number, (line, _) in enumerate(self._lines(), start=-1):
+                if number == row:
+                    return f"{self.path}, line {line}"
+        except csv.Error:
+            pass  # a quotation mark that nothing closes, which pyarrow closes at the end of the file
+        return f"{self.path}, after line {line}"
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """The header and every row as Python's reader has it, with the line that it begins in."""
         with self.path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, delimiter=self.delimiter)
-            for number, cells in enumerate(filter(None, reader), start=-1):
-                if number == row and cells:
-                    break
-            return f"{self.path}, line {reader.line_num}"
+            reader, begin = csv.reader(lines, delimiter=self.delimiter), 1
+            for row in reader:
+                if row:
+                    yield begin, row
+                begin = reader.line_num + 1
 
     def _fault(self, otherwise: str) -> DataError:
         """What is wrong with the first broken line; `otherwise` if Python's reader finds nothing."""
+        line = 1
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as lines:
-                reader = csv.reader(lines, delimiter=self.delimiter)
-                for row in filter(None, reader):
-                    if len(row) != len(self.header):
-                        return DataError(
-                            f"{self.path}, line {reader.line_num}: {len(row)} values for the {len(self.header)} "
-                            "columns of the header",
-                            hint="mend the line, or name the `delimiter`",
-                        )
-        except (UnicodeDecodeError, OSError, csv.Error) as error:
+            for line, row in self._lines():
+                if len(row) != len(self.header):
+                    return DataError(
+                        f"{self.path}, line {line}: {len(row)} values for the {len(self.header)} columns of the header",
+                        hint="mend the line (does a quotation mark lack its partner?), or name the `delimiter`",
+                    )
+        except csv.Error as error:
+            return DataError(
+                f"{self.path}, after line {line}: {error}", hint="does a quotation mark lack its partner there?"
+            )
+        except (UnicodeDecodeError, OSError) as error:
             otherwise = str(error)
         return DataError(f"{self.path} cannot be read: {otherwise}", hint=_HINT)
 

@@ -96,6 +96,15 @@ def test_a_fault_of_a_long_file_is_found(opened: Opened, cell: str, message: str
         TableColumns(opened("\n".join(['"b"', *(line if line else '""' for line in lines)])), ("b",)).features()
 
 
+@pytest.mark.parametrize("rows", [10, 100_000])
+def test_a_quotation_mark_without_its_partner_is_found(opened: Opened, rows: int) -> None:
+    lines = ["a,b", *["1,2"] * rows]
+    lines[5] = '1,"2'
+    with pytest.raises(DataError, match=r"line 6, column 'b'|after line 5(:|, column 'b')") as caught:
+        numbers(opened("\n".join(lines)), "a", "b")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
 def test_a_byte_that_is_no_text_far_down(opened: Opened) -> None:
     with pytest.raises(DataError, match=r"cannot be read: .*can't decode byte 0xff"):
         numbers(opened(b"a,b\n" + b"1,2\n" * 50_000 + b"1,\xff\n"), "b")
