@@ -74,8 +74,8 @@ class Run:
     def columns(self, party: str) -> Columns:
         """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        values, _ = sampled(load_features(data, federation.seat(party), self.base).values, 0, self.sample)
-        return prepare(data, values, self.schedule.partition.train, federation.seed, party)
+        features = sampled(load_features(data, federation.seat(party), self.base), self.sample)
+        return prepare(data, features, self.schedule.partition.train, federation.seed, party)
 
     @property
     def opens(self) -> bool:
@@ -155,9 +155,9 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
     labels = load_labels(config.server.labels, Path(base))
-    values, official = sampled(labels.values, labels.official_test, sample)
-    schedule = Schedule(config.federation, len(values), official)
-    run = Run(folder, config, Path(base), summary, values, schedule, sample)
+    labels = sampled(labels, sample)
+    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
+    run = Run(folder, config, Path(base), summary, labels.values, schedule, sample)
     if not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run

@@ -33,8 +33,8 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
                 hint="all members need the same rows in the same order",
             )
         schedule = Schedule(federation, len(features.values), features.official_test)
-        columns = prepare(party.data, features.values, schedule.partition.train, federation.seed, name)
-        shape = tuple(features.values.shape[1:])
+        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+        shape = tuple(columns.shape[1:])
         width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
         model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""

@@ -32,9 +32,9 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     labels = load_labels(config.server.labels, base)
-    values, official_test = sampled(labels.values, labels.official_test, sample)
-    schedule = Schedule(config.federation, len(values), official_test)
-    ctx = ServerContext(config.federation, config.server, values, schedule, telemetry, base)
+    known = sampled(labels, sample)
+    schedule = Schedule(config.federation, len(known.values), known.official_test)
+    ctx = ServerContext(config.federation, config.server, known.values, schedule, telemetry, base)
     ctx.columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample)
     return ctx
 
@@ -59,8 +59,7 @@ def client_context(
         DataError: its data are not there or not usable.
     """
     federation, party = config.federation, config.parties[name]
-    features = load_features(party.data, federation.seat(name), base)
-    values, official_test = sampled(features.values, features.official_test, sample)
-    schedule = Schedule(federation, len(values), official_test)
-    columns = prepare(party.data, values, schedule.partition.train, federation.seed, name)
+    features = sampled(load_features(party.data, federation.seat(name), base), sample)
+    schedule = Schedule(federation, len(features.values), features.official_test)
+    columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
     return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)

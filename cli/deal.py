@@ -25,12 +25,16 @@ from common.config import Address, Config, load
 from common.crypto import files
 from common.crypto.federation import make_federation
 from common.crypto.names import LOOPBACK, SERVER
+from common.data.dealt import keyed_labels_bytes, table_bytes
+from common.data.features import Features
+from common.data.labels import Labels
 from common.data.sources import DataConfig, load_features, load_labels
 from common.data.tensors import columns_bytes, labels_bytes
 from common.errors import EnvironmentFault, InputError
 from server.summary import describe_source
 
 _STAMP = "dealt.json"
+_LASTING = ("scale", "noise", "missing", "unseen")  # of `data`: what holds for the columns wherever they lie
 _CODE = re.compile(r"(.+\.py):\w+")
 
 
@@ -172,7 +176,7 @@ class _Dealing:
         assert self.config.server is not None  # the members were checked
         own, labels = self.tree["server"], load_labels(self.config.server.labels, self.base)
         name = describe_source(own["labels"])
-        own["labels"] = {**self._write(SERVER, "labels", labels_bytes(labels)), "name": name}
+        own["labels"] = {**self._write_labels(own["labels"], labels), "name": name}
         own["listen"] = self.terms.listen
         if self.config.server.active is not None:
             self._deal_columns(SERVER, self.config.server.active.data, own["active"])
@@ -190,15 +194,35 @@ class _Dealing:
 
     def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any]) -> tuple[int, ...]:
         features = load_features(data, self.config.federation.seat(name), self.base)
-        kept = {key: value for key, value in own["data"].items() if key in ("scale", "noise")}
-        own["data"] = {**self._write(name, "columns", columns_bytes(features)), **kept}
+        kept = {key: value for key, value in own["data"].items() if key in _LASTING}
+        own["data"] = {**self._write_columns(name, own["data"], features), **kept}
         return tuple(features.values.shape)
 
-    def _write(self, name: str, what: str, content: bytes) -> dict[str, str]:
-        path = f"data/{what}.safetensors"
+    def _write_labels(self, source: dict[str, Any], labels: Labels) -> dict[str, Any]:
+        if labels.ids is None:
+            return self._write(SERVER, "labels", "safetensors", labels_bytes(labels))
+        key, label = source["key"], source["label"]
+        return {
+            **self._write(SERVER, "labels", "parquet", keyed_labels_bytes(labels, key, label)),
+            "key": key,
+            "label": label,
+        }
+
+    def _write_columns(self, name: str, source: dict[str, Any], features: Features) -> dict[str, Any]:
+        if not features.fields:
+            return self._write(name, "columns", "safetensors", columns_bytes(features))
+        key = source.get("key")
+        return {
+            **self._write(name, "columns", "parquet", table_bytes(features, key)),
+            **({} if key is None else {"key": key}),
+            "types": {field.name: field.kind for field in features.fields},
+        }
+
+    def _write(self, name: str, what: str, kind: str, content: bytes) -> dict[str, Any]:
+        path = f"data/{what}.{kind}"
         (self.out / name / "data").mkdir(mode=0o700, exist_ok=True)
         write_durably(self.out / name / path, content, files.PRIVATE)
-        return {"source": "safetensors", "path": path}
+        return {"source": kind, "path": path}
 
     def _write_config(self, name: str, own: dict[str, Any], section: dict[str, Any]) -> None:
         own["identity"] = "keys"

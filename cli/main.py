@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli import certs, datasets
+from cli import certs, datasets, tables
 from cli.screen import INTERRUPTED, fail
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(certs.app, name="certs")
 app.add_typer(datasets.app, name="datasets")
+app.add_typer(tables.app, name="tables")
 
 File = Annotated[Path | None, typer.Argument(help="configuration; left out, the demo", show_default=False)]
 Given = Annotated[Path, typer.Argument(help="configuration")]

@@ -26,6 +26,7 @@ from common.conversation import SERVER, Link, Save
 from common.crypto.identity import Identity
 from common.crypto.sealing import Session
 from common.data.features import Features
+from common.data.kept import EncoderFile
 from common.data.scale import Columns
 from common.data.sources import prepare
 from common.errors import EnvironmentFault
@@ -80,7 +81,7 @@ class Sessions:
         self._once = Once(self.out / self.task.once)
 
     def prepare(self, features: Features) -> None:
-        """Fits the scaling and plans the budget; only once the server has agreed to the row count.
+        """Fits the encoder, or takes the run's, and plans the budget; once the server has agreed to the row count.
 
         Raises:
             ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
@@ -89,7 +90,8 @@ class Sessions:
         ledger, plan = self.out / "ledger.jsonl", self._schedule.privacy
         self._privacy = self.progress.privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
         train, seed = self._schedule.partition.train, self.federation.seed
-        self._columns = prepare(self.config.data, features.values, train, seed, self.name).to(self.device)
+        kept = EncoderFile(self.out, begun=bool(self.store.run()))
+        self._columns = prepare(self.config.data, features, train, seed, self.name, kept).to(self.device)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with what we hold of the run.

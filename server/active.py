@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
+from common.data.kept import EncoderFile
 from common.data.rows import sampled
 from common.data.scale import Columns
 from common.data.sources import load_features, prepare
@@ -27,12 +28,14 @@ def load_columns(
     base: Path,
     rows: int,
     sample: Tensor | None = None,
+    kept: EncoderFile | None = None,
 ) -> Columns | None:
     """What the server's models see of `server.active.data`: scaled; None where it has none.
 
     Args:
         rows: of the labels, as they were read.
         sample: those that there are to be; None for all.
+        kept: where the run keeps the encoder; None for nowhere.
 
     Raises:
         DataError: they are not there or not usable, or are other rows than the labels'.
@@ -44,8 +47,8 @@ def load_columns(
         raise DataError(
             f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
         )
-    values, _ = sampled(features.values, features.official_test, sample)
-    return prepare(config.active.data, values, schedule.partition.train, federation.seed, SERVER)
+    train = schedule.partition.train
+    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
 
 
 def active_party(ctx: ServerContext, width: int) -> TwoPart:

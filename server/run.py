@@ -16,6 +16,7 @@ from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
+from common.data.kept import EncoderFile
 from common.data.sources import load_labels
 from common.device import choose_device
 from common.errors import CheckpointError, ConfigError, IdentityError, PartyFailed
@@ -99,7 +100,8 @@ class ServerRun:
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.identity, ctx.once, ctx.releases = identity, Once(self.out / "once"), releases
-        columns = load_columns(self.federation, self.config, schedule, self.base, len(values))
+        kept = EncoderFile(self.out, begun=begun)
+        columns = load_columns(self.federation, self.config, schedule, self.base, len(values), kept=kept)
         ctx.columns = columns and columns.to(device)
         ctx.protect(noisy)
         facts = Facts(len(labels.values), labels.official_test)

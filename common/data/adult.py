@@ -128,6 +128,16 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
     return torch.tensor([number for part in parts for number in part]), len(parts[-1])
 
 
+def read_rows(folder: Path) -> tuple[tuple[str, ...], list[list[str]]]:
+    """All lines as words, those of adult.test last: the columns' names, and the cells, "" for what is missing.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    rows = [cells for name in _FILES for _, cells in _lines(folder, name)]
+    return (*FIELDS, "income"), [["" if cell == _MISSING else cell.removesuffix(".") for cell in row] for row in rows]
+
+
 def _check(fields: Sequence[str]) -> None:
     for place, field in enumerate(fields):
         if field not in FIELDS:

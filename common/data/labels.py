@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,6 +26,15 @@ class Labels:
     classes: tuple[str, ...]
     official_test: int = 0
     ids: tuple[str, ...] | None = None
+
+    def rows(self, index: Tensor) -> Labels:
+        """These rows, in this order, of which none is the source's own test part.
+
+        Args:
+            index: row numbers, int64 (m,).
+        """
+        ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
+        return replace(self, values=self.values[index], official_test=0, ids=ids)
 
 
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, Self, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,15 +86,24 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
     return Partition(order[kept:][: config.train], order[drawn:kept].sort().values, test)
 
 
-def sampled(values: Tensor, official_test: int, sample: Tensor | None) -> tuple[Tensor, int]:
-    """Some rows of a source, and how many of the last are its own test part: none, unless all rows are taken.
+class HasRows(Protocol):
+    """Labels or features: what `sampled` takes rows of."""
+
+    def rows(self, index: Tensor) -> Self:
+        """These rows, in this order."""
+
+
+_Rows = TypeVar("_Rows", bound=HasRows)
+
+
+def sampled(source: _Rows, sample: Tensor | None) -> _Rows:
+    """Some rows of labels or features, or all.
 
     Args:
-        values: (n, ...).
-        official_test: of all rows.
+        source: all rows.
         sample: row numbers, int64 (m,), in the order that they shall have; None for all.
     """
-    return (values, official_test) if sample is None else (values[sample], 0)
+    return source if sample is None else source.rows(sample)
 
 
 def _size(share: int | float | str, rows: int) -> int:

@@ -3,12 +3,12 @@
     data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
     data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
-    data:   {source: csv, path: clients.csv, id: client, drop: [name]}
     data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
     data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
     data:   {source: safetensors, path: columns.safetensors}               what `colonnade deal` writes
-    labels: {source: csv, path: outcome.csv, label: default, id: client}   the server's classes
+    data:   {source: csv, path: clients.csv, key: client, drop: [name]}    a table: tables.py
+    labels: {source: csv, path: outcome.csv, label: default, key: client}  the server's classes
 
 Keys of a source that has both roles are the same for both, so that a benchmark names it once.
 """
@@ -25,14 +25,28 @@ from torch import Tensor
 from common.data import adult, cifar
 from common.data.bundled import Bundled, BundledName
 from common.data.catalogue import KNOWN
+from common.data.encode import EncodeConfig, Encoder
 from common.data.features import Features, Source
 from common.data.idx import IdxImages, holds, read_labels
-from common.data.labels import Labels, classify
+from common.data.kept import EncoderFile
+from common.data.labels import Labels
 from common.data.noise import NoiseConfig
 from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
-from common.data.table import CsvColumns, CsvFile, read_ids
+from common.data.tables import (
+    ArrowData,
+    ArrowLabels,
+    CsvData,
+    CsvLabels,
+    NpyData,
+    NpyLabels,
+    ParquetData,
+    ParquetLabels,
+    SqlData,
+    SqlLabels,
+    TableColumnsConfig,
+)
 from common.data.tensors import TensorColumns, read_tensor_labels
 from common.data.views import MatView, read_classes
 
@@ -166,48 +180,6 @@ class AdultLabels(_Adult):
         return Labels(values, adult.CLASSES, official_test)
 
 
-class _Csv(_Config):
-    """A CSV file with a header. `id` names the column that says who a row is about."""
-
-    source: Literal["csv"]
-    path: str
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    id: str | None = None
-
-    def _file(self, base: Path) -> CsvFile:
-        return CsvFile.open(find(self.path, base, Path.is_file, "file"), self.delimiter)
-
-
-class CsvData(_Csv):
-    """Numeric columns of a CSV file: all but `id` and those that `drop` lists."""
-
-    drop: tuple[str, ...] = ()
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "standard"
-    noise: NoiseConfig | None = None
-
-    def open(self, base: Path) -> Source:
-        """Reads the header. Raises DataError if there is no such file or column."""
-        file = self._file(base)
-        aside = self.drop if self.id is None else (self.id, *self.drop)
-        file.require(aside)
-        names = tuple(name for name in file.header if name not in aside)
-        return CsvColumns(file, names, self.id)
-
-
-class CsvLabels(_Csv):
-    """One column of a CSV file: class numbers 0 .. C-1, or names."""
-
-    label: str
-
-    def read(self, base: Path) -> Labels:
-        """The column. Raises DataError if there is no such file or column, or a label is wrong."""
-        file = self._file(base)
-        file.require([self.label] if self.id is None else [self.label, self.id])
-        values, classes = classify(file.words(self.label), f"{file.path}, column {self.label!r}")
-        return Labels(values, classes, ids=read_ids(file, self.id))
-
-
 class _Mat(_Config):
     """A multi-view set in a MATLAB file: views.py."""
 
@@ -272,19 +244,40 @@ class TensorLabels(_Tensors):
 
 
 DataConfig = Annotated[
-    SklearnData | IdxData | CifarData | AdultData | CsvData | MatData | TensorData, Field(discriminator="source")
+    SklearnData
+    | IdxData
+    | CifarData
+    | AdultData
+    | CsvData
+    | ParquetData
+    | ArrowData
+    | SqlData
+    | NpyData
+    | MatData
+    | TensorData,
+    Field(discriminator="source"),
 ]
 """What a party's configuration says under `data`."""
 
 LabelConfig = Annotated[
-    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | CsvLabels | MatLabels | TensorLabels,
+    SklearnLabels
+    | IdxLabels
+    | CifarLabels
+    | AdultLabels
+    | CsvLabels
+    | ParquetLabels
+    | ArrowLabels
+    | SqlLabels
+    | NpyLabels
+    | MatLabels
+    | TensorLabels,
     Field(discriminator="source"),
 ]
 """What the server's configuration says under `labels`."""
 
 
 def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
-    """Reads a party's columns, unscaled.
+    """Reads a party's columns, as they are: not encoded.
 
     Args:
         config: the party's `data`.
@@ -295,24 +288,45 @@ def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
         DataError: the source is not found or not usable.
         ConfigError: the split does not fit the source or the roster.
     """
+    if isinstance(config, TableColumnsConfig):
+        return config.features(seat, base)
     source = config.open(base)
     part = config.split.part(source.shape, source.names, seat)
     return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())
 
 
-def prepare(config: DataConfig, values: Tensor, train_rows: Tensor, seed: int, party: str) -> Columns:
-    """A party's values as its model sees them: scaled, and with noise where the configuration asks for it.
+def prepare(
+    config: DataConfig, features: Features, train_rows: Tensor, seed: int, party: str, kept: EncoderFile | None = None
+) -> Columns:
+    """A party's values as its model sees them: encoded, and with noise where the configuration asks for it.
 
     Args:
         config: the party's `data`.
-        values: (n, ...) as `load_features` returned them.
-        train_rows: (m,) int64; the scaling is fitted on these alone.
+        features: of all rows, in the order that the federation has agreed on.
+        train_rows: (m,) int64; the encoder is fitted on these alone.
         seed, party: what the noise is drawn from.
+        kept: where the run keeps the encoder; None fits one that nobody keeps.
+
+    Raises:
+        DataError: values cannot be encoded, or the table has changed since the run was begun.
+        CheckpointError: the encoder that was kept is torn, or of another configuration.
     """
-    columns = Columns(values, Scaler.fit(config.scale, values, train_rows))
+    how = encoding(config)
+    encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
+    if encoder.codes:
+        columns = Columns(encoder.apply(features), Scaler.none())
+    else:
+        columns = Columns(features.values, encoder.scaler)
     if config.noise is None:
         return columns
-    return Columns(config.noise.on(columns[torch.arange(len(values))], seed, party), Scaler.none())
+    return Columns(config.noise.on(columns[torch.arange(len(features.values))], seed, party), Scaler.none())
+
+
+def encoding(config: DataConfig) -> EncodeConfig:
+    """How a source's values are encoded: only tables say more than their scale."""
+    if isinstance(config, TableColumnsConfig):
+        return EncodeConfig(config.scale, config.missing, config.unseen)
+    return EncodeConfig(config.scale)
 
 
 def load_labels(config: LabelConfig, base: Path) -> Labels:

@@ -1,215 +1,189 @@
-"""Tables in CSV: a header line, then one row a line.
-
-pyarrow reads them. Only when it finds something wrong does Python's own reader go through the
-file again, to say which line, which column and which value.
-"""
+"""A table of any format, read once from its beginning to its end, and only the columns that are asked for."""
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 import torch
-from torch import Tensor
 
-from common.data.split import Part, Shape
+from common.data import cells
+from common.data.features import Features
+from common.data.fields import Field, Kind
+from common.data.keys import check_keys
 from common.errors import DataError, nearest
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""What counts as a missing number. A missing word is an empty one only."""
+BATCH = 65_536
+"""Rows that are read together, about; what columns hold is inferred from the first of them."""
 
 
-@dataclass(frozen=True)
-class CsvFile:
-    """A CSV file whose header has been read."""
+class Table(Protocol):
+    """A table whose header has been read.
 
-    path: Path
-    delimiter: str
-    header: tuple[str, ...]
-
-    @classmethod
-    def open(cls, path: Path, delimiter: str) -> CsvFile:
-        """Reads the header.
-
-        Raises:
-            DataError: the file is empty or not UTF-8, or its first line is no header.
-        """
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                header = tuple(next(csv.reader(lines, delimiter=delimiter), ()))
-        except (UnicodeDecodeError, OSError, csv.Error) as error:
-            raise DataError(f"{path} cannot be read: {error}", hint="save the table as CSV in UTF-8") from error
-        _check_header(path, header)
-        return cls(path, delimiter, header)
-
-    def require(self, columns: Sequence[str]) -> None:
-        """Raises DataError unless the file has all these columns."""
-        for column in columns:
-            if column not in self.header:
-                raise DataError(
-                    f"{self.path} has no column {column!r}{nearest(column, self.header)}",
-                    hint=f"its {len(self.header)} columns begin with {', '.join(self.header[:6])}",
-                )
-
-    def numbers(self, columns: Sequence[str]) -> Tensor:
-        """(n, k) float64, finite.
-
-        Raises:
-            DataError: a line is broken, or a cell is missing, no number or not finite.
-        """
-        import pyarrow as pa  # noqa: PLC0415  the server of an image run never needs it
-
-        table = self._read(columns, pa.float64(), MISSING)
-        values = np.empty((table.num_rows, len(columns)))
-        for place, column in enumerate(columns):
-            values[:, place] = table.column(column).to_numpy()
-        if not np.isfinite(values).all():
-            raise self._fault(columns, "it holds a number that is not finite", numeric=True)
-        return torch.from_numpy(values)
-
-    def words(self, column: str) -> list[str]:
-        """The column's n cells without the spaces around them.
-
-        Raises:
-            DataError: a line is broken or a cell is empty.
-        """
-        import pyarrow as pa  # noqa: PLC0415
-
-        cells: list[str] = self._read([column], pa.string(), ("",)).column(column).to_pylist()
-        return [cell.strip() for cell in cells]
-
-    def _read(self, columns: Sequence[str], kind: pa.DataType, missing: Sequence[str]) -> pa.Table:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.csv as pa_csv  # noqa: PLC0415
-
-        numeric = kind == pa.float64()
-        convert = pa_csv.ConvertOptions(
-            include_columns=list(columns),
-            column_types=dict.fromkeys(columns, kind),
-            null_values=list(missing),
-            strings_can_be_null=True,
-        )
-        try:
-            table = pa_csv.read_csv(
-                self.path,
-                read_options=pa_csv.ReadOptions(use_threads=False),
-                parse_options=pa_csv.ParseOptions(delimiter=self.delimiter),
-                convert_options=convert,
-            )
-        except pa.ArrowInvalid as error:
-            raise self._fault(columns, str(error).splitlines()[0], numeric=numeric) from error
-        if not table.num_rows:
-            raise DataError(f"{self.path} has a header but no rows", hint="a row is one line below the header")
-        if any(table.column(column).null_count for column in columns):
-            raise self._fault(columns, "a value is missing", numeric=numeric)
-        return table
-
-    def _fault(self, columns: Sequence[str], otherwise: str, *, numeric: bool) -> DataError:
-        """What is wrong with the first wrong line; `otherwise` if Python's reader finds nothing."""
-        places = [(column, self.header.index(column)) for column in columns]
-        try:
-            with self.path.open(encoding="utf-8-sig", newline="") as lines:
-                reader = csv.reader(lines, delimiter=self.delimiter)
-                next(reader)
-                for row in filter(None, reader):
-                    where = f"{self.path}, line {reader.line_num}"
-                    if len(row) != len(self.header):
-                        return DataError(
-                            f"{where}: {len(row)} values for the {len(self.header)} columns of the header",
-                            hint="mend the line, or name the `delimiter`",
-                        )
-                    for column, place in places:
-                        if fault := _cell_fault(row[place], numeric=numeric):
-                            return DataError(f"{where}, column {column!r}: {fault[0]}", hint=fault[1])
-        except (UnicodeDecodeError, csv.Error) as error:
-            otherwise = str(error)
-        return DataError(f"{self.path} cannot be read: {otherwise}", hint="save the table as CSV in UTF-8")
-
-
-@dataclass(frozen=True)
-class CsvColumns:
-    """The columns of a CSV file as a source.
-
-    Args:
-        file: the file.
-        names: the columns that are features.
-        id: the column that says who a row is about, if there is one.
+    Attributes:
+        header: the columns' names.
     """
-
-    file: CsvFile
-    names: tuple[str, ...]
-    id: str | None = None
-    official_test: int = 0
 
     @property
-    def shape(self) -> Shape:
-        """(columns,)."""
-        return (len(self.names),)
+    def header(self) -> tuple[str, ...]:
+        """The columns' names."""
 
-    def read(self, part: Part) -> Tensor:
-        """(n, k) float64. Raises DataError as `CsvFile.numbers` does."""
-        return self.file.numbers(part.pick(self.names))
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, in order. Raises DataError if the table is broken."""
 
-    def ids(self) -> tuple[str, ...] | None:
-        """The id column. Raises DataError as `read_ids` does."""
-        return read_ids(self.file, self.id)
+    def place(self, row: int) -> str:
+        """Where a row stands, by its number from 0: `FILE, line 7`."""
+
+    def __str__(self) -> str:
+        """What messages call it."""
 
 
-def read_ids(file: CsvFile, column: str | None) -> tuple[str, ...] | None:
-    """The cells of an id column, or None without one.
+def require(table: Table, columns: Sequence[str]) -> None:
+    """Raises DataError unless the table has all these columns."""
+    for column in columns:
+        if column not in table.header:
+            raise DataError(
+                f"{table} has no column {column!r}{nearest(column, table.header)}",
+                hint=f"its {len(table.header)} columns begin with {', '.join(table.header[:6])}",
+            )
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Typed columns of a table, and its keys.
+
+    Args:
+        table: the table.
+        names: the columns that are features.
+        key: the column that says who a row is about, if there is one.
+        types: what columns hold; of others their first cells say it.
+        gaps: whether values may be missing.
+    """
+
+    table: Table
+    names: tuple[str, ...]
+    key: str | None = None
+    types: Mapping[str, Kind] = field(default_factory=dict)
+    gaps: bool = False
+
+    def features(self) -> Features:
+        """The columns, in one pass.
+
+        Raises:
+            DataError: the table is broken or empty, a cell is not of its column's type, or missing where that is
+                not allowed, or keys do not name one row each.
+        """
+        reading = _Reading(self)
+        for batch in self.table.batches((*reading.names, *([] if self.key is None else [self.key]))):
+            reading.add(batch)
+        return reading.done()
+
+
+def read_words(table: Table, column: str, key: str | None) -> tuple[list[str], tuple[str, ...] | None]:
+    """A column's cells as words, and the keys beside them, or None without a key column.
 
     Raises:
-        DataError: a cell is empty or stands in two rows.
+        DataError: the table is broken or empty, a cell is missing, or keys do not name one row each.
     """
-    if column is None:
-        return None
-    first: dict[str, int] = {}
-    words = file.words(column)
-    for row, word in enumerate(words, start=1):
-        if first.setdefault(word, row) != row:
-            raise DataError(
-                f"{file.path}, column {column!r}: rows {first[word]} and {row} have the same id {word!r}",
-                hint="an id names one row",
-            )
-    return tuple(words)
+    found: list[str] = []
+    keys: list[str] = []
+    for batch in table.batches((column, *([] if key is None else [key]))):
+        with _telling(table, column, len(found)):
+            found += cells.whole(cells.words(batch.column(0)))
+        if key is not None:
+            with _telling(table, key, len(keys)):
+                keys += cells.keys(batch.column(1))
+    if not found:
+        raise _no_rows(table)
+    return found, _checked(table, key, keys)
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    if not header:
-        raise DataError(f"{path} is empty", hint="the first line names the columns")
-    if all(_is_number(name) for name in header):
-        raise DataError(
-            f"{path}, line 1: {', '.join(header[:4])} are numbers, not names",
-            hint="put a line with the columns' names above the rows",
-        )
-    for place, name in enumerate(header):
-        if name in header[:place]:
-            raise DataError(f"{path}, line 1: two columns are called {name!r}", hint="rename one of them")
+class _Reading:
+    """What has been read of a table: a matrix that grows, words by column, keys."""
+
+    def __init__(self, source: TableColumns) -> None:
+        names = self.names = source.names
+        self._source, self._table = source, source.table
+        self._values, self._rows = np.empty((0, len(names))), 0
+        self._kinds: list[Kind] = []
+        self._codes: list[dict[str, int]] = [{} for _ in names]
+        self._keys: list[str] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if not self._kinds:
+            self._kinds = [self._kind(name, batch.column(place)) for place, name in enumerate(self.names)]
+        end = self._rows + batch.num_rows
+        if end > len(self._values):
+            # In place where the allocator can: no second copy of what is there.
+            self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
+        for place, name in enumerate(self.names):
+            self._values[self._rows : end, place] = self._column(place, name, batch.column(place))
+        if (key := self._source.key) is not None:
+            with _telling(self._table, key, self._rows):
+                self._keys += cells.keys(batch.column(len(self.names)))
+        self._rows = end
+
+    def done(self) -> Features:
+        if not self._rows:
+            raise _no_rows(self._table)
+        self._values.resize((self._rows, len(self.names)), refcheck=False)
+        fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
+        ids = _checked(self._table, self._source.key, self._keys)
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields)
+
+    def _kind(self, name: str, column: pa.Array) -> Kind:
+        with _telling(self._table, name, 0):
+            return self._source.types.get(name) or cells.kind_of(column)
+
+    def _column(self, place: int, name: str, column: pa.Array) -> np.ndarray:
+        with _telling(self._table, name, self._rows):
+            values = cells.numbers(column) if self._kinds[place] == "number" else self._coded(place, column)
+            if not self._source.gaps and (absent := np.isnan(values)).any():
+                hint = "fill it in, leave the row out, or say with `missing` what stands in for it"
+                raise cells.Misfit(int(absent.argmax()), "the value is missing", hint)
+        return values
+
+    def _coded(self, place: int, column: pa.Array) -> np.ndarray:
+        found, codes = cells.words(column).dictionary_encode(), self._codes[place]
+        of = np.array([codes.setdefault(word, len(codes)) for word in found.dictionary.to_pylist()] + [np.nan])
+        coded: np.ndarray = of[found.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
+        return coded
+
+    def _field(self, place: int, name: str) -> Field:
+        """The words ascending, so that codes do not depend on the order of rows."""
+        if self._kinds[place] == "number":
+            return Field(name)
+        codes = self._codes[place]
+        ascending = sorted(codes)
+        order = np.full(len(codes) + 1, np.nan)  # the last for what is missing
+        order[[codes[word] for word in ascending]] = np.arange(len(ascending))
+        column = self._values[:, place]
+        column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
+        return Field(name, tuple(ascending))
 
 
-def _is_number(cell: str) -> bool:
+@contextmanager
+def _telling(table: Table, column: str, done: int) -> Iterator[None]:
+    """Says where a cell stands that is not of its column's type, after `done` rows."""
     try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # Python alone reads 1_000
+        yield
+    except cells.Misfit as misfit:
+        what = f"{table.place(done + misfit.row)}, column {column!r}: {misfit}"
+        raise DataError(what, hint=misfit.hint) from None
 
 
-def _cell_fault(cell: str, *, numeric: bool) -> tuple[str, str] | None:
-    """What is wrong with a cell and what to do, or None."""
-    word = cell.strip()
-    if word in (MISSING if numeric else ("",)):
-        return "the value is missing", "fill it in or leave the row out, at every party"
-    if numeric and not _is_number(word):
-        return f"{word!r} is no number", "encode words as numbers, or leave the column out with `drop`"
-    if numeric and not math.isfinite(float(word)):
-        return f"{word!r} is not finite", "put a number in its place"
-    return None
+def _checked(table: Table, key: str | None, keys: Sequence[str]) -> tuple[str, ...] | None:
+    if key is None:
+        return None
+    check_keys(keys, f"{table}, column {key!r}", table.place)
+    return tuple(keys)
+
+
+def _no_rows(table: Table) -> DataError:
+    return DataError(f"{table} has columns but no rows", hint="every row is about one person, or thing")

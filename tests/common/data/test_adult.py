@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from common.data.adult import CLASSES, FIELDS, Census, holds, read_labels
+from common.data.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
 from common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
 from common.data.split import Seat
 from common.errors import ConfigError, DataError
@@ -42,6 +42,13 @@ def test_numbers_are_columns_and_words_are_zeros_and_ones(tmp_path: Path) -> Non
     assert features.values.tolist() == [[0, 1, 39, *employed], [1, 0, 50] + [0] * 8, [0, 1, 39, *employed]]
 
 
+def test_all_lines_as_words(tmp_path: Path) -> None:
+    header, rows = read_rows(write(tmp_path / "a"))
+    assert header == (*FIELDS, "income") and len(rows) == 3 and all(len(row) == 15 for row in rows)
+    assert rows[0] == rows[2] and rows[0][:2] == ["39", "State-gov"] and rows[0][-1] == "<=50K"
+    assert [rows[1][place] for place in (1, 6, 13, 14)] == ["", "", "", ">50K"]
+
+
 def test_all_columns_unless_some_are_listed(tmp_path: Path) -> None:
     """105 columns: 6 numbers, 99 words. Every row that lacks nothing has 8 words."""
     features = load_features(data({"source": "adult", "folder": "a"}), ALONE, write(tmp_path / "a").parent)
@@ -59,7 +66,7 @@ def test_columns_are_dealt_by_a_split_too(tmp_path: Path) -> None:
 def test_numbers_are_scaled_by_the_training_rows_and_words_stay(tmp_path: Path) -> None:
     config = data({"source": "adult", "folder": "a", "columns": ["age", "sex"]})
     features = load_features(config, ALONE, write(tmp_path / "a").parent)
-    columns = prepare(config, features.values, torch.tensor([0]), 0, "party")
+    columns = prepare(config, features, torch.tensor([0]), 0, "party")
     torch.testing.assert_close(columns[torch.arange(2)], torch.tensor([[1.0, 0, 1], [50 / 39, 1, 0]]))
 
 

@@ -85,7 +85,7 @@ def test_what_a_configuration_says(folder: Path, images: np.ndarray) -> None:
     assert found.classes[3] == "cat" and len(found.classes) == 10
     parts = partition(14, 4, RowsConfig(validation=0, test="official"), seed=0)
     assert parts.test.tolist() == [10, 11, 12, 13]
-    columns = prepare(config, features.values, parts.train, 0, "ada")
+    columns = prepare(config, features, parts.train, 0, "ada")
     expected = (images[[1, 7], :, 24:] / 255 - 0.5) / 0.25
     torch.testing.assert_close(columns[torch.tensor([1, 7])], torch.tensor(expected, dtype=torch.float32))
 
@@ -94,7 +94,7 @@ def test_what_a_configuration_says(folder: Path, images: np.ndarray) -> None:
 def test_towers_take_a_party_s_part(folder: Path, name: str) -> None:
     config = data({"source": "cifar", "folder": str(folder)})
     features = load_features(config, Seat(0, 4), Path())
-    columns = prepare(config, features.values, torch.arange(10), 0, "ada")
+    columns = prepare(config, features, torch.arange(10), 0, "ada")
     tower = build_model(model({"name": name, "embedding": 6}), columns.shape[1:], 0)
     made = tower(columns[torch.arange(3)])
     assert columns.shape == (14, 3, 8, 32) and made.shape == (3, 6) and made.isfinite().all()

@@ -19,7 +19,7 @@ def columns(noise: float | None, seed: int = 0, party: str = "bank", **more: obj
     tree = {"source": "sklearn", "name": "digits", **more, **({"noise": {"std": noise}} if noise else {})}
     data = TypeAdapter(DataConfig).validate_python(tree)
     features = load_features(data, Seat(1, 4), Path())
-    made = prepare(data, features.values, TRAIN, seed, party)
+    made = prepare(data, features, TRAIN, seed, party)
     return made[torch.arange(len(features.values))]
 
 

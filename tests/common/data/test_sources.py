@@ -164,7 +164,7 @@ def test_a_fingerprint_changes_with_the_data(clients: Path) -> None:
     "value",
     [
         {"source": "sklearn", "name": "digit"},
-        {"source": "parquet", "path": "x"},
+        {"source": "excel", "path": "x"},
         {"source": "idx", "folder": "mnist", "label": "y"},
         {"source": "csv", "path": "x", "delimiter": ",,"},
         {"source": "csv", "path": "x", "spilt": "all"},

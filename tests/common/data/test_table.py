@@ -1,107 +1,272 @@
+"""The same table in every format is the same features."""
+
 import csv
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from common.data.table import CsvColumns, CsvFile, read_ids
-from common.errors import DataError
+from common.data.dealt import keyed_labels_bytes, table_bytes
+from common.data.features import Features
+from common.data.fields import Field
+from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from common.data.split import Seat
+from common.errors import ColonnadeError, ConfigError, DataError
 
-Opened = Callable[..., CsvFile]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Opened:
-    def write(text: str | bytes, delimiter: str = ",") -> CsvFile:
-        path = tmp_path / "table.csv"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return CsvFile.open(path, delimiter)
-
-    return write
+HEADER = ("who", "age", "town", "outcome")
+ROWS = [(7, 30.5, "Ulm", "yes"), (3, None, " Bonn", "no"), (12, -1.0, None, "yes")]
 
 
-@given(rows=st.lists(st.lists(st.floats(-1e30, 1e30), min_size=3, max_size=3), min_size=1, max_size=9))
-def test_reads_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]]) -> None:
-    path: Path = tmp_path_factory.mktemp("csv") / "t.csv"
-    with path.open("w", newline="") as lines:
-        csv.writer(lines).writerows([["a", "b", "c"], *rows])
-    values = CsvFile.open(path, ",").numbers(["c", "a"])
-    assert values.tolist() == [[c, a] for a, _, c in rows]
-    assert values.dtype == torch.float64
+def as_csv(folder: Path, rows: list[tuple]) -> dict:
+    with (folder / "t.csv").open("w", newline="") as lines:
+        csv.writer(lines).writerows([HEADER, *(["" if cell is None else cell for cell in row] for row in rows)])
+    return {"source": "csv", "path": "t.csv"}
 
 
+def arrow(rows: list[tuple]) -> pa.Table:
+    return pa.table({name: pa.array([row[place] for row in rows]) for place, name in enumerate(HEADER)})
+
+
+def as_parquet(folder: Path, rows: list[tuple]) -> dict:
+    pa.parquet.write_table(arrow(rows), folder / "t.parquet", row_group_size=2)
+    return {"source": "parquet", "path": "t.parquet"}
+
+
+def as_folder(folder: Path, rows: list[tuple]) -> dict:
+    (folder / "parts").mkdir()
+    for place, row in enumerate(rows):
+        table = arrow([row]).cast(arrow(ROWS).schema)
+        pa.parquet.write_table(table, folder / "parts" / f"{place}.parquet")
+    return {"source": "parquet", "path": "parts"}
+
+
+def as_arrow(folder: Path, rows: list[tuple]) -> dict:
+    pa.feather.write_feather(arrow(rows), folder / "t.arrow")
+    return {"source": "arrow", "path": "t.arrow"}
+
+
+def as_sqlite(folder: Path, rows: list[tuple]) -> dict:
+    with sqlite3.connect(folder / "t.db") as link:
+        link.execute("create table clients (who integer, age real, town text, outcome text)")
+        link.executemany("insert into clients values (?, ?, ?, ?)", rows)
+    link.close()
+    return {"source": "sql", "url": "sqlite:///t.db", "query": "select * from clients order by rowid;"}
+
+
+FORMATS = [as_csv, as_parquet, as_folder, as_arrow, as_sqlite]
+Format = Callable[[Path, list[tuple]], dict]
+
+
+def read(folder: Path, config: dict, **more: object) -> Features:
+    how = TypeAdapter(DataConfig).validate_python({**config, **more})
+    return load_features(how, Seat(0, 1), folder)
+
+
+def cells(features: Features) -> list[list[float | None]]:
+    return [[None if np.isnan(cell) else cell for cell in row] for row in features.values.tolist()]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_the_same_table_in_every_format(tmp_path: Path, write: Format) -> None:
+    features = read(tmp_path, write(tmp_path, ROWS), key="who", drop=["outcome"], missing="mean")
+    assert features.ids == ("7", "3", "12")
+    assert features.fields == (Field("age"), Field("town", ("Bonn", "Ulm")))
+    assert cells(features) == [[30.5, 1.0], [None, 0.0], [-1.0, None]]
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_labels_in_every_format(tmp_path: Path, write: Format) -> None:
+    how = {**write(tmp_path, ROWS), "key": "who", "label": "outcome"}
+    found = load_labels(TypeAdapter(LabelConfig).validate_python(how), tmp_path)
+    assert found.values.tolist() == [1, 0, 1] and found.classes == ("no", "yes") and found.ids == ("7", "3", "12")
+
+
+@pytest.mark.parametrize("write", FORMATS)
 @pytest.mark.parametrize(
-    "text",
-    ["a,b\n1,2.5\n", "a,b\r\n1,2.5\r\n", "\ufeffa,b\n1,2.5", '"a","b"\n"1"," 2.5 "\n\n', "a,b,c\n1,2.5,x\n"],
-)
-def test_ways_to_write_the_same(opened: Opened, text: str | bytes) -> None:
-    assert opened(text).numbers(["a", "b"]).tolist() == [[1.0, 2.5]]
-
-
-def test_another_delimiter(opened: Opened) -> None:
-    assert opened("a;b\n1;2\n", ";").numbers(["b"]).tolist() == [[2.0]]
-
-
-def test_words_and_ids(opened: Opened) -> None:
-    file = opened("id,name\n7, Ann\n8,NA\n")
-    assert file.words("name") == ["Ann", "NA"]
-    assert CsvColumns(file, ("name",), "id").ids() == ("7", "8")
-    assert read_ids(file, None) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
+    ("more", "message"),
     [
-        ("", "is empty"),
-        ("\n1,2\n", "is empty"),
-        ("1,2\n3,4\n", "line 1: 1, 2 are numbers, not names"),
-        ("a,a\n1,2\n", "line 1: two columns are called 'a'"),
-        (b"a,b\xff\n1,2\n", "cannot be read"),
-        ("a,b\n", "has a header but no rows"),
-        ("a,b\n1,2\n3\n", "line 3: 1 values for the 2 columns"),
-        ("a,b\n1,2\n\n3,4,5\n", "line 4: 3 values for the 2 columns"),
-        ("a,b\n1,2\n3,x\n4,y\n", "line 3, column 'b': 'x' is no number"),
-        ("a,b\n1,1_000\n", "line 2, column 'b': '1_000' is no number"),
-        ("a,b\n1,2\n,3\n", "line 3, column 'a': the value is missing"),
-        ("a,b\n1,?\n", "line 2, column 'b': the value is missing"),
-        ("a,b\n1,NaN\n", "line 2, column 'b': the value is missing"),
-        ("a,b\n1,2\n1,inf\n", "line 3, column 'b': 'inf' is not finite"),
-        ("a,b\n1,1e999\n", "line 2, column 'b': '1e999' is not finite"),
-        (b"a,b\n1,\xff\n", "cannot be read"),
+        ({"key": "whom"}, r"has no column 'whom' \(did you mean 'who'\?\)"),
+        ({"columns": ["agee"]}, r"has no column 'agee' \(did you mean 'age'\?\)"),
+        ({"types": {"twon": "number"}}, r"has no column 'twon' \(did you mean 'town'\?\)"),
+        ({"columns": ["age"]}, r"(line 3|row 2), column 'age': the value is missing"),
+        ({"columns": ["outcome"], "types": {"outcome": "number"}}, r"(line 2|row 1).*'outcome': 'yes' is no number"),
+        ({"key": "town", "columns": ["who"]}, r"(line 4|row 3), column 'town': the value is missing"),
+        ({"key": "outcome", "columns": ["who"]}, "'outcome': 1 key stands in several rows, 2 rows in all; 'yes' in"),
     ],
 )
-def test_refuses_numbers(opened: Opened, text: str | bytes, message: str) -> None:
+def test_faults_in_every_format(tmp_path: Path, write: Format, more: dict, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        opened(text).numbers(["a", "b"])
-    assert caught.value.hint and "table.csv" in str(caught.value) and "\n" not in str(caught.value)
+        read(tmp_path, write(tmp_path, ROWS), **more)
+    assert caught.value.hint and "\n" not in str(caught.value)
 
 
-def test_the_first_fault_of_a_long_file_is_found(opened: Opened) -> None:
-    lines = [f"{row},{row}" for row in range(200_000)]
-    lines[150_000] = "1,oops"
-    with pytest.raises(DataError, match="line 150002, column 'b': 'oops'"):
-        opened("\n".join(["a,b", *lines])).numbers(["b"])
+@pytest.mark.parametrize("write", [as_csv, as_parquet, as_arrow])
+def test_a_key_of_fractions_is_refused(tmp_path: Path, write: Format) -> None:
+    rows = [(1, 1.5, "a", "x"), (2, 2.5, "b", "y")]
+    with pytest.raises(DataError, match=r"keys are fractions, such as 1\.5|column 'age': is of type double"):
+        read(tmp_path, write(tmp_path, rows), key="age", columns=["who"])
 
 
-def test_a_byte_that_is_no_text_far_down(opened: Opened) -> None:
-    with pytest.raises(DataError, match=r"cannot be read: .*can't decode byte 0xff"):
-        opened(b"a,b\n" + b"1,2\n" * 50_000 + b"1,\xff\n").numbers(["b"])
+@pytest.mark.parametrize("write", FORMATS)
+def test_a_table_without_rows_is_refused(tmp_path: Path, write: Format) -> None:
+    if write is as_folder:
+        pytest.skip("there is no file")
+    with pytest.raises(DataError, match="has columns but no rows"):
+        read(tmp_path, write(tmp_path, []), columns=["age"])
 
 
-def test_refuses_an_empty_word(opened: Opened) -> None:
-    with pytest.raises(DataError, match="line 3, column 'b': the value is missing"):
-        opened("a,b\n1,x\n2,\n").words("b")
+rows = st.lists(
+    st.tuples(
+        st.integers(-(2**62), 2**62),
+        st.none() | st.floats(-1e30, 1e30).map(lambda number: number + 0.0),  # SQLite has no -0.0
+        st.sampled_from(["Ulm", "Kiel", "München", "a,b", 'c"d', "e\nf", None]),
+        st.just("yes"),
+    ),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda row: row[0],
+)
 
 
-def test_refuses_an_id_in_two_rows(opened: Opened) -> None:
-    with pytest.raises(DataError, match="rows 1 and 3 have the same id 'x'"):
-        read_ids(opened("id,a\nx,1\ny,2\nx,3\n"), "id")
+@given(rows, st.integers(1, 5))
+def test_batches_make_no_difference_nor_does_the_format(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    how = {"key": "who", "drop": ["outcome"], "missing": "mean", "types": {"age": "number", "town": "category"}}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("arrow_files", "arrays", "database"):
+            patch.setattr(f"common.data.{module}.BATCH", size)
+        found = [read(folder, write(folder, cells), **how) for write in (as_csv, as_parquet, as_arrow, as_sqlite)]
+    assert len({features.fingerprint for features in found}) == 1
+    towns = sorted({row[2] for row in cells} - {None})
+    assert found[0].fields == (Field("age"), Field("town", tuple(towns)))
+    for row, values, key in zip(cells, found[0].values.tolist(), found[0].ids, strict=True):
+        assert key == str(row[0])
+        assert row[1] is None if np.isnan(values[0]) else values[0] == row[1]
+        assert row[2] is None if np.isnan(values[1]) else towns[int(values[1])] == row[2]
 
 
-def test_refuses_an_unknown_column(opened: Opened) -> None:
-    with pytest.raises(DataError, match=r"no column 'agee' \(did you mean 'age'\?\)") as caught:
-        opened("age,sex\n1,2\n").require(["sex", "agee"])
-    assert "age, sex" in caught.value.hint
+def test_what_is_mostly_numbers_is_no_category(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n2,y\noops,3\n")
+    with pytest.raises(DataError, match="line 4, column 'a': 'oops' is no number") as caught:
+        read(tmp_path, {"source": "csv", "path": "t.csv"})
+    assert "`types`" in caught.value.hint
+    features = read(tmp_path, {"source": "csv", "path": "t.csv"}, types={"a": "category"})
+    assert features.fields == (Field("a", ("1", "2", "oops")), Field("b", ("3", "x", "y")))
+
+
+def test_a_column_of_times_is_refused_and_may_be_a_category(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"t": pa.array([0, 86_400], pa.timestamp("ms"))}), tmp_path / "t.parquet")
+    config = {"source": "parquet", "path": "t.parquet"}
+    with pytest.raises(DataError, match=r"column 't': is of type timestamp\[ms\], neither a number nor a word"):
+        read(tmp_path, config)
+    assert len(read(tmp_path, config, types={"t": "category"}).fields[0].words or ()) == 2
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_file_that_is_none(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "t").write_bytes(b"no table")
+    with pytest.raises(DataError, match="t cannot be read"):
+        read(tmp_path, {"source": kind, "path": "t"})
+
+
+def test_columns_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
+    as_parquet(tmp_path, ROWS)
+    content = (tmp_path / "t.parquet").read_bytes()
+    assert content.count(b"Ulm")
+    (tmp_path / "t.parquet").write_bytes(content.replace(b"Ulm", b"\xff\xff\xff"))  # no text, if it were read
+    assert read(tmp_path, {"source": "parquet", "path": "t.parquet"}, columns=["who"]).values.tolist() == [
+        [7],
+        [3],
+        [12],
+    ]
+
+
+def test_numpy_tables(tmp_path: Path) -> None:
+    np.save(tmp_path / "plain.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
+    plain = read(tmp_path, {"source": "npy", "path": "plain.npy"}, missing="zero")
+    assert plain.names == ("column_0", "column_1") and cells(plain) == [[1, 2], [3, None]]
+    people = np.array([(7, "Ulm", 1.5), (3, "Bonn", 2.5)], [("who", ">i4"), ("town", "U8"), ("size", "f4")])
+    np.save(tmp_path / "people.npy", people)
+    keyed = read(tmp_path, {"source": "npy", "path": "people.npy"}, key="who")
+    assert keyed.ids == ("7", "3") and cells(keyed) == [[1.0, 1.5], [0.0, 2.5]]
+    np.save(tmp_path / "y.npy", np.array([1, 0, 1]))
+    outcome = {"source": "npy", "path": "y.npy", "label": "column_0"}
+    assert load_labels(TypeAdapter(LabelConfig).validate_python(outcome), tmp_path).values.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("array", [np.array([{}], object), np.zeros((2, 2, 2)), np.zeros(2, complex), np.array(1.0)])
+def test_numpy_files_that_are_no_tables(tmp_path: Path, array: np.ndarray) -> None:
+    np.save(tmp_path / "t.npy", array, allow_pickle=True)
+    with pytest.raises(DataError, match=r"t\.npy"):
+        read(tmp_path, {"source": "npy", "path": "t.npy"})
+
+
+def test_a_table_of_a_database_comes_in_the_order_of_its_key(tmp_path: Path) -> None:
+    config = {**as_sqlite(tmp_path, ROWS), "table": "clients", "query": None, "columns": ["age"], "missing": "zero"}
+    assert read(tmp_path, config, key="who").ids == ("3", "7", "12")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"url": "sqlite:///gone.db"}, DataError, "no database at"),
+        ({"url": "nonsense"}, ConfigError, "URL cannot be used"),
+        ({"url": "nodb://x/y"}, ConfigError, "URL cannot be used"),
+        ({"query": None, "table": "client"}, DataError, "has no table 'client'"),
+        ({"query": "select gone from clients"}, DataError, "no such column: gone"),
+        ({"query": "select who, who from clients"}, DataError, "two columns are called 'who'"),
+    ],
+)
+def test_databases_that_cannot_be_used(tmp_path: Path, changes: dict, kind: type[Exception], message: str) -> None:
+    with pytest.raises(ColonnadeError, match=message) as caught:
+        read(tmp_path, {**as_sqlite(tmp_path, ROWS), **changes})
+    assert isinstance(caught.value, kind) and not (tmp_path / "gone.db").exists()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"source": "csv", "path": "x", "columns": ["a"], "drop": ["b"]},
+        {"source": "csv", "path": "x", "columns": ["a", "a"]},
+        {"source": "csv", "path": "x", "key": "a", "columns": ["a"]},
+        {"source": "csv", "path": "x", "key": "a", "id": "a"},
+        {"source": "parquet", "path": "x", "id": "a"},
+        {"source": "csv", "path": "x", "types": {"a": "word"}},
+        {"source": "csv", "path": "x", "missing": "guess"},
+        {"source": "sql", "url": "sqlite:///x"},
+        {"source": "sql", "url": "sqlite:///x", "table": "t", "query": "select 1"},
+    ],
+)
+def test_configurations_that_are_refused(config: dict) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(DataConfig).validate_python(config)
+
+
+@given(rows)
+def test_what_is_dealt_is_what_was_read(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple]) -> None:
+    folder = tmp_path_factory.mktemp("t")
+    how = {"key": "who", "drop": ["outcome"], "missing": "mean", "types": {"age": "number", "town": "category"}}
+    features = read(folder, as_parquet(folder, cells), **how)
+    (folder / "dealt.parquet").write_bytes(table_bytes(features, "who"))
+    dealt = read(folder, {"source": "parquet", "path": "dealt.parquet"}, **{**how, "drop": []})
+    assert dealt.fingerprint == features.fingerprint
+
+
+def test_labels_that_are_dealt(tmp_path: Path) -> None:
+    how = {**as_csv(tmp_path, ROWS), "id": "who", "label": "outcome"}
+    labels = load_labels(TypeAdapter(LabelConfig).validate_python(how), tmp_path)
+    (tmp_path / "dealt.parquet").write_bytes(keyed_labels_bytes(labels, "who", "outcome"))
+    back = {"source": "parquet", "path": "dealt.parquet", "key": "who", "label": "outcome", "name": "clients"}
+    dealt = load_labels(TypeAdapter(LabelConfig).validate_python(back), tmp_path)
+    assert dealt.values.tolist() == labels.values.tolist()
+    assert (dealt.classes, dealt.ids) == (labels.classes, labels.ids)

@@ -1,0 +1,65 @@
+"""Tables in numpy's own files (.npy), mapped into memory.
+
+A matrix of numbers has columns column_0, column_1, ..; a structured array has its fields' names; what has one
+dimension alone is one column. A file that would need pickle is refused: it could run code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from common.data.table import BATCH
+from common.errors import DataError
+
+_HINT = "save numbers or words of (rows,) or (rows, columns), or a structured array, with numpy.save"
+
+
+class ArrayFile:
+    """An array as a table.
+
+    Raises:
+        DataError: the file is no such array.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
+        plain = array.dtype.names is None
+        fits = array.ndim in ((1, 2) if plain else (1,)) and (not plain or array.dtype.kind in "biufU")
+        if not fits:
+            raise DataError(f"{path}: expected a table, got {array.shape} of {array.dtype}", hint=_HINT)
+        self._array = array[:, None] if plain and array.ndim == 1 else array
+        self.header = tuple(array.dtype.names or (f"column_{place}" for place in range(self._array.shape[1])))
+
+    def __str__(self) -> str:
+        """Its path."""
+        return str(self._path)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns of all rows. Raises DataError if a field is of no plain type."""
+        for start in range(0, len(self._array), BATCH):
+            rows = self._array[start : start + BATCH]
+            try:
+                # pyarrow takes whole columns in the machine's own order of bytes.
+                found = [pa.array(_native(self._of(rows, name))) for name in columns]
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DataError(f"{self._path} cannot be read: {error}", hint=_HINT) from error
+            yield pa.RecordBatch.from_arrays(found, names=list(columns))
+
+    def place(self, row: int) -> str:
+        """`FILE, row 7`, counted from 1."""
+        return f"{self._path}, row {row + 1}"
+
+    def _of(self, rows: np.ndarray, name: str) -> np.ndarray:
+        return rows[name] if rows.dtype.names else rows[:, self.header.index(name)]
+
+
+def _native(column: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("="))

@@ -1,0 +1,216 @@
+"""Tables as a configuration names them: CSV, Parquet, Arrow, a database, numpy.
+
+    data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
+    data:   {source: parquet, path: clients.parquet, key: client, columns: [age, town], types: {town: category}}
+    data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
+    labels: {source: arrow, path: outcome.arrow, key: client, label: default}
+
+docs/tables.md says what every key means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from common.data.encode import Missing, Unseen
+from common.data.features import Features
+from common.data.fields import Kind
+from common.data.labels import Labels, classify
+from common.data.noise import NoiseConfig
+from common.data.places import find
+from common.data.scale import ScaleConfig
+from common.data.split import AllSplit, Seat, SplitConfig
+
+if TYPE_CHECKING:
+    from common.data.table import Table
+
+# What reads tables is imported where one is read: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
+
+
+class _Table(BaseModel):
+    """`key` names the column that says who a row is about."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str | None = None
+
+    def opened(self, base: Path) -> Table:
+        """The table, its header read. Raises DataError if there is none."""
+        raise NotImplementedError
+
+
+class TableColumnsConfig(_Table):
+    """A party's columns: those that `columns` lists, or all but the key and those that `drop` lists."""
+
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    types: Mapping[str, Kind] = {}
+    missing: Missing = "refuse"
+    unseen: Unseen = "refuse"
+    split: SplitConfig = AllSplit()
+    scale: ScaleConfig = "standard"
+    noise: NoiseConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.columns and self.drop:
+            raise ValueError("`columns` and `drop` exclude each other: list what to take, or what to leave")
+        for place, name in enumerate(self.columns):
+            if name == self.key or name in self.columns[:place]:
+                raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
+        return self
+
+    def features(self, seat: Seat, base: Path) -> Features:
+        """Reads the columns of this seat, and the keys.
+
+        Raises:
+            DataError: there is no such table or column, or what is read is not usable.
+            ConfigError: the split does not fit.
+        """
+        from common.data.table import TableColumns, require  # noqa: PLC0415
+
+        table = self.opened(base)
+        require(table, [name for name in (self.key, *self.columns, *self.drop, *self.types) if name is not None])
+        names = self.columns or tuple(name for name in table.header if name not in (self.key, *self.drop))
+        part = self.split.part((len(names),), names, seat)
+        return TableColumns(table, part.pick(names), self.key, self.types, self.missing != "refuse").features()
+
+
+class _Labels(_Table):
+    """One column of a table: class numbers 0 .. C-1, or names."""
+
+    label: str
+
+    def read(self, base: Path) -> Labels:
+        """The column. Raises DataError if there is no such table or column, or a label is wrong."""
+        from common.data.table import read_words, require  # noqa: PLC0415
+
+        table = self.opened(base)
+        require(table, [self.label] if self.key is None else [self.label, self.key])
+        words, keys = read_words(table, self.label, self.key)
+        values, classes = classify(words, f"{table}, column {self.label!r}")
+        return Labels(values, classes, ids=keys)
+
+
+class _Csv(_Table):
+    """A CSV file with a header. `id` is another name for `key`."""
+
+    source: Literal["csv"]
+    path: str
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    key: str | None = Field(default=None, validation_alias=AliasChoices("key", "id"))
+
+    def opened(self, base: Path) -> Table:
+        """Reads the header. Raises DataError."""
+        from common.data.csv_file import CsvFile  # noqa: PLC0415
+
+        return CsvFile.open(find(self.path, base, Path.is_file, "file"), self.delimiter)
+
+
+class CsvData(_Csv, TableColumnsConfig):
+    """Columns of a CSV file."""
+
+
+class CsvLabels(_Csv, _Labels):
+    """Labels in a CSV file."""
+
+
+class _Parquet(_Table):
+    """A Parquet file, or a folder of them."""
+
+    source: Literal["parquet"]
+    path: str
+
+    def opened(self, base: Path) -> Table:
+        """Reads the schema. Raises DataError."""
+        from common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+
+        return ArrowFiles(find(self.path, base, Path.exists, "Parquet file"), "parquet")
+
+
+class ParquetData(_Parquet, TableColumnsConfig):
+    """Columns in Parquet."""
+
+
+class ParquetLabels(_Parquet, _Labels):
+    """Labels in Parquet. `name` is what reports call the data."""
+
+    name: str = ""
+
+
+class _Arrow(_Table):
+    """An Arrow IPC file, which Feather is too, or a folder of them."""
+
+    source: Literal["arrow"]
+    path: str
+
+    def opened(self, base: Path) -> Table:
+        """Reads the schema. Raises DataError."""
+        from common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+
+        return ArrowFiles(find(self.path, base, Path.exists, "Arrow file"), "arrow")
+
+
+class ArrowData(_Arrow, TableColumnsConfig):
+    """Columns in an Arrow file."""
+
+
+class ArrowLabels(_Arrow, _Labels):
+    """Labels in an Arrow file."""
+
+
+class _Sql(_Table):
+    """A `table` of a database, or what a `query` gives."""
+
+    source: Literal["sql"]
+    url: str
+    table: str | None = None
+    query: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.table is None) == (self.query is None):
+            raise ValueError("say either `table` or `query`")
+        return self
+
+    def opened(self, base: Path) -> Table:
+        """Asks for the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""
+        from common.data.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
+
+        database = Database(self.url, base)
+        if self.query is not None:
+            return DatabaseQuery(database, self.query)
+        return DatabaseTable(database, self.table or "", self.key)
+
+
+class SqlData(_Sql, TableColumnsConfig):
+    """Columns of a database."""
+
+
+class SqlLabels(_Sql, _Labels):
+    """Labels in a database."""
+
+
+class _Npy(_Table):
+    """A numpy file."""
+
+    source: Literal["npy"]
+    path: str
+
+    def opened(self, base: Path) -> Table:
+        """Maps the file. Raises DataError."""
+        from common.data.arrays import ArrayFile  # noqa: PLC0415
+
+        return ArrayFile(find(self.path, base, Path.is_file, "file"))
+
+
+class NpyData(_Npy, TableColumnsConfig):
+    """Columns of a numpy array."""
+
+
+class NpyLabels(_Npy, _Labels):
+    """Labels in a numpy array."""
