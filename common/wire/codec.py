@@ -18,6 +18,7 @@ from common.numerics.quantise import AS_IS, Form, Packed, unpack
 from common.wire._generated import (
     agg_vfl_pb2,
     agreement_pb2,
+    alignment_pb2,
     blinded_pb2,
     c_vfl_pb2,
     centralized_pb2,
@@ -69,7 +70,7 @@ PROTOS: Mapping[str, ModuleType] = {
 }
 
 # What several protocols say in the same way.
-SHARED: tuple[ModuleType, ...] = (agreement_pb2, blinded_pb2)
+SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2)
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 
