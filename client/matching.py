@@ -125,7 +125,7 @@ class Matching:
                 found[span] = self._undo(hand, owner, came.positions)
                 if owner != self._seat:
                     await self.server.send(Positions(self._round, self.conceal(found[span].clone(), _SHUFFLED)))
-        if len(found.unique()) < rows:
+        if len(set(found.tolist())) < rows:
             raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
         return found
 

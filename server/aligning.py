@@ -120,9 +120,9 @@ class Aligning:
         """What every seat passes on."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
-        came = await self._hear(Points, element=ELEMENT)
+        came = await self._hear(Points)
         for seat, (party, message) in enumerate(came.items(), start=1):
-            check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block)})
+            check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block), "element": ELEMENT})
         return [own, *(message.points for message in came.values())]
 
     async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Tensor]) -> None:
@@ -146,23 +146,24 @@ class Aligning:
                 at[owners[_SEAT]][span] = hand.undo(owners[_SEAT], at[owners[_SEAT]][span])
                 if stage < ring.seats - 1:
                     await self._take_back(ring, owners, at, span)
-        if len(at[_SEAT].unique()) < len(at[_SEAT]):
+        if len(set(at[_SEAT].tolist())) < len(at[_SEAT]):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
         return at[_SEAT]
 
     async def _take_back(self, ring: Ring, owners: list[int], at: list[Tensor], span: slice) -> None:
         """The parties' answers in a stage of the return."""
-        came = await self._hear(Positions, keys=span.stop - span.start)
+        came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
+            check_exact(party, message, {"keys": span.stop - span.start})
             found, size = message.positions, ring.sizes[owner]
             if int(found.min()) < 0 or int(found.max()) >= size:
                 raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
             at[owner][span] = found
 
-    async def _hear(self, kind: type[M], **dims: int) -> Harvest[M]:
+    async def _hear(self, kind: type[M]) -> Harvest[M]:
         """One message of every party."""
         patience = Quorum(limit=self.federation.timeouts.answer)
-        harvest = await self.cohort.collect(kind, self._round, patience, **dims)
+        harvest = await self.cohort.collect(kind, self._round, patience)
         if harvest.missing:
             raise PartyAway(harvest.missing[0], "it is gone while rows are aligned, which needs every list")
         return harvest

@@ -56,6 +56,15 @@ class Features:
     official_test: int = 0
     ids: tuple[str, ...] | None = None
 
+    def rows(self, index: Tensor) -> Features:
+        """Some rows in another order, of which none are a test part of the source's own.
+
+        Args:
+            index: row numbers, int64 (m,).
+        """
+        ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
+        return Features(self.values[index], self.names, 0, ids)
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any value, name or the shape.

@@ -27,6 +27,15 @@ class Labels:
     official_test: int = 0
     ids: tuple[str, ...] | None = None
 
+    def rows(self, index: Tensor) -> Labels:
+        """Some rows in another order, of which none are a test part of the source's own.
+
+        Args:
+            index: row numbers, int64 (m,).
+        """
+        ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
+        return Labels(self.values[index], self.classes, 0, ids)
+
 
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
     """Turns written labels into class numbers.

@@ -95,7 +95,7 @@ class Codec:
     ) -> None:
         self.kinds, self._limits = kinds, limits
         self._incoming = incoming if isinstance(incoming, Mapping) else dict.fromkeys(kinds, incoming)
-        self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
+        self._numbers = {name: _field_numbers(protocol, name) for name in kinds}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
         }
@@ -148,8 +148,9 @@ class Codec:
             raise WireError(f"{spec} with {allowed}", f"shape {shape}", field)
 
 
-def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
-    own = next(place for place in (module, *SHARED) if hasattr(place, kind))
+def _field_numbers(protocol: str, kind: str) -> dict[str, int]:
+    places = (PROTOS[protocol], *SHARED) if protocol in PROTOS else SHARED
+    own = next(place for place in places if hasattr(place, kind))
     proto: type[ProtoMessage] = getattr(own, kind)  # `kind` is our own contract's, not the wire's
     return {field.name: field.number for field in proto.DESCRIPTOR.fields}
 
