@@ -60,3 +60,10 @@ class Record:
                 hint="restore the table, or begin a new run",
             )
         return kept["rows"]
+
+
+def kept_rows(once: Once, member: str) -> Tensor:
+    """The rows of a run that has ended, int64 (common,). Raises CheckpointError if they are not there."""
+    if not once.number(_NAME):
+        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a run folder that is whole")
+    return once.get(_NAME)["rows"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.errors import DataError
+from common.errors import ConfigError, DataError
 
 _ALIKE = "all members must name the same column as key, written alike; federation.keys says what counts as the same"
 
@@ -41,3 +41,20 @@ def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int])
                 f"federation.align = sorted: {member} has {rows} keys, the server {sizes[0]}",
                 hint="all members need the same keys; or find the common ones with federation.align: psi",
             )
+
+
+def refuse_aligned(align: str, what: str) -> None:
+    """Refuses what reads the members' tables by itself and does not know which of their rows count.
+
+    Args:
+        align: how rows are aligned.
+        what: wants them in the same order, for the message.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if align != "none":
+        raise ConfigError(
+            f"federation.align = {align}: {what} needs tables whose rows are in the same order",
+            hint="bring them into one order and set federation.align: none; docs/alignment.md says what goes with keys",
+        )
