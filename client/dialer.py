@@ -81,6 +81,10 @@ class Membership:
 
     def greet_again(self, hello: Hello) -> None:
         """Says Hello after the server has told us to rewind."""
+        for _ in range(self._inbox.qsize()):
+            heard = self._inbox.get_nowait()
+            if not isinstance(heard, Message | Open | Close | Save):  # what was set aside is of the session before
+                self._inbox.put_nowait(heard)
         self.post(hello)
 
     async def attend(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from common.errors import ContractError
+
+Words = np.ndarray[tuple[int], np.dtype[np.bytes_]]
 
 
 def compare(lists: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -28,12 +29,19 @@ def compare(lists: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     words = {owner: points.contiguous().numpy().view("S32").reshape(-1) for owner, points in lists.items()}
     orders = {owner: np.argsort(own) for owner, own in words.items()}
-    ascending = {owner: own[orders[owner]] for owner, own in words.items()}
-    for owner, own in ascending.items():
-        if twice := int((own[1:] == own[:-1]).sum()):
+    common: Words | None = None
+    for owner, own in words.items():
+        ascending = own[orders[owner]]  # of one list at a time: they are long
+        if twice := int((ascending[1:] == ascending[:-1]).sum()):
             raise ContractError(owner, "Points", "points", "every element once", f"{twice} again")
-    common = reduce(lambda one, other: np.intersect1d(one, other, assume_unique=True), ascending.values())
-    return {
-        owner: torch.from_numpy(orders[owner][np.searchsorted(own, common)].astype(np.int64))
-        for owner, own in ascending.items()
-    }
+        common = ascending if common is None else _both(common, ascending)
+    assert common is not None  # the server has a list itself
+    places = {owner: np.searchsorted(own, common, sorter=orders[owner]) for owner, own in words.items()}
+    return {owner: torch.from_numpy(orders[owner][at].astype(np.int64)) for owner, at in places.items()}
+
+
+def _both(one: Words, other: Words) -> Words:
+    """What is in both of two ascending lists; the first may be empty."""
+    at = np.searchsorted(other, one)
+    found: Words = one[other[np.minimum(at, len(other) - 1)] == one]
+    return found

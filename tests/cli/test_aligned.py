@@ -20,7 +20,7 @@ from common.errors import ConfigError, DataError
 from common.lines import read_lines
 from common.once import Once
 from common.telemetry import Telemetry
-from tests.cli.test_up import events, finish, start
+from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.tables import table_tree, write_tables
 
 
@@ -64,6 +64,21 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == Once(out / "once").number(
         "alignment"
     )
+
+
+@pytest.mark.processes
+def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligned_anew(tmp_path: Path) -> None:
+    ids, out = write_tables(tmp_path, people=12_000), tmp_path / "run"
+    process = start("up", write(tmp_path, epochs=0, rounds=3), "--out", out)
+    wait_for_round(out, 1, process, "aligning")
+    family_of(process)["party2"].kill()
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert len(events(out, "rollback")) == len(events(out, "aligned")) == 1
+    rows = {member: Once(home / "once").get("alignment")["rows"].tolist() for member, home in homes(out).items()}
+    people = {member: [ids[member][row] for row in own] for member, own in rows.items()}
+    assert people[SERVER] == people["party1"] == people["party2"]
+    assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
 
 
 @pytest.mark.processes
