@@ -148,6 +148,8 @@ class Matching:
             expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
             raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
         most = self.policy.max_other_rows
+        if most is not None and self.federation.keys.seeded:
+            self.policy.object(self.name, "max_other_rows", most, "federation.keys.seeded = true, which hides nothing")
         for member, rows in zip(self._members, sizes, strict=True):
             if most is not None and member != self.name and rows > most:
                 self.policy.object(self.name, "max_other_rows", most, f"{rows} keys at {member}")
