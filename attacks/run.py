@@ -14,6 +14,7 @@ from torch import Tensor
 from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
+from common.alignment.refusal import refuse_aligned
 from common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
@@ -154,6 +155,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     config = load(folder / "config.yaml")
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
+    refuse_aligned(config.federation.align, "an attack")
     labels = load_labels(config.server.labels, Path(base))
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)

@@ -7,7 +7,9 @@ from pathlib import Path
 from cli.coding import Coding
 from cli.screen import out
 from client.context import party_seed
+from common.alignment.keys import Keys
 from common.config import Config, load
+from common.conversation import SERVER
 from common.data.sources import load_features, load_labels, prepare
 from common.errors import ConfigError, DataError
 from common.models.bottom import bottom_model
@@ -27,7 +29,9 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
         features = load_features(party.data, federation.seat(name), base)
-        if rows is not None and len(features.values) != rows:
+        if federation.align != "none":
+            Keys.of(features.ids, federation.keys, name)
+        elif rows is not None and len(features.values) != rows:
             raise DataError(
                 f"{name} has {len(features.values)} rows, the labels have {rows}",
                 hint="all members need the same rows in the same order",
@@ -65,11 +69,13 @@ def _check_labels(config: Config, base: Path) -> int | None:
         return None
     labels = load_labels(config.server.labels, base)
     check_labels(labels, config.federation)
+    if config.federation.align != "none":
+        Keys.of(labels.ids, config.federation.keys, SERVER)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     parts = schedule.partition
     sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
     out.print(f"server: {len(labels.values)} labels of {len(labels.classes)} classes: {sizes}", markup=False)
-    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values))
+    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
     if columns is not None and config.server.active is not None:
         width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]
         bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)

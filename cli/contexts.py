@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from client.context import ClientContext
+from common.alignment.refusal import refuse_aligned
 from common.config import Config
 from common.data.rows import sampled
 from common.data.sources import load_features, load_labels, prepare
@@ -31,11 +32,15 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
+    if sample is None:
+        refuse_aligned(config.federation.align, "a look at a run")
     labels = load_labels(config.server.labels, base)
     known = sampled(labels, sample)
     schedule = Schedule(config.federation, len(known.values), known.official_test)
     ctx = ServerContext(config.federation, config.server, known.values, schedule, telemetry, base)
-    ctx.columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample)
+    ctx.columns = load_columns(
+        config.federation, config.server, schedule, base, len(labels.values), sample, ids=labels.ids
+    )
     return ctx
 
 

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from cli.check import check_members
 from cli.screen import out as console
+from common.alignment.refusal import refuse_aligned
 from common.checkpoints import write_durably
 from common.config import Address, Config, load
 from common.crypto import files
@@ -95,6 +96,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: Terms) -> None:
     """
     config = load(file, sets)
     check_members(config, file)
+    refuse_aligned(config.federation.align, "dealing one configuration out")
     tree = config.model_dump(mode="json", exclude_none=True)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()
     if _dealt(out, stamp, config.federation.id):

@@ -40,6 +40,10 @@ class Progress:
                     self._say(f"all {event['of']} parties have joined")
             case "refused" | "failed" | "leave" | "warning" | "checkpoint_failed":
                 self._say(f"{event['party']}: {event['reason']}", style="yellow")
+            case "aligning":
+                self._say(f"aligning rows: {event['done']} of {event['of']} blocks")
+            case "aligned":
+                self._say(f"{event['common']} rows are common to all, of the server's {event['rows']}")
             case "rejoin":
                 self._say(f"{event['party']} is back after {event['seconds']:.1f} s, in round {event['round']}")
             case "stopped":
@@ -102,6 +106,8 @@ class PartyProgress:
 
     _LINES: Mapping[str, str] = {
         "join": "joined, and waits for the others",
+        "aligning": "aligning rows: {done} of {of} blocks",
+        "aligned": "{common} of its {rows} rows are common to all",
         "begin": "begins after round {round} of {rounds}",
         "checkpoint": "round {round} of {rounds} is on the disk",
         "server_away": "{reason}; dials again",

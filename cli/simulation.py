@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
+from cli.aligned import find_rows
 from cli.contexts import client_context, server_context
 from client.context import ClientContext
 from client.door import Door
@@ -100,6 +101,7 @@ class Simulation:
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
     home: Callable[[str], Path] | None = None
     sample: Tensor | None = None
+    _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
 
     def run(self) -> Outcome:
         """Runs both halves of the config's protocol to their end.
@@ -110,6 +112,7 @@ class Simulation:
         return inprocess.run_virtual(self._main())
 
     async def _main(self) -> Outcome:
+        await self._align()
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
         cohort, links = inprocess.connect(
@@ -134,6 +137,11 @@ class Simulation:
         await self._serve(outcome, cohort, halves)
         outcome.payload = _payload(cohort)
         return outcome
+
+    async def _align(self) -> None:
+        """Finds the rows that count, where tables have keys."""
+        if self.config.federation.align != "none":
+            self._rows = await find_rows(self.config, self.base)
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
         """The server's half, beside the parties': an error of one of those ends it."""
@@ -160,7 +168,7 @@ class Simulation:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = server_context(self.config, self.base, telemetry, self.sample)
+        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample))
         assert self.config.server is not None  # else there is no context
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
             rows = server.labels[server.schedule.partition.train]
@@ -200,7 +208,9 @@ class Simulation:
         return made
 
     def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
-        ctx = client_context(self.config, name, self.base, door.release, door.conceal, self.sample)
+        ctx = client_context(
+            self.config, name, self.base, door.release, door.conceal, self._rows.get(name, self.sample)
+        )
         ctx.state, ctx.round = state, round
         return ctx
 

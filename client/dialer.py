@@ -81,17 +81,24 @@ class Membership:
 
     def greet_again(self, hello: Hello) -> None:
         """Says Hello after the server has told us to rewind."""
+        for _ in range(self._inbox.qsize()):
+            heard = self._inbox.get_nowait()
+            if not isinstance(heard, Message | Open | Close | Save):  # what was set aside is of the session before
+                self._inbox.put_nowait(heard)
         self.post(hello)
 
-    async def attend(self, deliver: Callable[[Item], None], half: Callable[[], Awaitable[None]]) -> bool:
+    async def attend(
+        self, deliver: Callable[[Item], None], half: Callable[[], Awaitable[None]], *, last: bool = True
+    ) -> bool:
         """Runs our half while its messages come in; tells the server if it fails.
 
         Args:
             deliver: where what comes is handed to the half's link.
-            half: of the protocol.
+            half: of the protocol, or of what comes before it.
+            last: whether the run is over with it, so that the farewell is due.
 
         Returns:
-            Whether the run is over. If not, the server wants to go back to a common checkpoint.
+            Whether the half has come to its end. If not, the server wants to go back to a common checkpoint.
 
         Raises:
             PartyAway: the connection broke. The server may come back.
@@ -101,9 +108,13 @@ class Membership:
         while not self._inbox.empty():
             self._hear(self._inbox.get_nowait())
         try:
-            return await self._until_stopped(half)
+            return await self._until_stopped(half, last=last)
         finally:
             self._deliver = self._stop = None
+
+    def set_aside(self, item: Item) -> None:
+        """Keeps what has come for the next half that attends."""
+        self._inbox.put_nowait(item)
 
     def post(self, parcel: Parcel) -> None:
         """Sends a parcel to the server."""
@@ -116,14 +127,14 @@ class Membership:
             await self._connection.close()
         await self._dialer.close()
 
-    async def _until_stopped(self, half: Callable[[], Awaitable[None]]) -> bool:
+    async def _until_stopped(self, half: Callable[[], Awaitable[None]], *, last: bool) -> bool:
         assert self._stop is not None  # attend has made it
         running = asyncio.ensure_future(half())
         either: set[asyncio.Future[Any]] = {running, self._stop}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.done():
-                await self._finish(running, self._stop)
+                await self._finish(running, self._stop, last=last)
         finally:
             if not running.done():
                 running.cancel()
@@ -139,12 +150,14 @@ class Membership:
             return False
         raise _as_error(stopped)
 
-    async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any]) -> None:
-        """Our half is done: says so, and waits for the server's farewell, or for what it says instead."""
+    async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
+        """Our half is done: the last one says so, and waits for the server's farewell, or for what it says instead."""
         if (error := half.exception()) is not None:
             if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
                 self.post(Failure("", _in_a_line(error), getattr(error, "hint", "")))
             raise error
+        if not last:
+            return
         self.post(Farewell())
         parted = asyncio.ensure_future(self._farewell.wait())
         either: set[asyncio.Future[Any]] = {parted, stop}

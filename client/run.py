@@ -13,6 +13,7 @@ from client.dialer import Membership
 from client.metrics import ClientMetrics
 from client.sessions import Sessions
 from client.task import Task, answering, training
+from common.alignment.messages import all_kinds, all_limits
 from common.checkpoints import Checkpoints
 from common.compress import form_of
 from common.config import FederationConfig, PartyConfig
@@ -73,9 +74,9 @@ class ClientRun:
         features: Features | None = read
         del read
         contract = task.contract
-        limits = contract.limits(self.federation)
+        kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
         incoming = form_of(self.federation.compress.down)
-        sizes = (largest_bytes(kind, limits, incoming) for kind in contract.messages)
+        sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
         with closing(Telemetry(self.out / task.events, watch, *self.listeners)) as telemetry:
             store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
@@ -83,7 +84,7 @@ class ClientRun:
             sessions = Sessions(
                 self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity
             )
-            membership = Membership(Codec(contract.name, contract.kinds, incoming, limits), largest, telemetry)
+            membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
             patience = self.federation.timeouts.away
@@ -93,7 +94,7 @@ class ClientRun:
                 try:
                     await membership.join(sessions.greeting(hello), address, identity, pin, left)
                     if features is not None:
-                        sessions.prepare(features)
+                        sessions.take(features)
                         features = None  # as the source had them; what is kept is scaled
                         release_free_memory()
                     await sessions.run(membership, hello)

@@ -17,6 +17,7 @@ from client.door import Door
 from client.incidents import RealIncidents
 from client.privacy import Privacy
 from client.progress import Progress
+from client.rows import Rows
 from client.task import Task
 from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Seat
@@ -29,6 +30,7 @@ from common.data.features import Features
 from common.data.kept import EncoderFile
 from common.data.scale import Columns
 from common.data.sources import prepare
+from common.device import release_free_memory
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved, Spent
 from common.once import Once
@@ -75,13 +77,30 @@ class Sessions:
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
+    _rows: Rows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._once = Once(self.out / self.task.once)
 
-    def prepare(self, features: Features) -> None:
-        """Fits the encoder, or takes the run's, and plans the budget; once the server has agreed to the row count.
+    def take(self, features: Features) -> None:
+        """Takes the party's table, once the server has welcomed us.
+
+        Raises:
+            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
+            DataError: rows are to be aligned, and the table's keys are of no use.
+        """
+        if self.federation.align == "none":
+            self._prepare(features)
+            return
+        policy = self.config.policy
+        policy.refuse(self.name, self.federation)
+        self._rows = Rows(
+            self.name, self.federation, policy, features, self._once, self.out, self.telemetry, self.progress
+        )
+
+    def _prepare(self, features: Features) -> None:
+        """Fits the encoder, or takes the run's, and plans the budget: what depends on which rows there are.
 
         Raises:
             ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
@@ -101,7 +120,7 @@ class Sessions:
         """
         run = self.store.run()
         held = self.store.usable(self._owner(run)) if run else []
-        return replace(hello, run=run, held=tuple(held))
+        return replace(hello, run=run, held=tuple(held), aligned=self._once.number("alignment"))
 
     async def run(self, membership: Membership, hello: Hello) -> None:
         """Takes part in session after session until the run is over.
@@ -111,12 +130,24 @@ class Sessions:
             ColonnadeError: the run has failed.
         """
         try:
-            while not await self._attend(membership, await membership.begin()):
+            while not await self._go_on(membership, await membership.begin()):
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
         finally:
             await self._saved()
-            self._privacy.close()
+            if self._rows is None:  # else there is nothing yet that spends
+                self._privacy.close()
+
+    async def _go_on(self, membership: Membership, begin: Begin) -> bool:
+        """A session, in which rows are aligned first if they are not yet."""
+        if self._rows is not None:
+            aligned = await self._rows.align(membership, begin)
+            if aligned is None:
+                return False
+            self._prepare(aligned)
+            self._rows = None  # the table as the source had it; what is kept is scaled
+            release_free_memory()
+        return await self._attend(membership, begin)
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
         contract, owner = self.task.contract, self._owner(begin.run)

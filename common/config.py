@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from common.adjust import AdjustConfig
+from common.alignment.keys import KeysConfig
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
@@ -114,6 +115,10 @@ class FederationConfig(Section):
     batch: int = Field(ge=1, description="rows of a batch")
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
     seed: int = Field(default=0, ge=0)
+    align: Literal["none", "sorted", "psi"] = Field(
+        default="none", description="how members come to have the same rows in the same order: docs/alignment.md"
+    )
+    keys: KeysConfig = KeysConfig()
     rows: RowsConfig = RowsConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     stop: StopConfig | None = Field(default=None, description="when a run ends early; left out, it does not")

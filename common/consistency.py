@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def check_together(federation: FederationConfig) -> None:
     """Refuses an agreed section whose parts contradict each other or its protocol. Raises ConfigError."""
     _check_length(federation)
+    _check_alignment(federation)
     _check_privacy(federation)
     _check_rows(federation)
     _check_adjust(federation)
@@ -48,6 +49,15 @@ def _check_length(federation: FederationConfig) -> None:
     if bool(federation.epochs) == bool(federation.rounds):
         both = f"epochs = {federation.epochs} and federation.rounds = {federation.rounds}"
         raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
+
+
+def _check_alignment(federation: FederationConfig) -> None:
+    if federation.align != "none" and federation.rows.test == "official":
+        raise ConfigError(
+            f"federation.rows.test = official with federation.align = {federation.align}: rows get a new order, in "
+            "which the source's own test part is nowhere",
+            hint="give a number of rows or a fraction",
+        )
 
 
 def _check_privacy(federation: FederationConfig) -> None:

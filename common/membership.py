@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common.conversation import Item
 
 # Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Hello:
     official_test: int = 0
     run: str = ""
     held: tuple[int, ...] = ()
+    aligned: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ class Begin:
     """Server to party: everyone is here, in this order; go on after `round`, under the session that it gives.
 
     Every session has another number, which belongs into all that is derived for it: keys, nonces, masks.
+    `aligned` is the number of the alignment of rows that counts, if there is one already.
     """
 
     session: int
     parties: tuple[str, ...] = ()
     run: str = ""
     round: int = 0
+    aligned: str = ""
 
 
 @dataclass(frozen=True)

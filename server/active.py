@@ -29,6 +29,7 @@ def load_columns(
     rows: int,
     sample: Tensor | None = None,
     kept: EncoderFile | None = None,
+    ids: tuple[str, ...] | None = None,
 ) -> Columns | None:
     """What the server's models see of `server.active.data`: scaled; None where it has none.
 
@@ -36,6 +37,7 @@ def load_columns(
         rows: of the labels, as they were read.
         sample: those that there are to be; None for all.
         kept: where the run keeps the encoder; None for nowhere.
+        ids: who the labels are about, where rows have keys.
 
     Raises:
         DataError: they are not there or not usable, or are other rows than the labels'.
@@ -46,6 +48,11 @@ def load_columns(
     if (found := len(features.values)) != rows:
         raise DataError(
             f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
+        )
+    if ids is not None and features.ids is not None and features.ids != ids:
+        raise DataError(
+            "server.active.data and server.labels have other keys, or the same in another order",
+            hint="bring both into the order of one of them",
         )
     train = schedule.partition.train
     return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
+from common.alignment.messages import alignment_kinds, all_limits
 from common.compress import Compressor, form_of
 from common.config import FederationConfig
 from common.conversation import Cohort, Link, Save
@@ -48,9 +49,10 @@ class Hub:
         telemetry: Telemetry,
         saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
     ) -> None:
-        self._federation, self._contract, self._admission = federation, contract, admission
+        self._federation, self._admission = federation, admission
         self._run, self._telemetry, self._saved = run, telemetry, saved
-        self._limits = contract.limits(federation)
+        self._kinds = {**contract.kinds, **alignment_kinds(federation)}
+        self._limits = all_limits(federation, contract)
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the half
@@ -64,6 +66,7 @@ class Hub:
         self.releases: dict[str, float] = {}  # by party, as it last said
         self.session = 0
         self.round = 0
+        self.aligned = ""  # number of the alignment that counts, for whoever begins
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Hears a new connection's Hello and lets it in, or says why not."""
@@ -324,14 +327,14 @@ class Hub:
 
     def _start(self, party: str, round: int) -> int:
         connection = self.members[party].connection
-        connection.post(Begin(self.session, self._federation.names, self._run, round))
+        connection.post(Begin(self.session, self._federation.names, self._run, round, self.aligned))
         connection.session = self.session
         return round
 
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
         compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
-        link = Link(party, self._contract.kinds, self._limits, connection.post, self._mailbox, compress)
+        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress)
         self.totals.link(party, link)
         return link
 

@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from torch import Tensor
+
+from common.alignment.keys import Keys
+from common.alignment.messages import all_kinds, all_limits
+from common.alignment.record import Record
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.identity import Identity, load_identity
 from common.crypto.revocation import RevocationList
 from common.data.kept import EncoderFile
+from common.data.labels import Labels
 from common.data.sources import load_labels
 from common.device import choose_device
 from common.errors import CheckpointError, ConfigError, IdentityError, PartyFailed
 from common.message import largest_bytes
 from common.once import Once
+from common.privacy.labels import NoisyLabels
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
 from common.telemetry import Event, Listener, Telemetry
@@ -36,7 +43,8 @@ from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
 from server.labels import NoisyLabelFile
 from server.metrics import ServerMetrics
-from server.releases import open_releases
+from server.releases import RowReleases, open_releases
+from server.rows import Rows
 from server.sessions import Sessions
 from server.summary import summarise, write_whole
 from server.timeline import timeline
@@ -86,35 +94,31 @@ class ServerRun:
         labels = load_labels(self.config.labels, self.base)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
+        aligned, once = self.federation.align != "none", Once(self.out / "once")
+        keys = Keys.of(labels.ids, self.federation.keys, SERVER) if aligned else None
         begun = (self.out / "run.json").exists()
-        noisy = NoisyLabelFile(self.out, begun=begun).get(
-            self.config.privacy.labels,
-            labels.values,
-            schedule.partition.train,
-            self.federation.outputs,
-            self.federation.seed,
-        )
-        parties, asked = len(self.federation.names), self.config.privacy.answers
-        releases = open_releases(asked, schedule, parties, len(labels.values), self.out, begun=begun)
+        protected = (None, None) if aligned else self._protect(labels, schedule, begun)
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
-        ctx.identity, ctx.once, ctx.releases = identity, Once(self.out / "once"), releases
-        kept = EncoderFile(self.out, begun=begun)
-        columns = load_columns(self.federation, self.config, schedule, self.base, len(values), kept=kept)
-        ctx.columns = columns and columns.to(device)
-        ctx.protect(noisy)
-        facts = Facts(len(labels.values), labels.official_test)
-        del labels, values, columns  # what is protected is in the context alone
+        ctx.identity, ctx.once = identity, once
+        facts, rows = Facts(len(labels.values), labels.official_test), None
+        if keys is None:
+            self._equip(ctx, labels, *protected, begun=begun)
+        else:
+            record = Record(once, keys, SERVER)
+            again = partial(self._dress, ctx, labels, begun=bool(record.number))
+            rows = Rows(self.federation, record, telemetry, again)
+        del labels, values, protected  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
-            session = self._sessions(ctx, facts, revoked)
+            session = self._sessions(ctx, facts, revoked, rows)
             watch.show(ServerMetrics(session))
             contract = CONTRACTS[self.federation.protocol.name]
-            limits = contract.limits(self.federation)
-            incoming = self.federation.compress.arriving(contract.kinds)
-            sizes = (largest_bytes(kind, limits, incoming[name]) for name, kind in contract.kinds.items())
+            kinds = all_kinds(self.federation, contract)
+            limits, incoming = all_limits(self.federation, contract), self.federation.compress.arriving(kinds)
+            sizes = (largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items())
             largest = max(sizes, default=0) + FRAME_ALLOWANCE
-            port = Port(Codec(contract.name, contract.kinds, incoming, limits), largest, session.hub.greet)
+            port = Port(Codec(contract.name, kinds, incoming, limits), largest, session.hub.greet)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
@@ -125,12 +129,49 @@ class ServerRun:
             finally:
                 await port.stop()
 
-    def _sessions(self, ctx: ServerContext, facts: Facts, revoked: RevocationList) -> Sessions:
+    def _protect(
+        self, labels: Labels, schedule: Schedule, begun: bool
+    ) -> tuple[NoisyLabels | None, RowReleases | None]:
+        """What stands in for the training labels, and what counts answers, where the configuration asks for them."""
+        private, federation = self.config.privacy, self.federation
+        noisy = NoisyLabelFile(self.out, begun=begun).get(
+            private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
+        )
+        rows, parties = len(labels.values), len(federation.names)
+        return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun)
+
+    def _dress(self, ctx: ServerContext, labels: Labels, rows: Tensor, *, begun: bool) -> None:
+        """Gives the context the rows that count in the place of all, int64 (common,)."""
+        common = labels.rows(rows)
+        ctx.labels = common.values.to(ctx.device)
+        ctx.schedule = Schedule(self.federation, len(rows), 0)
+        self._equip(ctx, labels, *self._protect(common, ctx.schedule, begun), sample=rows, begun=begun)
+
+    def _equip(
+        self,
+        ctx: ServerContext,
+        labels: Labels,
+        noisy: NoisyLabels | None,
+        releases: RowReleases | None,
+        sample: Tensor | None = None,
+        *,
+        begun: bool,
+    ) -> None:
+        """Gives the context what goes with its rows."""
+        ctx.releases = releases
+        kept = EncoderFile(self.out, begun=begun)
+        columns = load_columns(
+            self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
+        )
+        ctx.columns = columns and columns.to(ctx.device)
+        ctx.protect(noisy)
+
+    def _sessions(self, ctx: ServerContext, facts: Facts, revoked: RevocationList, rows: Rows | None) -> Sessions:
         store = Checkpoints(self.out / "checkpoints", partial(self._warn, ctx.telemetry))
         store.prepare()
         owner = Owner(SERVER, self._run_number(), self.federation.lasting_hashes())
         admission = Admission(self.federation, facts, owner.run, revoked, secure=self.secure)
-        return Sessions(ctx, store, owner, admission, self.out)
+        return Sessions(ctx, store, owner, admission, self.out, rows)
 
     def _run_number(self) -> str:
         """The run's own number: drawn at its beginning, and read again by whoever resumes it."""

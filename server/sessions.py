@@ -16,6 +16,7 @@ from server.admission import Admission
 from server.context import ServerContext
 from server.hub import Hub
 from server.protocols import SERVE
+from server.rows import Rows
 from server.saving import Saving
 
 
@@ -29,6 +30,7 @@ class Sessions:
         owner: of them.
         admission: says who may join.
         folder: the run's, where its number and the commits are recorded.
+        rows: aligns them; None where they are in the same order already.
     """
 
     ctx: ServerContext
@@ -36,6 +38,7 @@ class Sessions:
     owner: Owner
     admission: Admission
     folder: Path
+    rows: Rows | None = None
     hub: Hub = field(init=False)
     saving: Saving = field(init=False)
 
@@ -59,11 +62,15 @@ class Sessions:
             resumed = hub.session != 0
             self._record_run()
             held, committed = self.store.usable(self.owner), self.saving.committed
+            if self.rows is not None:
+                hub.aligned = self.rows.agreed({name: member.hello.aligned for name, member in hub.members.items()})
             cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
             self._restore(round, first=not resumed)
             ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
-            ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
             try:
+                if self.rows is not None:
+                    hub.aligned = await self.rows.align(cohort, ctx.session)
+                ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
                 await SERVE[name](ctx, cohort)
                 return
             except PartyAway as gone:

@@ -63,10 +63,12 @@ def fitting_message(kind: type[Message], sizes: dict[str, int], **given: Any) ->
 ROUNDS = st.lists(UINT32, max_size=3).map(tuple)
 
 any_notice = st.one_of(
-    st.builds(Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64, WORD, ROUNDS),
+    st.builds(
+        Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64, WORD, ROUNDS, WORD
+    ),
     st.just(Welcome()),
     st.builds(Refusal, WORD, WORD),
-    st.builds(Begin, UINT32, st.lists(WORD, max_size=4).map(tuple), WORD, UINT32),
+    st.builds(Begin, UINT32, st.lists(WORD, max_size=4).map(tuple), WORD, UINT32, WORD),
     st.builds(Rewind, WORD),
     st.builds(Saved, UINT32, WORD),
     st.just(Farewell()),

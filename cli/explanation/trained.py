@@ -14,10 +14,12 @@ from cli.contexts import client_context, server_context
 from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
+from common.alignment.record import kept_rows
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.conversation import SERVER
 from common.errors import CheckpointError, InputError
+from common.once import Once
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
 from server.context import ServerContext
@@ -82,12 +84,12 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
         )
     round, states = _checkpoint(folder, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
-    ctx = server_context(config, base, Telemetry())
+    ctx = server_context(config, base, Telemetry(), _rows(config, folder, SERVER))
     begun = JOINT[protocol](ctx).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
     trained = Trained(config, base, round, summary, ctx, JOINT[protocol](ctx))
-    own = [_open_party(trained, name, states[name]) for name in trained.names]
+    own = [_open_party(trained, folder, name, states[name]) for name in trained.names]
     trained.heads, trained.first_heads = trained.joint.heads(), begun
     if trained.heads is None:
         trained.heads = _all([trained.locals[name].weight for name in trained.names])
@@ -95,9 +97,10 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     return trained
 
 
-def _open_party(trained: Trained, name: str, snapshot: Snapshot) -> Tensor | None:
+def _open_party(trained: Trained, folder: Path, name: str, snapshot: Snapshot) -> Tensor | None:
     """Adds a party, and returns its own head as it was before the first round, if it has one."""
-    ctx = client_context(trained.config, name, trained.base, lambda values: values)
+    rows = _rows(trained.config, folder / "parties" / name, name)
+    ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows)
     make = LOCAL[trained.config.federation.protocol.name]
     first = make(ctx).weight
     ctx.state, ctx.round = State(snapshot), trained.round
@@ -105,6 +108,11 @@ def _open_party(trained: Trained, name: str, snapshot: Snapshot) -> Tensor | Non
     local.eval()
     trained.clients[name], trained.locals[name] = ctx, local
     return None if first is None else first.clone()
+
+
+def _rows(config: Config, home: Path, member: str) -> Tensor | None:
+    """The rows that the run knew of a member's table; None for all."""
+    return None if config.federation.align == "none" else kept_rows(Once(home / "once"), member)
 
 
 def _all(heads: list[Any]) -> list[Tensor] | None:

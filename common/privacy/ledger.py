@@ -12,7 +12,7 @@ from common.errors import EnvironmentFault
 from common.lines import open_to_append, read_lines
 from common.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
 
-_ROWS = ("rows", "coded")  # what dimensions are called whose size is a number of rows
+_ROWS = ("rows", "coded", "keys")  # what dimensions are called whose size is a number of rows
 
 
 class Ledger:

@@ -89,6 +89,11 @@ class PolicyConfig(BaseModel):
         default=None, ge=1, description="in the roster, and in every sum; left out, 3 in blinded sums and else 1"
     )
 
+    max_other_rows: int | None = Field(
+        default=None, ge=1, description="keys of any other member in an alignment: against asking for a dictionary"
+    )
+    min_common_rows: int = Field(default=1, ge=1, description="keys that an alignment must find")
+
     def refuse(self, party: str, federation: FederationConfig) -> None:
         """Refuses a federation that is weaker than this, as far as its configuration tells.
 

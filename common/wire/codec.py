@@ -18,6 +18,7 @@ from common.numerics.quantise import AS_IS, Form, Packed, unpack
 from common.wire._generated import (
     agg_vfl_pb2,
     agreement_pb2,
+    alignment_pb2,
     blinded_pb2,
     c_vfl_pb2,
     centralized_pb2,
@@ -71,7 +72,7 @@ PROTOS: Mapping[str, ModuleType] = {
 }
 
 # What several protocols say in the same way.
-SHARED: tuple[ModuleType, ...] = (agreement_pb2, blinded_pb2)
+SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2)
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 
@@ -96,7 +97,7 @@ class Codec:
     ) -> None:
         self.kinds, self._limits = kinds, limits
         self._incoming = incoming if isinstance(incoming, Mapping) else dict.fromkeys(kinds, incoming)
-        self._numbers = {name: _field_numbers(PROTOS[protocol], name) for name in kinds}
+        self._numbers = {name: _field_numbers(protocol, name) for name in kinds}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
         }
@@ -149,8 +150,9 @@ class Codec:
             raise WireError(f"{spec} with {allowed}", f"shape {shape}", field)
 
 
-def _field_numbers(module: ModuleType, kind: str) -> dict[str, int]:
-    own = next(place for place in (module, *SHARED) if hasattr(place, kind))
+def _field_numbers(protocol: str, kind: str) -> dict[str, int]:
+    places = (PROTOS[protocol], *SHARED) if protocol in PROTOS else SHARED
+    own = next(place for place in places if hasattr(place, kind))
     proto: type[ProtoMessage] = getattr(own, kind)  # `kind` is our own contract's, not the wire's
     return {field.name: field.number for field in proto.DESCRIPTOR.fields}
 

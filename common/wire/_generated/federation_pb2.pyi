@@ -45,7 +45,7 @@ class Parcel(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., letter: _Optional[_Union[Letter, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., spent: _Optional[_Union[Spent, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held")
+    __slots__ = ("party", "federation", "version", "wire", "config", "rows", "official_test", "run", "held", "aligned")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,7 @@ class Hello(_message.Message):
     OFFICIAL_TEST_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     party: str
     federation: str
     version: str
@@ -71,7 +72,8 @@ class Hello(_message.Message):
     official_test: int
     run: str
     held: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, party: _Optional[str] = ..., federation: _Optional[str] = ..., version: _Optional[str] = ..., wire: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., rows: _Optional[int] = ..., official_test: _Optional[int] = ..., run: _Optional[str] = ..., held: _Optional[_Iterable[int]] = ...) -> None: ...
+    aligned: str
+    def __init__(self, party: _Optional[str] = ..., federation: _Optional[str] = ..., version: _Optional[str] = ..., wire: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., rows: _Optional[int] = ..., official_test: _Optional[int] = ..., run: _Optional[str] = ..., held: _Optional[_Iterable[int]] = ..., aligned: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ()
@@ -86,16 +88,18 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ("session", "parties", "run", "round")
+    __slots__ = ("session", "parties", "run", "round", "aligned")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     session: int
     parties: _containers.RepeatedScalarFieldContainer[str]
     run: str
     round: int
-    def __init__(self, session: _Optional[int] = ..., parties: _Optional[_Iterable[str]] = ..., run: _Optional[str] = ..., round: _Optional[int] = ...) -> None: ...
+    aligned: str
+    def __init__(self, session: _Optional[int] = ..., parties: _Optional[_Iterable[str]] = ..., run: _Optional[str] = ..., round: _Optional[int] = ..., aligned: _Optional[str] = ...) -> None: ...
 
 class Open(_message.Message):
     __slots__ = ("round",)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from common.agreement import AGREEMENT
+from common.alignment.messages import ALIGNMENT
 from common.blinded import BLINDED
 from common.message import DTYPES, Message, TensorSpec, message, schema
 from common.protocols import CONTRACTS
@@ -29,8 +30,10 @@ from common.wire.codec import PROTOS, SHARED, Codec
 from common.wire.fields import VARINT, WireError, nested, tag, varint
 from tests.messages import any_message, any_tensor
 
-CODECS = {name: Codec(name, contract.kinds) for name, contract in CONTRACTS.items()}
+BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages
+CODECS = {name: Codec(name, {**contract.kinds, **BEFORE}) for name, contract in CONTRACTS.items()}
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
+KINDS += [("split", kind) for kind in ALIGNMENT]
 every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
 
 few = settings(max_examples=25)
@@ -95,8 +98,9 @@ def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
 
 def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
     declared = {name for place in SHARED for name in place.DESCRIPTOR.message_types_by_name}
-    assert declared == {kind.__name__ for kind in BLINDED}
+    assert declared == {kind.__name__ for kind in BLINDED} | set(BEFORE)
     for contract in CONTRACTS.values():
+        assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
         assert shared in (set(), set(AGREEMENT), set(BLINDED))
 
@@ -292,7 +296,7 @@ def test_a_malformed_tensor_is_refused_in_words_and_takes_no_memory(body: bytes,
 
 
 def test_an_undeclared_kind_is_refused_and_shortened() -> None:
-    with pytest.raises(WireError, match=r"^E{80}: expected one of Embedding, .*, got an undeclared kind$"):
+    with pytest.raises(WireError, match=r"^E{80}: expected one of Census, .*Embedding, .*, got an undeclared kind$"):
         CODECS["split"].decode("E" * 10_000, memoryview(b""))
 
 

@@ -1,0 +1,122 @@
+"""An alignment against what it cannot do without, and a whole one among processes.
+
+The floor of a key is one hash to the curve and K + 1 exponentiations, measured in the same run and on the same thread.
+Against it stands the processor time of all halves together on the virtual clock: hashing, raising, shuffling, checking,
+comparing, and undoing the shuffles. Then 100,000 keys among a server and three parties over mutual TLS, as `up` starts
+them, from the first count to the last file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.report import Figure
+from client.matching import Matching
+from common import inprocess
+from common.alignment.keys import Keys
+from common.alignment.messages import alignment_kinds, alignment_limits
+from common.config import FederationConfig, parse
+from common.conversation import SERVER
+from common.crypto.group import Secret, hash_to_curve
+from common.crypto.sealing import Session
+from common.privacy.settings import PolicyConfig
+from server.aligning import Aligning
+
+ROOT = Path(__file__).parents[1]
+PARTIES = 3
+KEYS, ALL_KEYS = 5000, 100_000
+SHARE = 0.9
+RATIO, SECONDS = 1.5, 60.0
+
+
+def main() -> list[Figure]:
+    """Both."""
+    return [per_key(KEYS), among_processes(ALL_KEYS)]
+
+
+def per_key(keys: int) -> Figure:
+    """Processor time of a key in an alignment of so many, against the bare operations."""
+    people = [b"person %d" % n for n in range(keys)]
+    floor = _processor(lambda: _bare(people))
+    agreed = parse(_tree(PARTIES)).federation
+    ours = _processor(lambda: inprocess.run_virtual(_align(agreed, Keys(tuple(people)))))
+    lists, micro = PARTIES + 1, 1e6 / keys
+    what = f"alignment of {keys} keys, {PARTIES} parties and the server"
+    return Figure(what, micro * ours / lists, RATIO, "us a key", micro * floor, f"a hash and {lists} exponentiations")
+
+
+def among_processes(keys: int) -> Figure:
+    """Seconds that an alignment takes among processes on this machine, as the server counts them."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        _write_tables(base, keys)
+        (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)))
+        command = [sys.executable, "-m", "cli.main", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stdout + done.stderr)
+        events = [json.loads(line) for line in (base / "run" / "events.jsonl").read_text().splitlines()]
+    aligned = next(event for event in events if event["kind"] == "aligned")
+    what = f"{keys} keys among {PARTIES} parties and the server, processes on {os.cpu_count()} cores"
+    return Figure(what, aligned["seconds"], SECONDS, "s")
+
+
+def _bare(people: list[bytes]) -> None:
+    elements = hash_to_curve(people, b"benchmark")
+    for _ in range(PARTIES + 1):
+        elements = Secret(os.urandom(32)).raise_all(elements)
+
+
+async def _align(agreed: FederationConfig, keys: Keys) -> None:
+    names, session = list(agreed.names), Session()
+    cohort, links = inprocess.connect(names, alignment_kinds(agreed), alignment_limits(len(names) + 1))
+    parties = [Matching(name, agreed, PolicyConfig(), keys, session, links[name])() for name in names]
+    await asyncio.gather(Aligning(agreed, keys, session, cohort)(), *parties)
+
+
+def _processor(call: Any) -> float:
+    begin = time.process_time()
+    call()
+    return time.process_time() - begin
+
+
+def _write_tables(folder: Path, keys: int) -> None:
+    """One a member, each with its own share of the people in its own order."""
+    draw = random.Random(0)
+    everyone = [f"person-{n:08}" for n in range(round(keys / SHARE))]
+    for member in (SERVER, *(f"party{n + 1}" for n in range(PARTIES))):
+        with (folder / f"{member}.csv").open("w", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(["who", "value"])
+            lines.writerows((who, draw.randrange(2)) for who in draw.sample(everyone, keys))
+
+
+def _tree(parties: int) -> dict[str, Any]:
+    return {
+        "federation": {
+            "id": "psi",
+            "protocol": {"name": "split", "embedding": 4},
+            "parties": parties,
+            "classes": 2,
+            "rounds": 1,
+            "batch": 256,
+            "align": "psi",
+        },
+        "server": {"labels": {"source": "csv", "path": "server.csv", "label": "value", "id": "who"}},
+        "parties": {
+            f"party{n + 1}": {"data": {"source": "csv", "path": f"party{n + 1}.csv", "id": "who"}}
+            for n in range(parties)
+        },
+    }

@@ -1,0 +1,51 @@
+"""An alignment of all members' tables on the virtual clock, before a simulated run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from client.matching import Matching
+from common import inprocess
+from common.alignment.keys import Keys
+from common.alignment.messages import alignment_kinds, alignment_limits
+from common.config import Config
+from common.conversation import SERVER
+from common.crypto.sealing import Session
+from common.data.sources import load_features, load_labels
+from common.errors import ConfigError
+from server.aligning import Aligning
+
+
+async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
+    """The rows of every member's source that all members have, int64 (common,), in their common order.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+
+    Raises:
+        ColonnadeError: as in a real run.
+    """
+    federation, own = config.federation, config.server
+    if own is None:
+        raise ConfigError("no `server` section", hint="the server's labels are needed")
+    names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
+    cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
+    keys = Keys.of(load_labels(own.labels, base).ids, federation.keys, SERVER)
+    halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys, session, cohort)()}
+    for name in names:
+        party = config.parties[name]
+        keys = Keys.of(load_features(party.data, federation.seat(name), base).ids, federation.keys, name)
+        halves[name] = Matching(name, federation, party.policy, keys, session, links[name])()
+    tasks = [asyncio.ensure_future(half) for half in halves.values()]
+    try:
+        return dict(zip(halves, await asyncio.gather(*tasks), strict=True))
+    finally:  # the first error is the one that counts
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,111 @@
+"""Which of a party's rows count: found with the others once in a run, and kept."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from client.dialer import Membership
+from client.door import Door
+from client.matching import Matching
+from client.progress import Progress
+from common.alignment.keys import Keys
+from common.alignment.messages import alignment_kinds, alignment_limits
+from common.alignment.progress import tenths
+from common.alignment.record import Record
+from common.alignment.work import aside
+from common.config import FederationConfig
+from common.conversation import SERVER, Item, Link
+from common.crypto.sealing import Session
+from common.data.features import Features
+from common.membership import Begin
+from common.once import Once
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.privacy.settings import PolicyConfig
+from common.telemetry import Telemetry
+
+
+@dataclass
+class Rows:
+    """A party's table before it is aligned.
+
+    Args:
+        name: the party's.
+        federation: the agreed section.
+        policy: what the party insists on.
+        features: of all its rows.
+        once: what is made once in a run.
+        out: the party's own folder.
+        telemetry: the party's own.
+        progress: where bytes are counted.
+
+    Raises:
+        DataError: the table's keys are of no use.
+    """
+
+    name: str
+    federation: FederationConfig
+    policy: PolicyConfig
+    features: Features
+    once: Once
+    out: Path
+    telemetry: Telemetry
+    progress: Progress
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys = Keys.of(self.features.ids, self.federation.keys, self.name)
+        self.record = Record(self.once, keys, self.name)
+
+    async def align(self, membership: Membership, begin: Begin) -> Features | None:
+        """The rows that all members have, in their common order; None if the server wants to go back.
+
+        Raises:
+            ConfigError: our policy forbids it.
+            DataError: no key is common, or the table has changed since it was aligned.
+            CheckpointError: the run was aligned before, and not with what is here.
+            PeerError: the server is gone, has failed or says what it must not.
+        """
+        if begin.aligned:
+            return self.features.rows(self.record.rows(begin.aligned))
+        started, found = time.monotonic(), list[Tensor]()
+        with closing(Ledger(self.out / "ledger.jsonl")) as ledger:
+            door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
+            kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
+            link = Link(SERVER, kinds, limits, door)
+
+            async def match() -> None:
+                found.append(await self._matching(link, door, begin)())
+
+            half_done = await membership.attend(partial(_sort, link, membership), match, last=False)
+        if not half_done:
+            return None
+        seconds = round(time.monotonic() - started, 3)
+        told = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
+        self.telemetry.event("aligned", party=self.name, **told)
+        return self.features.rows(found[0])
+
+    def _matching(self, link: Link, door: Door, begin: Begin) -> Matching:
+        if self.federation.keys.seeded:
+            self.telemetry.event(
+                "warning", party=self.name, reason="federation.keys.seeded: anyone can compute our secret; for tests"
+            )
+        session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
+        return Matching(
+            self.name, self.federation, self.policy, self.record.keys, session, link, door.conceal,
+            self.record.keep, aside, tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+        )  # fmt: skip
+
+
+def _sort(link: Link, membership: Membership, item: Item) -> None:
+    """What is of the alignment goes to its half; what the server has said beyond it waits for the protocol's."""
+    if type(item).__name__ in link.kinds:
+        link.deliver(item)
+    else:
+        membership.set_aside(item)

@@ -1,0 +1,1 @@
+"""Which rows all members have: private set intersection by keys. See docs/alignment.md."""

@@ -1,0 +1,99 @@
+"""What members say to each other while they find their common rows. See docs/alignment.md.
+
+Rounds here are exchanges, counted from 1 in the alignment alone: one block of every member's list in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from common.crypto.group import ELEMENT
+from common.message import Kinds, Message, TensorSpec, message
+
+if TYPE_CHECKING:
+    from common.config import FederationConfig
+    from common.protocols.contract import Contract
+
+BLOCK = 8192
+"""Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""
+
+
+@message
+class Census(Message):
+    """Party to server: how many keys it has."""
+
+    rows: int
+
+
+@message
+class Sizes(Message):
+    """Server to party: how many keys every member has, the server first, then the parties in the roster's order."""
+
+    rows: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
+
+
+@message
+class Points(Message):
+    """A block of a list of keys, hashed to the curve and raised to at least one secret; none where the list is over.
+
+    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise.
+    """
+
+    points: Annotated[Tensor, TensorSpec("keys", "element", dtype=torch.uint8, released=True)]
+
+
+@message
+class Common(Message):
+    """Server to party: how many keys all members have, and the number of this alignment."""
+
+    rows: int
+    number: str
+
+
+@message
+class Positions(Message):
+    """A block of where the common keys stand in a list, in the common order.
+
+    Server to party: in the list as the party passed it on. Party to server: in the list as it had come.
+    """
+
+    positions: Annotated[Tensor, TensorSpec("keys", dtype=torch.int64, released=True)]
+
+
+@message
+class Kept(Message):
+    """Party to server: the alignment is on the party's disk."""
+
+
+@message
+class Settled(Message):
+    """Server to party: the alignment is on everybody's disk."""
+
+
+ALIGNMENT = (Census, Sizes, Points, Common, Positions, Kept, Settled)
+"""All that may travel before the protocol's own messages."""
+
+
+def alignment_kinds(federation: FederationConfig) -> Kinds:
+    """The messages of the alignment by name; none where rows are in the same order already."""
+    return {} if federation.align == "none" else {kind.__name__: kind for kind in ALIGNMENT}
+
+
+def alignment_limits(members: int) -> dict[str, int]:
+    """The largest values of the dimensions of these messages."""
+    return {"members": members, "keys": BLOCK, "element": ELEMENT}
+
+
+def all_kinds(federation: FederationConfig, contract: Contract) -> Kinds:
+    """Every message that may travel in a run, those of its contract and those before it, by name."""
+    return {**contract.kinds, **alignment_kinds(federation)}
+
+
+def all_limits(federation: FederationConfig, contract: Contract) -> Mapping[str, int]:
+    """The largest values of all their dimensions."""
+    own = contract.limits(federation)
+    return own if federation.align == "none" else {**own, **alignment_limits(len(federation.parties) + 1)}

@@ -1,0 +1,69 @@
+"""A member's alignment on its own disk: which of its rows count, in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from common.alignment.keys import Keys
+from common.errors import CheckpointError, DataError
+from common.once import Once
+from common.raw import to_bytes, to_tensor
+
+_NAME = "alignment"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Kept under the alignment's number, which the server draws.
+
+    Args:
+        once: the member's, for what is made once in a run.
+        keys: of its rows, as they are now.
+        member: whose it is, for messages.
+    """
+
+    once: Once
+    keys: Keys
+    member: str
+
+    @property
+    def number(self) -> str:
+        """Of the alignment that is kept here; "" if there is none."""
+        return self.once.number(_NAME)
+
+    def keep(self, number: str, rows: Tensor) -> None:
+        """Keeps row numbers, int64 (common,), in the place of earlier ones; they are on the disk when this returns."""
+        self.once.keep(_NAME, number, {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)})
+
+    def rows(self, number: str) -> Tensor:
+        """What was kept, int64 (common,).
+
+        Args:
+            number: of the alignment that counts.
+
+        Raises:
+            CheckpointError: another alignment is kept here, or none.
+            DataError: the table's keys have changed since.
+        """
+        if self.number != number:
+            raise CheckpointError(
+                f"{self.member}: the run goes on with the alignment {number}, and here is {self.number or 'none'}",
+                hint="resume every member from its own folder of this run, or begin a new run",
+            )
+        kept = self.once.get(_NAME)
+        if to_bytes(kept["keys"]) != self.keys.digest:
+            raise DataError(
+                f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
+                hint="restore the table, or begin a new run",
+            )
+        return kept["rows"]
+
+
+def kept_rows(once: Once, member: str) -> Tensor:
+    """The rows of a run that has ended, int64 (common,). Raises CheckpointError if they are not there."""
+    if not once.number(_NAME):
+        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a run folder that is whole")
+    return once.get(_NAME)["rows"]

@@ -1,0 +1,169 @@
+"""The server's half of an alignment: it relays all lists, adds its own, and compares what all have raised."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from common.alignment.comparison import compare
+from common.alignment.hand import Hand, draw_for, tag_of
+from common.alignment.keys import Keys
+from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from common.alignment.ring import Ring
+from common.alignment.work import Work, at_once
+from common.config import FederationConfig
+from common.conversation import SERVER, Cohort
+from common.crypto.group import ELEMENT
+from common.crypto.sealing import Session
+from common.errors import ContractError, InputError, PartyAway
+from common.harvest import Harvest, Quorum
+from common.message import M, check_exact
+
+_SEAT = 0
+
+
+@dataclass
+class Aligning:
+    """One alignment, from the parties' counts to a file at every member.
+
+    Args:
+        federation: the agreed section.
+        keys: of the server's rows.
+        session: that the secrets are for.
+        cohort: all parties.
+        keep: called with the alignment's number and our rows, once every party has kept its own.
+        work: does what takes long.
+        told: of progress: exchanges that are done, and of how many.
+        block: keys that travel at a time.
+    """
+
+    federation: FederationConfig
+    keys: Keys
+    session: Session
+    cohort: Cohort
+    keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
+    work: Work = at_once
+    told: Callable[[int, int], None] = lambda _done, _of: None
+    block: int = BLOCK
+    _round: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._members = (SERVER, *self.federation.names)
+
+    async def __call__(self) -> Tensor:
+        """Our rows that all members have, int64 (common,), in the order that is the same for all.
+
+        Raises:
+            DataError: no key is common, or with `sorted` not all keys are the same.
+            ContractError: a party says what it must not.
+            PartyAway: a party is gone; its list is needed.
+        """
+        ring, hand = await self._gather()
+        lists = await self._go_round(ring, hand)
+        places = await self.work(partial(compare, lists))
+        del lists
+        common, number = len(places[SERVER]), secrets.token_hex(8)
+        rows = len(self.keys) * common if self.federation.align == "sorted" else common
+        self._round += 1
+        await self.cohort.tell(Common(self._round, rows, number))
+        refuse_nothing(self.federation.align, common)
+        if self.federation.align == "sorted":
+            found = torch.tensor(self.keys.order)
+        else:
+            found = await self._come_back(ring, hand, places)
+        await self._hear(Kept)
+        self.keep(number, found)
+        await self.cohort.tell(Settled(self._round))
+        return found
+
+    async def _gather(self) -> tuple[Ring, Hand]:
+        """Everybody's sizes, which everybody learns."""
+        self._round = 1
+        census = await self._hear(Census)
+        for party, count in census.items():
+            if not count.rows:
+                raise ContractError(party, "Census", "rows", "at least 1", "0")
+        sizes = (len(self.keys), *(count.rows for count in census.values()))
+        await self.cohort.tell(Sizes(self._round, torch.tensor(sizes)))
+        keys = self.keys
+        refuse_other_sizes(self.federation.align, self._members, sizes)
+        if self.federation.align == "sorted":
+            keys, sizes = keys.as_one, (1,) * len(sizes)
+        ring = Ring(sizes, self.block)
+        return ring, Hand(ring, _SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
+
+    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Tensor]:
+        """Every list, raised by everybody."""
+        lists = {
+            member: torch.empty(size, ELEMENT, dtype=torch.uint8)
+            for member, size in zip(self._members, ring.sizes, strict=True)
+        }
+        for stage in range(ring.seats):
+            for block in range(ring.blocks()):
+                held = await self._exchange(ring, hand, stage, block)
+                if stage < ring.seats - 1:
+                    await self._pass_on(hand, stage, block, held)
+                else:
+                    for seat, points in enumerate(held):
+                        owner = ring.owner(seat, stage)
+                        lists[self._members[owner]][ring.span(owner, block)] = points
+                self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
+        return lists
+
+    async def _exchange(self, ring: Ring, hand: Hand, stage: int, block: int) -> list[Tensor]:
+        """What every seat passes on."""
+        self._round += 1
+        own = await self.work(partial(hand.give, stage, block))
+        came = await self._hear(Points)
+        for seat, (party, message) in enumerate(came.items(), start=1):
+            check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block), "element": ELEMENT})
+        return [own, *(message.points for message in came.values())]
+
+    async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Tensor]) -> None:
+        """Every seat's block goes to the next one, the last one's to us."""
+        names = self.federation.names
+        await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
+        try:
+            await self.work(partial(hand.take, stage, block, held[-1]))
+        except InputError as broken:
+            raise ContractError(names[-1], "Points", "points", "elements of the curve", str(broken)) from None
+
+    async def _come_back(self, ring: Ring, hand: Hand, places: dict[str, Tensor]) -> Tensor:
+        """Where the common keys stand in our table: every member undoes its shuffle of every list."""
+        at = [places[member] for member in self._members]
+        for stage in range(ring.seats):
+            owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
+            for span in ring.spans_of(len(at[_SEAT])):
+                self._round += 1
+                messages = (Positions(self._round, at[owner][span]) for owner in owners[1:])
+                await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
+                at[owners[_SEAT]][span] = hand.undo(owners[_SEAT], at[owners[_SEAT]][span])
+                if stage < ring.seats - 1:
+                    await self._take_back(ring, owners, at, span)
+        if len(set(at[_SEAT].tolist())) < len(at[_SEAT]):
+            raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
+        return at[_SEAT]
+
+    async def _take_back(self, ring: Ring, owners: list[int], at: list[Tensor], span: slice) -> None:
+        """The parties' answers in a stage of the return."""
+        came = await self._hear(Positions)
+        for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
+            check_exact(party, message, {"keys": span.stop - span.start})
+            found, size = message.positions, ring.sizes[owner]
+            if int(found.min()) < 0 or int(found.max()) >= size:
+                raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
+            at[owner][span] = found
+
+    async def _hear(self, kind: type[M]) -> Harvest[M]:
+        """One message of every party."""
+        patience = Quorum(limit=self.federation.timeouts.answer)
+        harvest = await self.cohort.collect(kind, self._round, patience)
+        if harvest.missing:
+            raise PartyAway(harvest.missing[0], "it is gone while rows are aligned, which needs every list")
+        return harvest

@@ -1,0 +1,146 @@
+"""Tables that only partly overlap, from csv to a trained model, as real processes over mutual TLS."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from attacks.run import open_run as open_attacked
+from cli.check import check
+from cli.contexts import server_context
+from cli.deal import Terms, deal
+from cli.explanation.trained import open_run
+from cli.simulation import Outcome, Simulation
+from common.config import parse
+from common.conversation import SERVER
+from common.errors import ConfigError, DataError
+from common.lines import read_lines
+from common.once import Once
+from common.telemetry import Telemetry
+from tests.cli.test_up import events, family_of, finish, start, wait_for_round
+from tests.tables import table_tree, write_tables
+
+
+def homes(out: Path) -> dict[str, Path]:
+    return {SERVER: out, **{home.name: home for home in sorted((out / "parties").iterdir())}}
+
+
+@pytest.mark.processes
+def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
+    ids, out = write_tables(tmp_path), tmp_path / "run"
+    file = tmp_path / "federation.yaml"
+    file.write_text(yaml.safe_dump(table_tree(checkpoint={"rounds": 10})))
+    process = start("up", file, "--out", out)
+    output = finish(process)
+    assert process.returncode == 0, output
+
+    kept = {member: Once(home / "once") for member, home in homes(out).items()}
+    people = {m: [ids[m][row] for row in once.get("alignment")["rows"].tolist()] for m, once in kept.items()}
+    assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
+    assert people[SERVER] == people["party1"] == people["party2"] and len(set(people[SERVER])) == len(people[SERVER])
+    assert {once.number("alignment") for once in kept.values()} == {kept[SERVER].number("alignment")}
+    (aligned,) = events(out, "aligned")
+    assert (aligned["rows"], aligned["common"]) == (len(ids[SERVER]), len(people[SERVER]))
+    # Half of the people are in either class; only rows that belong together say which.
+    assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
+
+    for name in ("party1", "party2"):
+        left = list(read_lines(homes(out)[name] / "ledger.jsonl"))
+        points = [entry for entry in left if entry["kind"] == "Points"]
+        assert {entry["mechanism"] for entry in points} == {"hashed keys, raised to a secret and shuffled"}
+        assert sum(entry["rows"] for entry in points) == sum(map(len, ids.values()))
+        assert "Person" not in (homes(out)[name] / "ledger.jsonl").read_text()
+
+    trained = open_run(out)
+    assert len(trained.server.labels) == len(people[SERVER])
+
+    # The run goes on with the alignment that it has.
+    more = start("up", "--resume", out, "--set", "federation.epochs=14")
+    output = finish(more)
+    assert more.returncode == 0, output
+    assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == Once(out / "once").number(
+        "alignment"
+    )
+
+
+@pytest.mark.processes
+def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligned_anew(tmp_path: Path) -> None:
+    ids, out = write_tables(tmp_path, people=12_000), tmp_path / "run"
+    process = start("up", write(tmp_path, epochs=0, rounds=3), "--out", out)
+    wait_for_round(out, 1, process, "aligning")
+    family_of(process)["party2"].kill()
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert len(events(out, "rollback")) == len(events(out, "aligned")) == 1
+    rows = {member: Once(home / "once").get("alignment")["rows"].tolist() for member, home in homes(out).items()}
+    people = {member: [ids[member][row] for row in own] for member, own in rows.items()}
+    assert people[SERVER] == people["party1"] == people["party2"]
+    assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
+
+
+@pytest.mark.processes
+def test_an_empty_intersection_is_said_by_everybody(tmp_path: Path) -> None:
+    write_tables(tmp_path, people=30)
+    table = (tmp_path / "party2.csv").read_text()
+    (tmp_path / "party2.csv").write_text(table.replace("Person", "People"))
+    file, out = tmp_path / "federation.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(table_tree(batch=4)))
+    process = start("up", file, "--out", out)
+    said = " ".join(finish(process).split())
+    assert process.returncode != 0 and "Person" not in said
+    assert "federation.align = psi: no key is common to all members" in said
+
+
+def write(folder: Path, **federation: object) -> Path:
+    (file := folder / "federation.yaml").write_text(yaml.safe_dump(table_tree(**federation)))
+    return file
+
+
+def simulated(folder: Path, **federation: object) -> Outcome:
+    return Simulation(parse(table_tree(keys={"seeded": True}, **federation)), folder).run()
+
+
+def test_a_simulated_run_aligns_too_and_learns_what_belongs_together(tmp_path: Path) -> None:
+    ids = write_tables(tmp_path)
+    one, again = simulated(tmp_path), simulated(tmp_path)
+    common = len(set.intersection(*map(set, ids.values())))
+    assert len(one.server.labels) == one.clients["party1"].features.shape[0] == common
+    assert one.server.metrics == again.server.metrics and one.server.metrics["test_accuracy"] > 0.8
+
+
+def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    write_tables(tmp_path, people=20)
+    table = (tmp_path / "party1.csv").read_text()
+    (tmp_path / "party1.csv").write_text(table.replace("Person", "People"))
+    with pytest.raises(DataError, match="no key is common to all members"):
+        simulated(tmp_path)
+
+
+def test_check_finds_wrong_keys_before_anything_starts(tmp_path: Path) -> None:
+    write_tables(tmp_path, people=60)
+    check(write(tmp_path), ())
+    with pytest.raises(DataError, match="party2: its data have no keys"):
+        check(tmp_path / "federation.yaml", ("parties.party2.data.id=null", "parties.party2.data.drop=[who]"))
+
+
+def leave_run(folder: Path) -> None:
+    (folder / "config.yaml").write_text(yaml.safe_dump(table_tree()))
+    (folder / "summary.json").write_text(json.dumps({"protocol": "split"}))
+    (folder / "simulated.json").write_text(json.dumps({"base": str(folder)}))
+
+
+def test_what_cannot_go_with_keys_is_refused(tmp_path: Path) -> None:
+    write_tables(tmp_path, people=60)
+    terms = Terms("127.0.0.1:7000", 30)
+    with pytest.raises(ConfigError, match=r"federation\.align = psi: dealing one configuration out needs"):
+        deal(write(tmp_path), (), tmp_path / "dealt", terms)
+    with pytest.raises(ConfigError, match=r"federation\.align = psi: a look at a run needs"):
+        server_context(parse(table_tree()), tmp_path, Telemetry())
+    leave_run(tmp_path)
+    with pytest.raises(ConfigError, match=r"federation\.align = psi: an attack needs"):
+        open_attacked(tmp_path)
+    with pytest.raises(ConfigError, match=r"federation\.rows\.test = official with federation\.align = psi"):
+        parse(table_tree(rows={"test": "official"}))

@@ -1,0 +1,292 @@
+"""Both halves of an alignment on the virtual clock, against a plain join."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.alignment.hand import Hand, tag_of
+from common.alignment.keys import Keys, KeysConfig
+from common.alignment.messages import Common, Points, Positions
+from common.alignment.ring import Ring
+from common.conversation import SERVER, Item
+from common.crypto.group import hash_to_curve
+from common.crypto.sealing import Session
+from common.errors import ConfigError, ContractError, DataError, PartyLost
+from common.message import Message, payload_bytes
+from common.privacy.settings import PolicyConfig
+from common.raw import to_bytes
+from tests.alignment import KINDS, Found, align, federation
+
+TABLES = {
+    SERVER: ["ada", "bob", "cyd", "dan", "eve", "fay"],
+    "party1": ["fay", "bob", "gus", "ada", "hal", "dan", "ivy"],
+    "party2": ["dan", "jim", "bob", "ada", "eve"],
+}
+
+
+def members(parties: int) -> list[str]:
+    return [SERVER, *federation(parties).names]
+
+
+def errors(found: Found) -> dict[str, str]:
+    return {member: str(result) for member, result in found.rows.items() if isinstance(result, Exception)}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Two to six members, anything from nothing in common to everything."""
+    names = members(draw(st.integers(1, 5)))
+    people = [f"person {n}" for n in range(draw(st.integers(1, 14)))]
+    some = st.lists(st.sampled_from(people), min_size=1, unique=True)
+    return {name: draw(some) for name in names}
+
+
+def check_join(ids: dict[str, list[str]], found: Found) -> None:
+    expected = set.intersection(*map(set, ids.values()))
+    if not expected:
+        assert set(errors(found)) == set(ids) and not found.kept
+        assert all("no key is common to all members" in said for said in errors(found).values())
+        return
+    keys = found.common(ids)
+    assert set(keys[SERVER]) == expected and len(keys[SERVER]) == len(expected)
+    assert all(own == keys[SERVER] for own in keys.values())
+    assert {number for number, _rows in found.kept.values()} == {found.kept[SERVER][0]}
+    for member, rows in found.rows.items():
+        assert isinstance(rows, torch.Tensor) and torch.equal(found.kept[member][1], rows)
+
+
+@given(tables(), st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
+    check_join(ids, align(federation(len(ids) - 1), ids, block=block))
+
+
+@pytest.mark.parametrize("parties", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("ids", [["one"], ["one", "two", "three"]], ids=["one key", "three keys"])
+def test_everybody_has_the_same_keys(parties: int, ids: list[str]) -> None:
+    everyone = dict.fromkeys(members(parties), ids)
+    check_join(everyone, align(federation(parties), everyone))
+
+
+def test_the_common_set_is_the_same_in_every_session_and_the_order_is_not_the_tables() -> None:
+    people = [f"person {n:02}" for n in range(40)]
+    everyone = dict.fromkeys(members(2), people)
+    orders = [align(federation(2), everyone, session=number).common(everyone)[SERVER] for number in (1, 2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == people
+    assert orders[0] != orders[1] and people not in orders  # by chance once in 40! runs
+
+
+def test_seeded_alignments_are_the_same_every_time() -> None:
+    agreed = federation(2, keys={"seeded": True})
+    first, again = (align(agreed, TABLES).common(TABLES) for _ in range(2))
+    assert first == again
+
+
+def test_a_straggler_changes_nothing() -> None:
+    agreed = federation(2, keys={"seeded": True})
+    late = align(agreed, TABLES, delay=lambda sender, _to, _item: 3.0 if sender == "party2" else 0.1)
+    assert late.common(TABLES) == align(agreed, TABLES).common(TABLES)
+    assert late.seconds > 10
+
+
+def test_whoever_is_silent_for_too_long_is_named() -> None:
+    found = align(federation(2), TABLES, delay=lambda sender, _to, _item: 1e6 if sender == "party2" else 0)
+    assert isinstance(found.rows[SERVER], PartyLost) and "party2" in errors(found)[SERVER]
+
+
+def test_keys_are_compared_as_agreed() -> None:
+    ids = {SERVER: ["Ada ", "ＢＯＢ"], "party1": ["ada", "BOB"]}
+    assert "no key is common" in errors(align(federation(1, keys={"unicode": "keep"}), ids))[SERVER]
+    assert align(federation(1), ids).common(ids) == {SERVER: ["ＢＯＢ"], "party1": ["BOB"]}
+    folded = align(federation(1, keys={"case": "fold"}), ids)
+    assert sorted(folded.common(ids)[SERVER]) == ["Ada ", "ＢＯＢ"]
+
+
+class TestWhatTravels:
+    """Bytes and contents of everything that is sent."""
+
+    def test_bytes_are_those_of_the_formula_and_kinds_are_the_declared(self) -> None:
+        found = align(federation(2), TABLES, block=4)
+        sizes, common, n = {name: len(own) for name, own in TABLES.items()}, 3, 3
+        sent: Counter[tuple[str, str]] = Counter()
+        for sender, _to, message in found.messages:
+            assert type(message) is KINDS[type(message).__name__]
+            sent["up" if sender != SERVER else "down", type(message).__name__] += payload_bytes(message)
+        # Every list is sent once by every party, and once to every party but its owner.
+        assert sent["up", "Points"] == 32 * (n - 1) * sum(sizes.values())
+        assert sent["down", "Points"] == 32 * sum(
+            rows * (n - 1 if name == SERVER else n - 2) for name, rows in sizes.items()
+        )
+        assert sent["down", "Positions"] == 8 * common * n * (n - 1)
+        assert sent["up", "Positions"] == 8 * common * (n - 1) * (n - 1)
+
+    def test_no_key_and_no_hash_of_one_is_on_the_wire(self) -> None:
+        """Nothing that a dictionary could be held against: not even knowing the tag."""
+        found = align(federation(2), TABLES)
+        tag = tag_of(Session("test", "a-run", 7))
+        wire = [(to_bytes(m.points) if isinstance(m, Points) else repr(m).encode()) for _from, _to, m in found.messages]
+        for key in {key for own in TABLES.values() for key in own}:
+            for told in (key.encode(), hash_to_curve([key.encode()], tag)):
+                assert not any(told in piece for piece in wire)
+
+    def test_what_the_server_can_tell_is_the_pattern_of_overlaps(self) -> None:
+        """Of the elements that all have raised it knows in which lists they are, and no more."""
+        found = align(federation(2), TABLES, block=100)
+        last = max(m.round for _f, _t, m in found.messages if isinstance(m, Points))
+        owners = {"party1": "party2", "party2": SERVER}  # who holds whose list in the last stage
+        raised = {owners[f]: m for f, _t, m in found.messages if isinstance(m, Points) and m.round == last}
+        elements = {o: {to_bytes(row) for row in m.points} for o, m in raised.items()}  # type: ignore[attr-defined]
+        assert len(elements["party2"] & elements[SERVER]) == len({*TABLES["party2"]} & {*TABLES[SERVER]})
+
+    def test_a_party_sees_no_two_lists_that_it_could_compare(self) -> None:
+        """Although all members have the same keys, no element reaches a party twice."""
+        people = [f"person {n}" for n in range(6)]
+        ids = dict.fromkeys(members(3), people)
+        found = align(federation(3), ids)
+        for name in members(3)[1:]:
+            came = [
+                to_bytes(row)
+                for _f, to, m in found.messages
+                if to == name and isinstance(m, Points)
+                for row in m.points
+            ]
+            assert len(came) == len(set(came)) == 3 * len(people)
+
+    def test_what_a_list_looks_like_says_nothing_of_where_rows_stand(self) -> None:
+        """The order in which an owner's list leaves is another than that of its table: with one secret, two orders."""
+        keys = Keys(tuple(str(n).encode() for n in range(50)))
+        ring = Ring((50, 50), 50)
+        draws = iter([b"s" * 32, bytes(range(200)) * 2, b"s" * 32, bytes(reversed(range(200))) * 2])
+        one, other = (Hand(ring, 0, keys, b"tag", lambda n: next(draws)[:n]).give(0, 0) for _ in range(2))
+        assert not torch.equal(one, other)
+        assert {to_bytes(row) for row in one} == {to_bytes(row) for row in other}
+
+
+class TestSorted:
+    """`align: sorted`."""
+
+    def test_rows_are_in_the_order_of_keys(self) -> None:
+        ids = {SERVER: ["b", "a", "c"], "party1": ["c", "b", "a"], "party2": ["a", "b", "c"]}
+        keys = align(federation(2, "sorted"), ids).common(ids)
+        assert all(own == ["a", "b", "c"] for own in keys.values())
+
+    def test_other_keys_are_refused_by_everybody(self) -> None:
+        ids = {SERVER: ["b", "a", "c"], "party1": ["c", "b", "x"], "party2": ["a", "b", "c"]}
+        said = errors(align(federation(2, "sorted"), ids))
+        assert set(said) == set(ids) and all("the members' keys are not the same" in words for words in said.values())
+
+    def test_other_numbers_are_named(self) -> None:
+        ids = {SERVER: ["b", "a", "c"], "party1": ["c", "b"], "party2": ["a", "b", "c"]}
+        said = errors(align(federation(2, "sorted"), ids))
+        assert said[SERVER] == "federation.align = sorted: party1 has 2 keys, the server 3"
+
+    def test_the_relay_sees_one_element_a_member(self) -> None:
+        ids = {name: ["b", "a", "c"] for name in members(2)}
+        points = [m for _f, _t, m in align(federation(2, "sorted"), ids).messages if isinstance(m, Points)]
+        assert all(len(m.points) == 1 for m in points)
+
+
+class TestPolicy:
+    """What a party insists on."""
+
+    def test_a_dictionary_is_refused_before_anything_leaves(self) -> None:
+        found = align(federation(2), TABLES, policies={"party2": PolicyConfig(max_other_rows=6)})
+        assert isinstance(found.rows["party2"], ConfigError)
+        assert errors(found)["party2"] == (
+            "parties.party2.policy.max_other_rows = 6: the federation has 7 keys at party1"
+        )
+        assert not [m for sender, _to, m in found.messages if sender == "party2" and isinstance(m, Points)]
+        assert not found.kept
+
+    def test_secrets_that_anyone_can_compute_are_refused(self) -> None:
+        agreed, policy = federation(2, keys={"seeded": True}), PolicyConfig(max_other_rows=100)
+        found = align(agreed, TABLES, policies={"party1": policy})
+        assert "federation.keys.seeded = true, which hides nothing" in errors(found)["party1"]
+
+    def test_too_few_are_refused_before_the_server_knows_which(self) -> None:
+        found = align(federation(2), TABLES, policies={"party1": PolicyConfig(min_common_rows=4)})
+        assert "min_common_rows = 4: the federation has 3 common keys" in errors(found)["party1"]
+        assert not [m for sender, _to, m in found.messages if sender == "party1" and isinstance(m, Positions)]
+        assert not isinstance(found.rows[SERVER], torch.Tensor) and not found.kept
+
+    def test_what_is_enough_is_enough(self) -> None:
+        policy = PolicyConfig(min_common_rows=3, max_other_rows=7)
+        assert len(align(federation(2), TABLES, policies={"party2": policy}).common(TABLES)[SERVER]) == 3
+
+
+class TestWrongKeys:
+    """What is refused at home, without a word of a key."""
+
+    @pytest.mark.parametrize(
+        ("ids", "said"),
+        [
+            (None, "its data have no keys"),
+            ([], "its data have no keys"),
+            (["secret", "other", " secret", "secret "], "2 of 4 rows repeat the key of another row"),
+            (["secret", " ", ""], "2 of 3 rows have no key"),
+        ],
+    )
+    def test_of_a_table(self, ids: Sequence[str] | None, said: str) -> None:
+        with pytest.raises(DataError, match=said) as refused:
+            Keys.of(ids, federation(1).keys, "party1")
+        assert "party1" in str(refused.value) and "secret" not in str(refused.value) + refused.value.hint
+
+    @given(st.text(max_size=8))
+    def test_a_normal_key_stays_as_it_is(self, key: str) -> None:
+        for config in (KeysConfig(), KeysConfig(case="fold")):
+            assert config.normal(config.normal(key)) == config.normal(key)
+
+
+def _first(wrong: Message, sender: str) -> Callable[[str, Item], Item]:
+    """Puts what is wrong in the place of a sender's first message of that kind."""
+    left = [wrong]
+
+    def change(by: str, item: Item) -> Item:
+        if by != sender or type(item) is not type(wrong) or not left:
+            return item
+        field = FIELD[type(wrong)]
+        return replace(item, **{field: getattr(left.pop(), field)})
+
+    return change
+
+
+FIELD = {Points: "points", Positions: "positions", Common: "rows"}
+ORDER_4 = torch.zeros(5, 32, dtype=torch.uint8)
+ORDER_4[:, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sender", "who", "said"),
+    [
+        (Points(1, torch.zeros(4, 32, dtype=torch.uint8)), "party1", SERVER, "keys = 5"),
+        (Points(1, ORDER_4), "party2", SERVER, "elements of the curve"),
+        (Points(1, ORDER_4), SERVER, "party1", "elements of the curve"),
+        (Positions(1, torch.tensor([99, 0, 1])), "party1", SERVER, "positions"),
+        (Positions(1, torch.tensor([-1, 0, 1])), SERVER, "party1", "positions of 0 to"),
+        (Positions(1, torch.tensor([0, 1])), "party2", SERVER, "keys = 3"),
+        (Common(1, 1000, ""), SERVER, "party1", "at most our 7"),
+    ],
+)
+def test_what_a_member_must_not_say_is_refused_by_who_hears_it(
+    wrong: Message, sender: str, who: str, said: str
+) -> None:
+    found = align(federation(2), TABLES, change=_first(wrong, sender))
+    assert isinstance(found.rows[who], ContractError) and said in errors(found)[who]
+    assert not found.kept
+
+
+def test_an_element_twice_is_refused() -> None:
+    def change(sender: str, item: Item) -> Item:
+        if sender == "party1" and isinstance(item, Points) and len(item.points):
+            item.points[-1] = item.points[0]
+        return item
+
+    found = align(federation(2), TABLES, change=change)
+    assert isinstance(found.rows[SERVER], ContractError) and "every element once" in errors(found)[SERVER]

@@ -1,0 +1,126 @@
+"""The group against the vectors of RFC 9380 and 7748, and against plain integers."""
+
+from __future__ import annotations
+
+import gmpy2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, hash_to_curve
+from common.errors import InputError
+
+P = 2**255 - 19
+SUITE = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
+MESSAGES = (b"", b"abc", b"abcdef0123456789", b"q128_" + b"q" * 128, b"a512_" + b"a" * 512)
+# RFC 9380, J.4.2: u, and the x-coordinates of Q = map_to_curve(u) and P = 8 Q.
+VECTORS = (
+    (
+        "608d892b641f0328523802a6603427c26e55e6f27e71a91a478148d45b5093cd",
+        "51125222da5e763d97f3c10fcc92ea6860b9ccbbd2eb1285728f566721c1e65b",
+        "1bb913f0c9daefa0b3375378ffa534bda5526c97391952a7789eb976edfe4d08",
+    ),
+    (
+        "46f5b22494bfeaa7f232cc8d054be68561af50230234d7d1d63d1d9abeca8da5",
+        "7d56d1e08cb0ccb92baf069c18c49bb5a0dcd927eff8dcf75ca921ef7f3e6eeb",
+        "7c22950b7d900fa866334262fcaea47a441a578df43b894b4625c9b450f9a026",
+    ),
+    (
+        "235fe40c443766ce7e18111c33862d66c3b33267efa50d50f9e8e5d252a40aaa",
+        "3fbe66b9c9883d79e8407150e7c2a1c8680bee496c62fabe4619a72b3cabe90f",
+        "31ad08a8b0deeb2a4d8b0206ca25f567ab4e042746f792f4b7973f3ae2096c52",
+    ),
+    (
+        "001e92a544463bda9bd04ddbe3d6eed248f82de32f522669efc5ddce95f46f5b",
+        "227e0bb89de700385d19ec40e857db6e6a3e634b1c32962f370d26f84ff19683",
+        "027877759d155b1997d0d84683a313eb78bdb493271d935b622900459d52ceaa",
+    ),
+    (
+        "1a68a1af9f663592291af987203393f707305c7bac9c8d63d6a729bdc553dc19",
+        "3bcd651ee54d5f7b6013898aab251ee8ecc0688166fce6e9548d38472f6bd196",
+        "5fd892c0958d1a75f54c3182a18d286efab784e774d1e017ba2fb252998b5dc1",
+    ),
+)
+
+
+def ladder(scalar: int, x: int) -> int:
+    """The Montgomery ladder of RFC 7748 in plain integers, for any scalar; 0 for the point at infinity."""
+    a, b, c, d = 1, 0, x, 1
+    for bit in reversed(range(scalar.bit_length())):
+        if scalar >> bit & 1:
+            a, b, c, d = c, d, a, b
+        plus, minus, other_plus, other_minus = a + b, a - b, c + d, c - d
+        cross, bar = other_minus * plus, other_plus * minus
+        c, d = (cross + bar) ** 2 % P, x * (cross - bar) ** 2 % P
+        square, other = plus**2 % P, minus**2 % P
+        a, b = square * other % P, (square - other) * (square + 121665 * (square - other)) % P
+        if scalar >> bit & 1:
+            a, b, c, d = c, d, a, b
+    return a * pow(b, P - 2, P) % P
+
+
+def clamped(scalar: bytes) -> int:
+    return int.from_bytes(scalar, "little") & (2**254 - 8) | 2**254
+
+
+def number(element: bytes) -> int:
+    return int.from_bytes(element, "little")
+
+
+@pytest.mark.parametrize(("message", "vector"), list(zip(MESSAGES, VECTORS, strict=True)))
+def test_hashing_gives_the_vectors_of_the_rfc(message: bytes, vector: tuple[str, str, str]) -> None:
+    u, q, p = (int(x, 16) for x in vector)
+    hashed = number(hash_to_curve([message], SUITE))
+    assert (hashed, ladder(8, hashed)) == (q, p)
+    assert number(_map_to_curve(gmpy2.mpz(u))) == q
+
+
+@given(st.integers(0, P - 1))
+@settings(max_examples=60)
+def test_the_map_always_ends_on_the_curve(u: int) -> None:
+    x = number(_map_to_curve(gmpy2.mpz(u)))
+    y_squared = (x**3 + 486662 * x**2 + x) % P
+    assert x < P and pow(y_squared, (P - 1) // 2, P) in (0, 1)
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=20))
+@settings(max_examples=25, deadline=None)
+def test_raising_is_the_ladder_in_plain_integers(scalar: bytes, key: bytes) -> None:
+    element = hash_to_curve([key], b"test")
+    assert number(Secret(scalar).raise_all(element)) == ladder(clamped(scalar), number(element))
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32), min_size=2, max_size=4), st.randoms())
+@settings(max_examples=25, deadline=None)
+def test_secrets_commute(scalars: list[bytes], random: object) -> None:
+    def raised(order: list[bytes]) -> bytes:
+        elements = hash_to_curve([b"ada", b"bob"], b"test")
+        for scalar in order:
+            elements = Secret(scalar).raise_all(elements)
+        return elements
+
+    turned = list(scalars)
+    random.shuffle(turned)  # type: ignore[attr-defined]
+    assert raised(scalars) == raised(turned)
+
+
+def test_another_tag_is_another_hash_and_a_tag_is_needed() -> None:
+    one, other = hash_to_curve([b"ada"], b"one"), hash_to_curve([b"ada"], b"other")
+    assert len(one) == ELEMENT and one != other
+    for tag in (b"", bytes(256)):
+        with pytest.raises(InputError, match=f"a tag of {len(tag)} bytes"):
+            hash_to_curve([b"ada"], tag)
+
+
+@pytest.mark.parametrize("bad", [bytes(32), (1).to_bytes(32, "little"), b"\5" * 31], ids=["zero", "order 4", "short"])
+def test_points_of_small_order_and_of_other_lengths_are_refused(bad: bytes) -> None:
+    with pytest.raises(InputError, match="small order, or of another length"):
+        Secret(bytes(range(32))).raise_all(hash_to_curve([b"ada"], b"test") + bad)
+
+
+def test_the_field_element_of_the_rfc() -> None:
+    import hashlib
+
+    start = hashlib.sha512(bytes(128))
+    for message, (u, _q, _p) in zip(MESSAGES, VECTORS, strict=True):
+        assert _hash_to_field(message, start, SUITE + bytes([len(SUITE)])) == int(u, 16)
