@@ -34,19 +34,7 @@ from common.data.noise import NoiseConfig
 from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
-from common.data.tables import (
-    ArrowData,
-    ArrowLabels,
-    CsvData,
-    CsvLabels,
-    NpyData,
-    NpyLabels,
-    ParquetData,
-    ParquetLabels,
-    SqlData,
-    SqlLabels,
-    TableColumnsConfig,
-)
+from common.data.tables import TableColumnsConfig, TableData, TableLabels
 from common.data.tensors import TensorColumns, read_tensor_labels
 from common.data.views import MatView, read_classes
 
@@ -244,33 +232,12 @@ class TensorLabels(_Tensors):
 
 
 DataConfig = Annotated[
-    SklearnData
-    | IdxData
-    | CifarData
-    | AdultData
-    | CsvData
-    | ParquetData
-    | ArrowData
-    | SqlData
-    | NpyData
-    | MatData
-    | TensorData,
-    Field(discriminator="source"),
+    SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData, Field(discriminator="source")
 ]
 """What a party's configuration says under `data`."""
 
 LabelConfig = Annotated[
-    SklearnLabels
-    | IdxLabels
-    | CifarLabels
-    | AdultLabels
-    | CsvLabels
-    | ParquetLabels
-    | ArrowLabels
-    | SqlLabels
-    | NpyLabels
-    | MatLabels
-    | TensorLabels,
+    SklearnLabels | IdxLabels | CifarLabels | AdultLabels | TableLabels | MatLabels | TensorLabels,
     Field(discriminator="source"),
 ]
 """What the server's configuration says under `labels`."""

@@ -214,3 +214,7 @@ class NpyData(_Npy, TableColumnsConfig):
 
 class NpyLabels(_Npy, _Labels):
     """Labels in a numpy array."""
+
+
+TableData = CsvData | ParquetData | ArrowData | SqlData | NpyData
+TableLabels = CsvLabels | ParquetLabels | ArrowLabels | SqlLabels | NpyLabels
