@@ -154,6 +154,8 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     config = load(folder / "config.yaml")
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
+    if config.federation.task == "regression":
+        raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
     labels = load_labels(config.server.labels, Path(base))
     values, official = sampled(labels.values, labels.official_test, sample)
     schedule = Schedule(config.federation, len(values), official)

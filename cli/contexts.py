@@ -31,7 +31,7 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
-    labels = load_labels(config.server.labels, base)
+    labels = load_labels(config.server.labels, base, config.federation.task)
     values, official_test = sampled(labels.values, labels.official_test, sample)
     schedule = Schedule(config.federation, len(values), official_test)
     ctx = ServerContext(config.federation, config.server, values, schedule, telemetry, base)

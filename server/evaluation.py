@@ -13,7 +13,6 @@ from common.errors import ContractError
 from common.harvest import Harvest
 from common.message import M, Message
 from server.context import ServerContext
-from server.score import Score
 
 
 async def evaluate(
@@ -34,13 +33,13 @@ async def evaluate(
         dims: the message's dimensions beside `rows`.
     """
     for part in ctx.schedule.evaluations(round):
-        score = Score()
+        score = ctx.score()
         for number, block in enumerate(ctx.schedule.blocks(part)):
             answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
                 logits = predict(answers, block)
             score.add(logits, ctx.labels[block])
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
@@ -50,10 +49,10 @@ def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], T
         predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
     """
     for part in ctx.schedule.evaluations(round):
-        score = Score()
+        score = ctx.score()
         for block in ctx.schedule.blocks(part):
             score.add(predict(block), ctx.labels[block])
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)
 
 
 async def collect_block(

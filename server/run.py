@@ -82,7 +82,7 @@ class ServerRun:
         identity = self._identity()
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
-        labels = load_labels(self.config.labels, self.base)
+        labels = load_labels(self.config.labels, self.base, self.federation.task)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         begun = (self.out / "run.json").exists()

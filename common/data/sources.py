@@ -33,8 +33,10 @@ from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.table import CsvColumns, CsvFile, read_ids
-from common.data.tensors import TensorColumns, read_tensor_labels
+from common.data.targets import Task
+from common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
 from common.data.views import MatView, read_classes
+from common.errors import ConfigError
 
 
 class _Config(BaseModel):
@@ -65,6 +67,10 @@ class SklearnLabels(_Sklearn):
         """The set's own labels."""
         bundled = Bundled(self.name)
         return Labels(bundled.labels(), bundled.classes)
+
+    def read_numbers(self, base: Path) -> Labels:  # noqa: ARG002
+        """What the set has to be predicted, (n, 1)."""
+        return Labels(Bundled(self.name).targets(), ())
 
 
 class _Idx(_Config):
@@ -196,12 +202,23 @@ class CsvData(_Csv):
 
 
 class CsvLabels(_Csv):
-    """One column of a CSV file: class numbers 0 .. C-1, or names."""
+    """One column of a CSV file: class numbers 0 .. C-1, or names. In regression one column of numbers, or several."""
 
-    label: str
+    label: str | tuple[str, ...]
+
+    def read_numbers(self, base: Path) -> Labels:
+        """The columns as numbers, (n, targets). Raises DataError as `read`."""
+        file, columns = self._file(base), (self.label,) if isinstance(self.label, str) else self.label
+        file.require(columns if self.id is None else [*columns, self.id])
+        return Labels(file.numbers(columns), (), ids=read_ids(file, self.id))
 
     def read(self, base: Path) -> Labels:
         """The column. Raises DataError if there is no such file or column, or a label is wrong."""
+        if not isinstance(self.label, str):
+            raise ConfigError(
+                f"server.labels.label names {len(self.label)} columns, and classes stand in one",
+                hint="name one column, or set federation.task to regression",
+            )
         file = self._file(base)
         file.require([self.label] if self.id is None else [self.label, self.id])
         values, classes = classify(file.words(self.label), f"{file.path}, column {self.label!r}")
@@ -270,6 +287,10 @@ class TensorLabels(_Tensors):
         """The classes. Raises DataError if there is no such file, or a label is wrong."""
         return read_tensor_labels(self._find(base))
 
+    def read_numbers(self, base: Path) -> Labels:
+        """The numbers to be predicted. Raises DataError likewise."""
+        return read_tensor_targets(self._find(base))
+
 
 DataConfig = Annotated[
     SklearnData | IdxData | CifarData | AdultData | CsvData | MatData | TensorData, Field(discriminator="source")
@@ -315,14 +336,23 @@ def prepare(config: DataConfig, values: Tensor, train_rows: Tensor, seed: int, p
     return Columns(config.noise.on(columns[torch.arange(len(values))], seed, party), Scaler.none())
 
 
-def load_labels(config: LabelConfig, base: Path) -> Labels:
+def load_labels(config: LabelConfig, base: Path, task: Task = "classification") -> Labels:
     """Reads the server's labels; no feature is read.
 
     Args:
         config: the server's `labels`.
         base: the folder that paths are relative to: the configuration file's.
+        task: `federation.task`: whether classes or numbers are wanted.
 
     Raises:
-        DataError: the source is not found, or a label is missing or no class.
+        DataError: the source is not found, or a label is missing, no class or no number.
+        ConfigError: the source has none of what is wanted.
     """
-    return config.read(base)
+    if task == "classification":
+        return config.read(base)
+    if not isinstance(config, SklearnLabels | CsvLabels | TensorLabels):
+        raise ConfigError(
+            f"server.labels.source = {config.source!r} has classes and no numbers to be predicted",
+            hint="take sklearn (diabetes), csv or safetensors, or set federation.task to classification",
+        )
+    return config.read_numbers(base)

@@ -41,6 +41,7 @@ class Contract:
             so that `federation.privacy.mechanism: adaptive` can protect them.
         gradients: whether a party takes its steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
+        shares_labels: whether parties are sent the labels and compute the loss themselves.
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
     """
 
@@ -55,6 +56,7 @@ class Contract:
     answers_protected: bool = False
     embeddings: bool = False
     gradients: bool = False
+    shares_labels: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property
