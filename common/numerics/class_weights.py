@@ -53,7 +53,7 @@ class WeightedCrossEntropy:
 
 
 def balanced(labels: Tensor, classes: int) -> Tensor:
-    """n / (C n_c) of every class, float64 (classes,): all classes weigh alike, and a row 1 on average.
+    """n / (C n_c) of every class, float64 (classes,): all classes weigh alike, and a row 1 on average if all have rows.
 
     Args:
         labels: class numbers, int64 (n,).
