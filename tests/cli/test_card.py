@@ -33,9 +33,8 @@ def test_it_says_what_came_of_it_and_who_sees_what(tmp_path: Path) -> None:
 
 def test_columns_are_counted_where_the_data_are_here_and_never_named(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(protocol="split", parties=[f"party{n}" for n in range(1, 5)]))
-    config = tree({"name": "split"}) | {
-        "every_party": {"data": {"source": "sklearn", "name": "wine", "split": "columns"}}
-    }
+    wine = {"source": "sklearn", "name": "wine", "split": "columns"}
+    config = tree({"name": "split"}) | {"every_party": {"data": wine}}
     config["server"] = {"labels": {"source": "sklearn", "name": "wine"}, "class_weights": "balanced"}
     config["federation"]["classes"] = 3
     (folder / "config.yaml").write_text(yaml.safe_dump(parse(config).model_dump(mode="json", exclude_none=True)))
