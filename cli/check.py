@@ -68,8 +68,8 @@ def _check_labels(config: Config, base: Path) -> int | None:
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     parts = schedule.partition
     sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
-    kinds = f"{len(labels.classes)} classes" if labels.classes else f"{labels.values.shape[1]} numbers"
-    out.print(f"server: {len(labels.values)} labels of {kinds}: {sizes}", markup=False)
+    kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
+    out.print(f"server: {len(labels.values)} labels {kinds}: {sizes}", markup=False)
     columns = load_columns(config.federation, config.server, schedule, base, len(labels.values))
     if columns is not None and config.server.active is not None:
         width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]

@@ -209,7 +209,8 @@ class ServerContext:
         if round == self.schedule.rounds or self.best.stop:
             found, details = score.closer()
             self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
-            self.details.update({part: details} if details else {})
+            if details:
+                self.details[part] = details
         if part == "validation" and self.stopped:
             self.telemetry.event("stopped", round=round, reason=self.stopped)
 
