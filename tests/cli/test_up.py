@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "answer_privacy",
+    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "answer_privacy", "details", "targets",
     "theorem", "pace", "missing", "late", "environment", "timeline",
 }  # fmt: skip
 
