@@ -156,6 +156,8 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
     refuse_aligned(config.federation.align, "an attack")
+    if config.federation.task == "regression":
+        raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
     labels = load_labels(config.server.labels, Path(base))
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)

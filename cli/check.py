@@ -67,14 +67,15 @@ def check_members(config: Config, file: Path) -> None:
 def _check_labels(config: Config, base: Path) -> int | None:
     if config.server is None:
         return None
-    labels = load_labels(config.server.labels, base)
+    labels = load_labels(config.server.labels, base, config.federation.task)
     check_labels(labels, config.federation)
     if config.federation.align != "none":
         Keys.of(labels.ids, config.federation.keys, SERVER)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     parts = schedule.partition
     sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
-    out.print(f"server: {len(labels.values)} labels of {len(labels.classes)} classes: {sizes}", markup=False)
+    kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
+    out.print(f"server: {len(labels.values)} labels {kinds}: {sizes}", markup=False)
     columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
     if columns is not None and config.server.active is not None:
         width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]

@@ -34,7 +34,7 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     if sample is None:
         refuse_aligned(config.federation.align, "a look at a run")
-    labels = load_labels(config.server.labels, base)
+    labels = load_labels(config.server.labels, base, config.federation.task)
     known = sampled(labels, sample)
     schedule = Schedule(config.federation, len(known.values), known.official_test)
     ctx = ServerContext(config.federation, config.server, known.values, schedule, telemetry, base)

@@ -176,7 +176,8 @@ class _Dealing:
 
     def _deal_server(self) -> None:
         assert self.config.server is not None  # the members were checked
-        own, labels = self.tree["server"], load_labels(self.config.server.labels, self.base)
+        own, task = self.tree["server"], self.config.federation.task
+        labels = load_labels(self.config.server.labels, self.base, task)
         name = describe_source(own["labels"])
         own["labels"] = {**self._write_labels(own["labels"], labels), "name": name}
         own["listen"] = self.terms.listen

@@ -265,6 +265,29 @@ def attack(
     run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
 
 
+@app.command()
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="a party's own folder, RUN/parties/NAME", show_default=False)],
+    check: Annotated[bool, typer.Option("--verify", help="whether its chain of hashes is whole")] = False,
+    head: Annotated[bool, typer.Option("--head", help="the newest hash alone, to note elsewhere")] = False,
+) -> None:
+    """Says what left a party, by its own record: kinds, bytes, rows, protection, epsilon."""
+    from cli.ledger import ledger as run  # noqa: PLC0415
+
+    run(folder, check=check, head=head)
+
+
+@app.command()
+def card(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="the card's file; RUN/card.md", show_default=False)] = None,
+) -> None:
+    """Writes a model card: what was trained on what by whom, how good and how protected it is, and what is not."""
+    from cli.card import card as run_it  # noqa: PLC0415
+
+    run_it(run, out)
+
+
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def health(words: typer.Context) -> None:
     """Asks a running member's health service: exit code 0 if it is up, or with `--service colonnade` ready."""

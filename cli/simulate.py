@@ -17,7 +17,7 @@ from cli.folder import run_folder
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, best_words, describe_privacy, own_models, what_else
+from cli.summary import METRICS, best_words, describe_privacy, number_words, own_models, what_else
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.conversation import SERVER
@@ -110,7 +110,7 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("rounds", str(ctx.round))
     for key, name in METRICS.items():
         if (value := ctx.metrics.get(key)) is not None:
-            table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+            table.add_row(name, number_words(key, value))
     for name, words in own_models(ctx.metrics):
         table.add_row(name, words)
     if (best := ctx.best.summary(0)) is not None:

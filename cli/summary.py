@@ -10,16 +10,22 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cli.progress import megabytes
+from cli.progress import megabytes, score_words
 from common.protocols import CONTRACTS
 
-_OWN = "test_accuracy_"
+_OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
 _NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row's embeddings"}
 _MANY = 8  # parties that fit in a line
 
 METRICS = {
     "test_accuracy": "test accuracy",
+    "test_auc": "test AUC",
+    "test_f1": "test F1",
+    "test_rmse": "test RMSE",
+    "test_mae": "test MAE",
+    "test_r2": "test R2",
     "val_accuracy": "validation accuracy",
+    "val_rmse": "validation RMSE",
     "train_loss": "training loss",
     "test_loss": "test loss",
     "val_loss": "validation loss",
@@ -37,7 +43,7 @@ def show_summary(console: Console, folder: Path) -> None:
     table.add_row("rounds", str(summary["rounds"]))
     for key, name in METRICS.items():
         if (value := summary["metrics"].get(key)) is not None:
-            table.add_row(name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}")
+            table.add_row(name, number_words(key, value))
     for name, words in own_models(summary["metrics"]):
         table.add_row(name, words)
     if (best := summary["best"]) is not None:
@@ -59,13 +65,23 @@ def show_summary(console: Console, folder: Path) -> None:
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     """A line about every party's own model, where each has a whole one; of many, the worst and the best."""
-    found = {name.removeprefix(_OWN): value for name, value in metrics.items() if name.startswith(_OWN)}
-    if not found:
-        return []
-    if len(found) > _MANY:
-        worst, best = (choose(found, key=found.__getitem__) for choose in (min, max))
-        return [("parties' test accuracy", f"{worst} {found[worst]:.2%} to {best} {found[best]:.2%}")]
-    return [("parties' test accuracy", ", ".join(f"{party} {value:.2%}" for party, value in found.items()))]
+    lines = []
+    for prefix, name in _OWN.items():
+        found = {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
+        said = {party: number_words(prefix, value) for party, value in found.items()}
+        if len(found) > _MANY:
+            low, high = (choose(found, key=found.__getitem__) for choose in (min, max))
+            lines.append((name, f"{low} {said[low]} to {high} {said[high]}"))
+        elif found:
+            lines.append((name, ", ".join(f"{party} {words}" for party, words in said.items())))
+    return lines
+
+
+def number_words(key: str, value: float) -> str:
+    """A metric as people read it: accuracies in per cent, errors in their own units to four digits."""
+    if "accuracy" in key:
+        return f"{value:.2%}"
+    return f"{value:.4g}" if "rmse" in key or "mae" in key else f"{value:.4f}"
 
 
 def describe_privacy(summary: Mapping[str, Any]) -> str:
@@ -84,9 +100,9 @@ def describe_privacy(summary: Mapping[str, Any]) -> str:
 
 def best_words(best: dict[str, Any]) -> str:
     """What `best` of a summary comes to."""
-    test = best["test_accuracy"]
-    tested = "" if test is None else f", test {test:.2%}"
-    return f"round {best['round']}: validation {best['val_accuracy']:.2%}{tested}"
+    test = best.get("test_accuracy", best.get("test_rmse"))
+    tested = "" if test is None else f", test {score_words(best, 'test')}"
+    return f"round {best['round']}: validation {score_words(best)}{tested}"
 
 
 def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:

@@ -32,12 +32,13 @@ from common.alignment.keys import KeysConfig
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
-from common.consistency import check_answers, check_together
+from common.consistency import check_answers, check_task, check_together
 from common.course import CaptureConfig, CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
 from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
 from common.data.sources import DataConfig, LabelConfig
 from common.data.split import Seat
+from common.data.targets import Task
 from common.errors import ConfigError, nearest
 from common.harvest import Quorum
 from common.models.build import HeadConfig, ModelConfig
@@ -75,6 +76,9 @@ def _on_loopback(value: Any) -> Any:
 Address = Annotated[str, AfterValidator(_check_address)]
 Endpoint = Annotated[str, AfterValidator(_check_address), BeforeValidator(_on_loopback)]
 
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+ClassWeights = Literal["none", "balanced"] | tuple[Weight, ...]
+
 _LARGEST_PORT = 65_535
 
 
@@ -109,7 +113,9 @@ class FederationConfig(Section):
     protocol: SerializeAsAny[ProtocolConfig]
     parties: dict[str, str] = Field(description="the roster: name -> certificate fingerprint")
     server: str = Field(default="", description="fingerprint of the server's certificate")
-    classes: int | tuple[str, ...] = Field(description="how many classes, or their names in order")
+    task: Task = Field(default="classification", description="whether classes are predicted or numbers")
+    classes: int | tuple[str, ...] = Field(default=0, description="how many classes, or their names in order")
+    targets: int = Field(default=0, ge=0, description="of a regression: how many numbers a row, 1 unless given")
     epochs: int = Field(default=0, ge=0)
     rounds: int = Field(default=0, ge=0)
     batch: int = Field(ge=1, description="rows of a batch")
@@ -174,7 +180,9 @@ class FederationConfig(Section):
 
     @property
     def outputs(self) -> int:
-        """d_c, how many classes there are."""
+        """d_c, how many classes there are; of a regression, how many numbers are predicted of a row."""
+        if self.task == "regression":
+            return self.targets or 1
         return self.classes if isinstance(self.classes, int) else len(self.classes)
 
     @property
@@ -247,6 +255,9 @@ class ServerConfig(_Member):
     revoked: Path | None = Field(default=None, description="list of revoked certificates, read again when it changes")
     labels: LabelConfig
     privacy: ServerPrivacyConfig = ServerPrivacyConfig()
+    class_weights: ClassWeights = Field(
+        default="none", description="of the loss, where the server computes it: none, balanced, or one a class"
+    )
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
     active: ActiveConfig | None = Field(
@@ -320,6 +331,7 @@ class Config(Section):
             self._known_kinds(name)
         self._known_active()
         check_answers(self.federation, self.server)
+        check_task(self.federation, self.server)
         agreed = getattr(self.federation.protocol, "embedding", None)
         parties = {name: _with_width(party, agreed) for name, party in self.parties.items()}
         server = self.server

@@ -40,6 +40,55 @@ def check_answers(federation: FederationConfig, server: ServerConfig | None) -> 
     )
 
 
+def check_task(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses what the server's section asks for and the task cannot have. Raises ConfigError."""
+    if server is None:
+        return
+    if server.class_weights != "none":
+        _check_class_weights(federation, server)
+    if federation.task == "classification":
+        return
+    if server.privacy.labels is not None:
+        raise ConfigError(
+            "server.privacy.labels with federation.task = regression: the noise is for one-hot vectors of classes",
+            hint="leave it out; or predict ranges of the number as classes",
+        )
+    if server.privacy.answers is not None:
+        raise ConfigError(
+            "server.privacy.answers with federation.task = regression: targets are standardised on all training rows, "
+            "so that one row's number moves every row's answer, past what its own share is clipped to",
+            hint="leave it out; or predict ranges of the number as classes",
+        )
+
+
+def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses weights where there are no classes, where somebody else computes the loss, or that tell on labels."""
+    weights, name = server.class_weights, federation.protocol.name
+    if federation.task == "regression":
+        raise ConfigError("server.class_weights with federation.task = regression: there are no classes")
+    if CONTRACTS[name].shares_labels:
+        raise ConfigError(
+            f"server.class_weights: in {name} the parties compute the loss themselves, without weights",
+            hint="leave it out, or take a protocol whose server computes the loss",
+        )
+    if server.privacy.labels is not None:
+        raise ConfigError(
+            "server.class_weights with server.privacy.labels: noisy labels are of no one class",
+            hint="take one of the two",
+        )
+    if weights == "balanced" and server.privacy.answers is not None:
+        raise ConfigError(
+            "server.class_weights = balanced with server.privacy.answers: the weights are counts of all labels, which "
+            "the noise does not cover",
+            hint="write weights down that you know without looking at the labels, one a class",
+        )
+    if not isinstance(weights, str) and len(weights) != federation.outputs:
+        raise ConfigError(
+            f"server.class_weights has {len(weights)} weights for {federation.outputs} classes",
+            hint="one a class, in the classes' order",
+        )
+
+
 def _check_sums(federation: FederationConfig) -> None:
     if getattr(federation.protocol, "aggregate", "clear") == "blinded":
         check_blinded(federation)
@@ -119,6 +168,11 @@ def _check_adjust(federation: FederationConfig) -> None:
     adjust, name, batch, classes = federation.adjust, federation.protocol.name, federation.batch, federation.outputs
     if not adjust.asked:
         return
+    if adjust.contrastive and federation.task == "regression":
+        raise ConfigError(
+            "federation.adjust.contrastive with federation.task = regression: it has a cluster for every class",
+            hint="leave it out",
+        )
     if not CONTRACTS[name].gradients:
         able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
         raise ConfigError(
@@ -145,6 +199,20 @@ def _check_participation(federation: FederationConfig) -> None:
 
 def _check_classes(federation: FederationConfig) -> None:
     classes = federation.classes
+    if federation.task == "regression":
+        if classes:
+            raise ConfigError(
+                "federation.classes with federation.task = regression: numbers have no classes",
+                hint="leave it out; federation.targets says how many numbers a row has",
+            )
+        return
+    if federation.targets:
+        raise ConfigError(
+            f"federation.targets = {federation.targets}: a classification has classes",
+            hint="set federation.task to regression, or leave it out",
+        )
+    if "classes" not in federation.model_fields_set:
+        raise ConfigError("federation.classes: missing", hint="how many classes, or their names in order")
     if federation.outputs < 2:
         said = classes if isinstance(classes, int) else list(classes)
         raise ConfigError(f"federation.classes = {said}: expected at least 2")

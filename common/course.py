@@ -29,14 +29,16 @@ class CaptureConfig(Section):
 
 
 class StopConfig(Section):
-    """When a run ends before its last round, by the accuracy on the validation rows.
+    """When a run ends before its last round, by the accuracy on the validation rows, or in regression by the RMSE.
 
     The test rows are then evaluated with them, so that the best round's test accuracy is known at
     the end; nothing is chosen by it.
     """
 
     patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
-    drop: float | None = Field(default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points")
+    drop: float | None = Field(
+        default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points, of an RMSE 2 %"
+    )
 
     @model_validator(mode="after")
     def _says_when(self) -> StopConfig:

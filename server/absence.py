@@ -45,19 +45,18 @@ class Absence(Generic[M]):
             kept[party] = torch.stack([self._of(answers[party]).sum(0) for answers, _ in self._blocks]).sum(0) / rows
         return {party: kept[party] for party in there}
 
-    def accuracy(self, predict: Callable[[Harvest[M], Tensor], Tensor]) -> dict[str, float]:
+    def scores(self, predict: Callable[[Harvest[M], Tensor], Tensor]) -> dict[str, float]:
         """The joint model's when one party after the other is replaced by its mean, by the party's name."""
-        return {party: self._accuracy(predict, party, mean) for party, mean in self.means().items()}
+        return {party: self._score(predict, party, mean) for party, mean in self.means().items()}
 
-    def _accuracy(self, predict: Callable[[Harvest[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
-        hits = rows = 0
+    def _score(self, predict: Callable[[Harvest[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
+        score = self._ctx.score()
         for answers, block in self._blocks:
             stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
             message = replace(answers[party], **stands)
             changed = replace(answers, answers={**answers.answers, party: message})
-            hits += int((predict(changed, block).argmax(1) == self._ctx.labels[block]).sum())
-            rows += len(block)
-        return hits / rows
+            score.add(predict(changed, block), self._ctx.labels[block])
+        return score.metrics[self._ctx.best.metric]
 
     def _of(self, answer: M) -> Tensor:
         value: Tensor = getattr(answer, self._field)

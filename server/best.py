@@ -16,23 +16,25 @@ class Best:
         config: when to stop; None notes nothing and never stops.
         found: part of the server's state: `round`, `val_accuracy` and `test_accuracy` of the best
             round, and of the evaluations after it how many there were (`since`) and the `newest`.
+        metric: what it goes by: `accuracy`, of which more is better, or `rmse`, of which less is.
     """
 
     config: StopConfig | None
     found: dict[str, Any]
+    metric: str = "accuracy"
 
-    def enter(self, round: int, part: str, accuracy: float) -> None:
+    def enter(self, round: int, part: str, value: float) -> None:
         """Notes an evaluation; of a round the validation rows come first."""
         if self.config is None:
             return
         if part == "test":
             if round == self.round:
-                self.found["test_accuracy"] = accuracy
-        elif accuracy > self.found.get("val_accuracy", -1.0):
+                self.found[f"test_{self.metric}"] = value
+        elif not self.found or self._better(value, self.found[f"val_{self.metric}"]):
             self.found.clear()
-            self.found.update(round=round, val_accuracy=accuracy, since=0, newest=accuracy)
+            self.found.update({"round": round, f"val_{self.metric}": value, "since": 0, "newest": value})
         else:
-            self.found.update(since=self.found["since"] + 1, newest=accuracy)
+            self.found.update(since=self.found["since"] + 1, newest=value)
 
     @property
     def round(self) -> int:
@@ -44,18 +46,25 @@ class Best:
         """Why to stop now, or ""."""
         if self.config is None or not self.found:
             return ""
-        best, newest, since = (self.found[key] for key in ("val_accuracy", "newest", "since"))
-        drop, patience = self.config.drop, self.config.patience
-        peak = f"the best, {best:.2%} in round {self.round}"
-        if drop is not None and best - newest > drop:
-            return f"validation accuracy is {newest:.2%}, more than {100 * drop:g} points below {peak}"
+        best, newest, since = (self.found[key] for key in (f"val_{self.metric}", "newest", "since"))
+        drop, patience, small = self.config.drop, self.config.patience, self.metric == "rmse"
+        name, best_said, newest_said = (
+            ("RMSE", f"{best:.4g}", f"{newest:.4g}") if small else ("accuracy", f"{best:.2%}", f"{newest:.2%}")
+        )
+        peak = f"the best, {best_said} in round {self.round}"
+        if drop is not None and (newest > best * (1 + drop) if small else best - newest > drop):
+            far = f"{100 * drop:g} % above" if small else f"{100 * drop:g} points below"
+            return f"validation {name} is {newest_said}, more than {far} {peak}"
         if patience is not None and since >= patience:
-            return f"validation accuracy was no better in {since} evaluations than {peak}"
+            return f"validation {name} was no better in {since} evaluations than {peak}"
         return ""
+
+    def _better(self, value: float, best: float) -> bool:
+        return value < best if self.metric == "rmse" else value > best
 
     def summary(self, saved: int) -> dict[str, Any] | None:
         """The best round, how good it was, and whether all members hold its checkpoint (that of round `saved`)."""
         if not self.found:
             return None
-        kept = {key: self.found.get(key) for key in ("round", "val_accuracy", "test_accuracy")}
+        kept = {key: self.found.get(key) for key in ("round", f"val_{self.metric}", f"test_{self.metric}")}
         return {**kept, "checkpoint": saved == self.round}

@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 
 from common.models.optimiser import build_optimiser, stepper
 from common.numerics.row_gradients import Parameters
@@ -37,10 +36,12 @@ class CombinedHead:
 
     Attributes:
         head: g.
+        loss: what it is trained by.
     """
 
     def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
         self._device, self._how, self._parties, self._width = ctx.device, how, len(ctx.federation.names), width
+        self.loss = ctx.loss
         inputs = width * self._parties if how == "concatenate" else width
         self.head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
         parameters = self.head.parameters()
@@ -48,7 +49,7 @@ class CombinedHead:
         self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
 
     def backward(self, parts: Sequence[Tensor], targets: Targets) -> tuple[float, Sequence[Tensor], int]:
-        """The batch's mean cross-entropy, its gradients, and what those are to be divided by.
+        """The batch's mean loss, its gradients, and what those are to be divided by.
 
         Args:
             parts: h_1 .. h_n, each float32 (rows, width).
@@ -62,14 +63,14 @@ class CombinedHead:
         averaged = self._how == "average"
         leaf = (h.mean(0) if averaged else h).requires_grad_()
         logits = self.head(leaf if averaged else COMBINE[self._how](leaf))
-        loss = functional.cross_entropy(logits, targets(logits))
+        loss = self.loss.mean(logits, targets(logits))
         self._optimiser.zero_grad()
         torch.autograd.backward(loss)
         assert leaf.grad is not None  # it requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
     def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: Answers) -> float:
-        """The batch's mean cross-entropy, which stays here; its gradient at the head's parameters gets noise.
+        """The batch's mean loss, which stays here; its gradient at the head's parameters gets noise.
 
         Args:
             parts, targets: as above.
@@ -109,4 +110,4 @@ class CombinedHead:
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
         """What the head sees of one row, (inputs,), and its label, ()."""
         logits = functional_call(self.head, dict(parameters), (h.unsqueeze(0),))
-        return functional.cross_entropy(logits, target.unsqueeze(0))
+        return self.loss.mean(logits, target.unsqueeze(0))

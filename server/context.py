@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from common.crypto.identity import Identity
 from common.crypto.sealing import Session
 from common.data.labels import Labels
 from common.data.scale import Columns
-from common.errors import DataError
+from common.data.targets import TargetScale
+from common.errors import CheckpointError, DataError
 from common.harvest import Harvest, Quorum
 from common.message import Message
+from common.numerics.class_weights import WeightedCrossEntropy, balanced
+from common.numerics.losses import CrossEntropy, Objective, Squared
 from common.once import Once
 from common.phases import EVALUATION, Phases
 from common.privacy.labels import NoisyLabels, posterior
@@ -29,6 +33,8 @@ from common.state import Snapshot, State
 from common.telemetry import Telemetry
 from server.best import Best
 from server.releases import RowReleases
+from server.residuals import Residuals
+from server.score import Score
 
 
 @dataclass
@@ -36,7 +42,10 @@ class ServerContext:
     """Labels, timetable, state and the run's record.
 
     Attributes:
-        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place.
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place. Of a
+            regression the numbers to be predicted, given as they are and kept on the scale of `scale`, float32
+            (rows, targets).
+        scale: that these are on; None where there are classes.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
         noisy: what may be used of the training labels, if they are protected.
         releases: how often each was used for an answer, if those are protected; no session sets it back.
@@ -68,8 +77,36 @@ class ServerContext:
     identity: Identity | None = None
     once: Once = field(default_factory=Once)
     phases: Phases = field(default_factory=Phases)
+    scale: TargetScale | None = field(default=None, init=False)
     _evidence: Tensor | None = None
     _begun: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.take(self.labels, self.schedule)
+
+    def take(self, labels: Tensor, schedule: Schedule) -> None:
+        """Takes other rows: labels as they are given, and what happens to them when."""
+        self.labels, self.schedule = labels, schedule
+        if self.federation.task == "regression":
+            self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
+            self.labels = self.scale.apply(labels)
+
+    @cached_property
+    def loss(self) -> Objective:
+        """What the model is trained by: cross-entropy, its classes weighted or not, or squared loss."""
+        if self.scale is not None:
+            return Squared()
+        weights = self.config.class_weights
+        if weights == "none":
+            return CrossEntropy()
+        if weights == "balanced":
+            of_rows = balanced(self.labels[self.schedule.partition.train], self.federation.outputs)
+            return WeightedCrossEntropy(of_rows)
+        return WeightedCrossEntropy(torch.tensor(weights, dtype=torch.float64))
+
+    def score(self) -> Score | Residuals:
+        """What an evaluation adds its outputs to."""
+        return Score() if self.scale is None else Residuals(self.scale)
 
     def protect(self, noisy: NoisyLabels | None) -> None:
         """Puts noisy labels in the place of those of the training rows, which are gone then; None changes nothing."""
@@ -89,9 +126,14 @@ class ServerContext:
             logits: what the model says of them now, (rows, classes): the prior where labels are noisy.
 
         Returns:
-            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes).
+            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); of a
+            regression the scaled numbers, (rows, targets).
         """
         return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
+
+    def stated(self, targets: Tensor) -> Tensor:
+        """What parties can be told of `targets`: of noisy labels the likeliest class, and all else as it is."""
+        return targets if self._evidence is None else targets.argmax(1)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -105,13 +147,19 @@ class ServerContext:
 
     @property
     def absent(self) -> dict[str, float]:
-        """Accuracy on the validation rows if a party were replaced by the mean of its outputs, by party."""
+        """Accuracy (of a regression RMSE) on validation rows if a party were replaced by its mean output, by party."""
         return self.state.keep("absent", dict)
 
     @property
     def best(self) -> Best:
         """The best evaluation so far, kept where the run may stop by it."""
-        return Best(self.federation.stop, self.state.keep("best", dict))
+        metric = "accuracy" if self.scale is None else "rmse"
+        return Best(self.federation.stop, self.state.keep("best", dict), metric)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What was found at the end that is too bulky for a metric, by part."""
+        return self.state.keep("details", dict)
 
     @property
     def stopped(self) -> str:
@@ -127,6 +175,11 @@ class ServerContext:
         """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
         self.state, self.round = State(snapshot), round
         self._begun = self.clock()
+        if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
+            raise CheckpointError(
+                "the numbers to be predicted are not those that the run began with",
+                hint="restore server.labels, or begin a new run",
+            )
 
     def record(self, round: int, loss: float, harvest: Harvest[Message]) -> None:
         """Enters a training round: its loss, how long it took, who was slow and who was missing."""
@@ -156,12 +209,18 @@ class ServerContext:
         return {"rounds": self.schedule.rounds, "epoch": round_off(self.schedule.epoch(round)),
                 "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
 
-    def evaluated(self, round: int, part: str, **metrics: float) -> None:
-        """Enters what an evaluation found: accuracy and loss of a part."""
-        named = {f"{'val' if part == 'validation' else part}_{name}": value for name, value in metrics.items()}
+    def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
+        """Enters what an evaluation found of a part, and `more`. The last one of a run is looked at more closely."""
+        metrics, prefix = score.metrics | more, "val" if part == "validation" else part
+        named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)
-        self.best.enter(round, part, metrics["accuracy"])
+        self.best.enter(round, part, metrics[self.best.metric])
+        if round == self.schedule.rounds or self.best.stop:
+            found, details = score.closer()
+            self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
+            if details:
+                self.details[part] = details
         if part == "validation" and self.stopped:
             self.telemetry.event("stopped", round=round, reason=self.stopped)
 
@@ -172,11 +231,18 @@ def round_off(seconds: float) -> float:
 
 
 def check_labels(labels: Labels, federation: FederationConfig) -> None:
-    """Refuses labels that do not fit the agreed classes.
+    """Refuses labels that do not fit the agreed classes, or number of targets.
 
     Raises:
         DataError: other classes, or another number of them.
     """
+    if federation.task == "regression":
+        if (width := labels.values.shape[1]) != federation.outputs:
+            raise DataError(
+                f"federation.targets says {federation.outputs} numbers a row, the labels have {width}",
+                hint="mend federation.targets, in every party's file too, or server.labels",
+            )
+        return
     found = len(labels.classes)
     if found != federation.outputs:
         raise DataError(

@@ -33,7 +33,7 @@ class Perturbed:
 
     def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
         self._ctx, self._cfg, self._whole = ctx, cfg, whole
-        self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic)
+        self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic, loss=ctx.loss)
         self._directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
         self._places = {
             party: Place(seat * cfg.embedding) if cfg.combine == "concatenate" else Place(0, 1 / len(parties))

@@ -14,7 +14,6 @@ from common.harvest import Harvest
 from common.message import M, Message
 from server.absence import Absence
 from server.context import ServerContext
-from server.score import Score
 
 
 async def evaluate(
@@ -36,7 +35,7 @@ async def evaluate(
     """
     looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the last one
     for part in ctx.schedule.evaluations(round):
-        score, absence = Score(), Absence(ctx, kind)
+        score, absence = ctx.score(), Absence(ctx, kind)
         for number, block in enumerate(ctx.schedule.blocks(part)):
             answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
@@ -44,10 +43,10 @@ async def evaluate(
             score.add(logits, ctx.labels[block])
             if looks_back and part == "validation":
                 absence.add(answers, block)
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)
         if looks_back and part == "validation" and (round == ctx.schedule.rounds or ctx.stopped):
             with torch.no_grad():
-                ctx.absent.update(absence.accuracy(predict))
+                ctx.absent.update(absence.scores(predict))
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
@@ -57,10 +56,10 @@ def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], T
         predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
     """
     for part in ctx.schedule.evaluations(round):
-        score = Score()
+        score = ctx.score()
         for block in ctx.schedule.blocks(part):
             score.add(predict(block), ctx.labels[block])
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)
 
 
 async def collect_block(

@@ -7,7 +7,6 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from common.models.optimiser import build_optimiser, stepper
 from server.context import ServerContext
@@ -89,6 +88,7 @@ class JointHead:
 
     def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
         self._device, self._parties, self._width = ctx.device, ctx.federation.names, width
+        self._loss = ctx.loss
         make = lambda: joint_head(ctx, width * len(self._parties)) if head is None else head  # noqa: E731
         self._head: nn.Module = ctx.state.keep("head", make)
         parameters = self._head.parameters()
@@ -96,7 +96,7 @@ class JointHead:
         self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Mapping[str, Tensor]]:
-        """The batch's mean cross-entropy, and its gradient dh_k at every party's embeddings.
+        """The batch's mean loss, and its gradient dh_k at every party's embeddings.
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
@@ -104,7 +104,7 @@ class JointHead:
         """
         h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
         logits = self._head(h)
-        loss = functional.cross_entropy(logits, targets(logits))
+        loss = self._loss.mean(logits, targets(logits))
         self._optimiser.zero_grad()
         torch.autograd.backward(loss)
         assert h.grad is not None  # h requires it

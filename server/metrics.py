@@ -54,7 +54,7 @@ class ServerMetrics:
 
     def _note_scores(self, event: Event) -> None:
         prefix = "val" if event["part"] == "validation" else event["part"]
-        for what in ("accuracy", "loss"):
+        for what in ("accuracy", "rmse", "loss"):
             if f"{prefix}_{what}" in event:
                 self._scores[event["part"], what] = event[f"{prefix}_{what}"]
 
@@ -83,6 +83,7 @@ class ServerMetrics:
         scores = dict(self._scores)
         for what, name, about in (
             ("accuracy", "colonnade_accuracy_ratio", "Share of the rows of a part that is right, when last evaluated."),
+            ("rmse", "colonnade_rmse", "RMSE of the rows of a part in the targets' own units, when last evaluated."),
             ("loss", "colonnade_loss", "Mean loss of the rows of a part: the last batch's, or when last evaluated."),
         ):
             values: Values = {(part,): value for (part, of), value in scores.items() if of == what}

@@ -52,9 +52,9 @@ class PairedHead(CombinedHead):
         """
         moved = [self.combined([*parts[:seat], h, *parts[seat + 1 :]]) for seat, h in perturbed.items()]
         logits, *others = self._two_point(self.combined(parts), *moved)
-        classes = targets(logits)
-        losses = row_losses(logits, classes)
-        own, *theirs = (float((row_losses(other, classes) - losses).mean()) / self._mu for other in others)
+        y = targets(logits)
+        losses = row_losses(self.loss, logits, y)
+        own, *theirs = (float((row_losses(self.loss, other, y) - losses).mean()) / self._mu for other in others)
         loss = float(losses.mean())
         _refuse_divergence(loss, own, *theirs)
         self._two_point.estimate(own)

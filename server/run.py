@@ -91,7 +91,7 @@ class ServerRun:
         identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
-        labels = load_labels(self.config.labels, self.base)
+        labels = load_labels(self.config.labels, self.base, self.federation.task)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, once = self.federation.align != "none", Once(self.out / "once")
@@ -143,8 +143,7 @@ class ServerRun:
     def _dress(self, ctx: ServerContext, labels: Labels, rows: Tensor, *, begun: bool) -> None:
         """Gives the context the rows that count in the place of all, int64 (common,)."""
         common = labels.rows(rows)
-        ctx.labels = common.values.to(ctx.device)
-        ctx.schedule = Schedule(self.federation, len(rows), 0)
+        ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
         self._equip(ctx, labels, *self._protect(common, ctx.schedule, begun), sample=rows, begun=begun)
 
     def _equip(

@@ -64,6 +64,8 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
         "label_privacy": label_privacy(ctx),
         "answer_privacy": answer_privacy(ctx),
         "theorem": theorem(ctx),
+        "targets": None if ctx.scale is None else ctx.scale.record(),
+        "details": dict(ctx.details) or None,
         "pace": pace(ctx),
         "absent": dict(ctx.absent) or None,
     }

@@ -14,7 +14,6 @@ from common.harvest import Harvest
 from common.message import Message
 from server.context import ServerContext
 from server.evaluation import collect_block
-from server.score import Score
 from server.standin import StandIn
 
 
@@ -55,7 +54,7 @@ async def evaluate_sums(
         among: who was there in the round.
     """
     for part in ctx.schedule.evaluations(round):
-        score = Score()
+        score = ctx.score()
         for number, block in enumerate(ctx.schedule.blocks(part)):
             found = await sums.block(round, part, number, len(block), among)
             if found.total is None:
@@ -63,7 +62,7 @@ async def evaluate_sums(
                 return
             with torch.no_grad():
                 score.add(logits(found.total.to(ctx.device), len(found.answers)), ctx.labels[block])
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)
 
 
 class Clear:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 
 from common.models.optimiser import SgdConfig, build_optimiser, stepper
 from common.numerics.row_gradients import Parameters
@@ -32,7 +31,7 @@ class WeightedHead:
 
     def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float) -> None:
         keep, config = ctx.state.keep, SgdConfig(lr=weights_lr, momentum=0, weight_decay=0)
-        self._device, self._width = ctx.device, width
+        self._device, self._width, self._loss = ctx.device, width, ctx.loss
         self._head = keep("head", lambda: joint_head(ctx, width))
         self._weights = keep("weights", lambda: nn.Parameter(torch.full((parties,), 1 / parties, device=ctx.device)))
         parameters = self._head.parameters()
@@ -44,7 +43,7 @@ class WeightedHead:
         self._steps = [stepper(optimiser) for optimiser in self._optimisers]
 
     def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
-        """The batch's mean cross-entropy, and its gradients dh_1 .. dh_M, float32 (M, rows, width).
+        """The batch's mean loss, and its gradients dh_1 .. dh_M, float32 (M, rows, width).
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
@@ -52,7 +51,7 @@ class WeightedHead:
         """
         h = torch.stack(parts).to(self._device).requires_grad_()
         logits = self._logits(h)
-        loss = functional.cross_entropy(logits, targets(logits))
+        loss = self._loss.mean(logits, targets(logits))
         for optimiser in self._optimisers:
             optimiser.zero_grad()
         torch.autograd.backward(loss)
@@ -108,7 +107,7 @@ class WeightedHead:
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
         """h (M, width) of one row, and its label, ()."""
         logits = functional_call(self.module, dict(parameters), (h.unsqueeze(1),))
-        return functional.cross_entropy(logits, target.unsqueeze(0))
+        return self._loss.mean(logits, target.unsqueeze(0))
 
 
 class _WeightedSum(nn.Module):

@@ -82,6 +82,11 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
             f"a run of {protocol} cannot be explained: it does not say what its joint model is",
             hint=f"there are {', '.join(JOINT)}",
         )
+    if config.federation.task == "regression":
+        raise InputError(
+            "a run of a regression cannot be explained: what is measured is accuracy over classes",
+            hint="`colonnade report` and `colonnade card` say how good it is",
+        )
     round, states = _checkpoint(folder, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
     ctx = server_context(config, base, Telemetry(), _rows(config, folder, SERVER))

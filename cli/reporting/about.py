@@ -13,7 +13,7 @@ from cli.page.html import Html, tag
 from cli.reporting.privacy import headline as spent
 from cli.reporting.run import Run
 from cli.reporting.words import count, listed, seconds
-from cli.summary import METRICS, best_words, own_models, pace_words
+from cli.summary import METRICS, best_words, number_words, own_models, pace_words
 
 _ENDS = {
     "completed": "",
@@ -33,10 +33,12 @@ def headline(run: Run) -> str:
 
 
 def reached(metrics: Mapping[str, Any]) -> str:
-    """The last accuracy, of the test rows if there is one."""
-    for key, rows in (("test_accuracy", "test rows"), ("val_accuracy", "validation rows")):
-        if (value := metrics.get(key)) is not None:
+    """The last accuracy or RMSE, of the test rows if there is one."""
+    for part, rows in (("test", "test rows"), ("val", "validation rows")):
+        if (value := metrics.get(f"{part}_accuracy")) is not None:
             return f"{value:.2%} of the {rows} are right"
+        if (value := metrics.get(f"{part}_rmse")) is not None:
+            return f"an RMSE of {value:.4g} on the {rows}"
     return "no accuracy was measured"
 
 
@@ -55,7 +57,7 @@ def _reached(run: Run) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     for key, name in METRICS.items():
         if (value := metrics.get(key)) is not None:
-            rows.append((name, f"{value:.2%}" if key.endswith("accuracy") else f"{value:.4f}"))
+            rows.append((name, number_words(key, value)))
     rows += own_models(metrics)
     if said.get("best"):
         rows.append(("best", best_words(said["best"])))

@@ -40,10 +40,21 @@ def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
     for party in parties:
         if Path(party).name != party:
             continue
-        for entry in read_lines(folder / "parties" / party / "ledger.jsonl"):
-            if isinstance(kind := entry.get("kind"), str):  # else it reserves a budget
-                _enter(books.setdefault(kind, Book()), party, entry)
+        _read(folder / "parties" / party / "ledger.jsonl", party, books)
     return books
+
+
+def read_books_of(ledger: Path) -> dict[str, Book]:
+    """The same of one party, by its file."""
+    books: dict[str, Book] = {}
+    _read(ledger, ledger.parent.name, books)
+    return books
+
+
+def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:
+    for entry in read_lines(ledger):
+        if isinstance(kind := entry.get("kind"), str):  # else it reserves a budget
+            _enter(books.setdefault(kind, Book()), party, entry)
 
 
 def _enter(book: Book, party: str, entry: dict[str, object]) -> None:

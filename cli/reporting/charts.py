@@ -44,12 +44,13 @@ class _Line:
 
 
 def charts(runs: Mapping[str, Run]) -> Html:
-    """Both pictures, the switch between their axes, and the numbers as a table.
+    """The pictures, the switch between their axes, and the numbers as a table.
 
     Args:
         runs: by the name that each is called on this page.
     """
-    drawn = [("Accuracy", percent, _lines(runs, "accuracy")), ("Loss", plain, _lines(runs, "loss"))]
+    drawn = [("Accuracy", percent, _lines(runs, "accuracy")), ("RMSE", plain, _lines(runs, "rmse")),
+             ("Loss", plain, _lines(runs, "loss"))]  # fmt: skip
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
     axes = [axis for axis in _AXES if any(axis.take(at) > 0 for line in lines for at in line.measured)]
@@ -147,7 +148,8 @@ def _numbers(name: str, run: Run, *, alone: bool) -> Html:
         series = {"train_loss": thin(run.trace.series["train_loss"], lambda at: at.value, 200)}
     places = {at.round: at for values in series.values() for at in values}
     values = {key: {at.round: at.value for at in found} for key, found in run.trace.series.items()}
-    heads = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy", "train_loss": "training loss",
+    heads = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy", "val_rmse": "validation RMSE",
+             "test_rmse": "test RMSE", "train_loss": "training loss",
              "val_loss": "validation loss", "test_loss": "test loss"}  # fmt: skip
     shown = {key: head for key, head in heads.items() if values[key]}
     rows = [

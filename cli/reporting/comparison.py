@@ -13,7 +13,8 @@ from cli.reporting.privacy import headline as spent
 from cli.reporting.run import Run
 from cli.reporting.words import amount, plain, seconds
 
-_METRICS = {"test_accuracy": "test accuracy", "val_accuracy": "validation accuracy", "test_loss": "test loss"}
+_METRICS = {"test_accuracy": "test accuracy", "val_accuracy": "validation accuracy", "test_loss": "test loss",
+            "test_auc": "test AUC", "test_rmse": "test RMSE"}  # fmt: skip
 
 
 def named(runs: Sequence[Run]) -> dict[str, Run]:

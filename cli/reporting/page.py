@@ -13,6 +13,7 @@ from cli.reporting.comparison import comparison, named, sentences
 from cli.reporting.incidents import incidents
 from cli.reporting.presence import presence
 from cli.reporting.privacy import privacy
+from cli.reporting.quality import quality
 from cli.reporting.run import Run
 from cli.reporting.traffic import traffic
 
@@ -32,6 +33,7 @@ def _one(run: Run, beside: Path, again: float) -> str:
     sections = [
         opening(run),
         charts({run.name: run}),
+        quality(run),
         presence(run),
         incidents(run),
         traffic(run),

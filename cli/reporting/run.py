@@ -142,7 +142,7 @@ def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
     metrics = {"train_loss": rounds[-1].get("loss")} if rounds else {}
     for event in events:
         if event["kind"] == "evaluation":
-            metrics |= {key: value for key, value in event.items() if key.endswith(("_accuracy", "_loss"))}
+            metrics |= {key: value for key, value in event.items() if key.endswith(("_accuracy", "_rmse", "_loss"))}
     return {
         "status": "unfinished",
         **_agreed(config),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cli.reporting.clock import Clock
 from common.telemetry import Event
 
-EVALUATED = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
+EVALUATED = ("val_accuracy", "test_accuracy", "val_rmse", "test_rmse", "val_loss", "test_loss")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Trace:
         clock: its clock.
 
     Attributes:
-        series: by name: train_loss, val_accuracy, test_accuracy, val_loss, test_loss; in order.
+        series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
         ends: by round, the second at which it ended.
         slowest: by round, who answered last.
         lost: values that were no number, as of a run that diverged.

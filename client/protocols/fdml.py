@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from client.blinded import terms
 from client.context import ClientContext
@@ -13,15 +14,15 @@ from client.local import headed
 from common.conversation import Link
 from common.models.optimiser import stepper
 from common.numerics.backprop import backprop
-from common.numerics.losses import CrossEntropy
-from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits
+from common.numerics.losses import OBJECTIVES
+from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits, Targets
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:
     """Sends logits and makes one step, head and bottom model at once, down the loss of everyone's mean."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, CrossEntropy()
+    (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
@@ -32,14 +33,23 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         with torch.no_grad():
             o = head(h)
         await server.send(own.training(t, ctx.release(o)))  # 1
-        labels = await server.recv(Labels, t, rows=len(batch))
+        labels = await _truth(ctx, server, t, len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue
-        do = loss.gradient(mean.o.to(ctx.device), labels.y.to(ctx.device)) / len(batch)  # 4
+        do = loss.gradient(mean.o.to(ctx.device), labels.to(ctx.device)) / len(batch)  # 4
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
         bottom.backward(dh)
         head.step()
         step()
         await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
+
+
+async def _truth(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
+    """y: classes, int64 (rows,), or the numbers to be predicted; None if the server has gone on."""
+    if ctx.federation.task == "classification":
+        labels = await server.recv(Labels, round, rows=rows)
+        return None if labels is None else labels.y
+    targets = await server.recv(Targets, round, rows=rows, classes=ctx.federation.outputs)
+    return None if targets is None else targets.y

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from common.data.split import Part, Shape
-from common.errors import EnvironmentFault
+from common.errors import ConfigError, EnvironmentFault
 
-BundledName = Literal["digits", "breast_cancer", "wine", "iris"]
+BundledName = Literal["digits", "breast_cancer", "wine", "iris", "diabetes"]
 
 _CELL = (
     "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity",
@@ -30,12 +30,16 @@ _CELL = (
 
 @dataclass(frozen=True)
 class _Layout:
-    """A file of scikit-learn: a heading line unless `classes` are given, then values and the class."""
+    """A file of scikit-learn: a heading line unless `classes` are given, then values and the class.
+
+    With `targets` it is values alone, and those to be predicted stand in that file.
+    """
 
     file: str
     shape: Shape
     names: Sequence[str]
     classes: tuple[str, ...] = ()
+    targets: str = ""
 
 
 _LAYOUTS: dict[BundledName, _Layout] = {
@@ -62,11 +66,19 @@ _LAYOUTS: dict[BundledName, _Layout] = {
         (4,),
         ["sepal length (cm)", "sepal width (cm)", "petal length (cm)", "petal width (cm)"],
     ),
+    "diabetes": _Layout(
+        "diabetes_data_raw.csv.gz",
+        (10,),
+        ["age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"],
+        targets="diabetes_target.csv.gz",
+    ),
 }  # fmt: skip
 
 
 class Bundled:
     """One of the sets: digits is (1797, 8, 8) with values 0..16, the others are tables.
+
+    diabetes has a number to be predicted in the place of classes.
 
     Raises:
         EnvironmentFault: the installed scikit-learn does not have the file.
@@ -75,7 +87,7 @@ class Bundled:
     official_test = 0
 
     def __init__(self, name: BundledName) -> None:
-        layout = _LAYOUTS[name]
+        layout = self._layout = _LAYOUTS[name]
         self._path = _folder() / layout.file
         self.shape, self.names = layout.shape, tuple(layout.names)
         if not self._path.is_file():
@@ -83,7 +95,7 @@ class Bundled:
                 f"scikit-learn has no {self._path.name} at {self._path.parent}",
                 hint="install scikit-learn anew",
             )
-        self.classes = layout.classes or self._heading()
+        self.classes = () if layout.targets else layout.classes or self._heading()
 
     def ids(self) -> None:
         """None: rows go by their order."""
@@ -93,12 +105,27 @@ class Bundled:
         return self._table()[:, part.positions].reshape(-1, *part.shape)
 
     def labels(self) -> Tensor:
-        """(n,) int64."""
+        """(n,) int64. Raises ConfigError for a set that has none."""
+        if not self.classes:
+            raise ConfigError(
+                f"{self._path.name} has numbers to be predicted and no classes",
+                hint="set federation.task to regression",
+            )
         return self._table()[:, math.prod(self.shape)].to(torch.int64)
+
+    def targets(self) -> Tensor:
+        """(n, 1) float64. Raises ConfigError for a set that has none."""
+        if not self._layout.targets:
+            raise ConfigError(
+                f"{self._path.name} has classes and no numbers to be predicted",
+                hint=f"take {', '.join(name for name, layout in _LAYOUTS.items() if layout.targets)}, or a csv file",
+            )
+        return torch.from_numpy(np.loadtxt(self._path.parent / self._layout.targets)).unsqueeze(1)
 
     def _table(self) -> Tensor:
         heading = 0 if self._path.suffix == ".gz" else 1
-        return torch.from_numpy(np.loadtxt(self._path, delimiter=",", skiprows=heading))
+        delimiter = None if self._layout.targets else ","
+        return torch.from_numpy(np.loadtxt(self._path, delimiter=delimiter, skiprows=heading))
 
     def _heading(self) -> tuple[str, ...]:
         with self._path.open() as lines:

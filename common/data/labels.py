@@ -1,4 +1,4 @@
-"""The classes that the server holds."""
+"""The classes, or in regression the numbers, that the server holds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from common.errors import DataError
 
 @dataclass(frozen=True)
 class Labels:
-    """The class of every row.
+    """The class of every row, or the numbers to be predicted.
 
     Args:
-        values: (n,) int64, 0 .. C-1.
-        classes: the C names.
+        values: (n,) int64, 0 .. C-1; of a regression (n, targets) float64, finite.
+        classes: the C names; of a regression none.
         official_test: how many of the last rows are the source's own test part.
         ids: who each row is about; None where sources share the order of rows.
     """
@@ -78,7 +78,7 @@ def _whole(numbers: Tensor, where: str) -> Tensor:
     if len(broken):
         raise DataError(
             f"{where} holds {broken[0].item():g}, which is no class",
-            hint="labels are class numbers 0, 1, 2, ... or names; regression is not supported",
+            hint="labels are class numbers 0, 1, 2, ... or names; for other numbers set federation.task to regression",
         )
     values = numbers.to(torch.int64)
     found = sorted(set(values.tolist()))

@@ -35,8 +35,10 @@ from common.data.places import find
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.tables import TableColumnsConfig, TableData, TableLabels
-from common.data.tensors import TensorColumns, read_tensor_labels
+from common.data.targets import Task
+from common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
 from common.data.views import MatView, read_classes
+from common.errors import ConfigError
 
 
 class _Config(BaseModel):
@@ -67,6 +69,10 @@ class SklearnLabels(_Sklearn):
         """The set's own labels."""
         bundled = Bundled(self.name)
         return Labels(bundled.labels(), bundled.classes)
+
+    def read_numbers(self, base: Path) -> Labels:  # noqa: ARG002
+        """What the set has to be predicted, (n, 1)."""
+        return Labels(Bundled(self.name).targets(), ())
 
 
 class _Idx(_Config):
@@ -230,6 +236,10 @@ class TensorLabels(_Tensors):
         """The classes. Raises DataError if there is no such file, or a label is wrong."""
         return read_tensor_labels(self._find(base))
 
+    def read_numbers(self, base: Path) -> Labels:
+        """The numbers to be predicted. Raises DataError likewise."""
+        return read_tensor_targets(self._find(base))
+
 
 DataConfig = Annotated[
     SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData, Field(discriminator="source")
@@ -296,14 +306,23 @@ def encoding(config: DataConfig) -> EncodeConfig:
     return EncodeConfig(config.scale)
 
 
-def load_labels(config: LabelConfig, base: Path) -> Labels:
+def load_labels(config: LabelConfig, base: Path, task: Task = "classification") -> Labels:
     """Reads the server's labels; no feature is read.
 
     Args:
         config: the server's `labels`.
         base: the folder that paths are relative to: the configuration file's.
+        task: `federation.task`: whether classes or numbers are wanted.
 
     Raises:
-        DataError: the source is not found, or a label is missing or no class.
+        DataError: the source is not found, or a label is missing, no class or no number.
+        ConfigError: the source has none of what is wanted.
     """
-    return config.read(base)
+    if task == "classification":
+        return config.read(base)
+    if not isinstance(config, SklearnLabels | TableLabels | TensorLabels):
+        raise ConfigError(
+            f"server.labels.source = {config.source!r} has classes and no numbers to be predicted",
+            hint="take sklearn (diabetes), a table or safetensors, or set federation.task to classification",
+        )
+    return config.read_numbers(base)

@@ -24,6 +24,7 @@ from common.data.noise import NoiseConfig
 from common.data.places import find
 from common.data.scale import ScaleConfig
 from common.data.split import AllSplit, Seat, SplitConfig
+from common.errors import ConfigError
 
 if TYPE_CHECKING:
     from common.data.table import Table
@@ -81,19 +82,35 @@ class TableColumnsConfig(_Table):
 
 
 class _Labels(_Table):
-    """One column of a table: class numbers 0 .. C-1, or names."""
+    """One column of a table: class numbers 0 .. C-1, or names. In regression one column of numbers, or several."""
 
-    label: str
+    label: str | tuple[str, ...]
 
     def read(self, base: Path) -> Labels:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
         from common.data.table import read_words, require  # noqa: PLC0415
 
+        if not isinstance(self.label, str):
+            raise ConfigError(
+                f"server.labels.label names {len(self.label)} columns, and classes stand in one",
+                hint="name one column, or set federation.task to regression",
+            )
         table = self.opened(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
         words, keys = read_words(table, self.label, self.key)
         values, classes = classify(words, f"{table}, column {self.label!r}")
         return Labels(values, classes, ids=keys)
+
+    def read_numbers(self, base: Path) -> Labels:
+        """The columns as numbers, (n, targets). Raises DataError as `read`."""
+        from common.data.table import TableColumns, require  # noqa: PLC0415
+
+        names = (self.label,) if isinstance(self.label, str) else self.label
+        table = self.opened(base)
+        require(table, names if self.key is None else (*names, self.key))
+        kinds: Mapping[str, Kind] = dict.fromkeys(names, "number")
+        found = TableColumns(table, names, self.key, kinds, False).features()
+        return Labels(found.values, (), ids=found.ids)
 
 
 class _Csv(_Table):

@@ -1,8 +1,8 @@
 """Columns or labels in a safetensors file, as `colonnade deal` writes them and anyone can.
 
 Columns: a tensor `values` (n, ...), uint8 or floating, one row about each person, with `names` (a JSON list) in the
-file's metadata. Labels: a tensor `values` (n,), int64, with `classes` (a JSON list). In both, `official_test` says
-how many of the last rows are the set's own test part.
+file's metadata. Labels: a tensor `values` (n,), int64, with `classes` (a JSON list), or numbers to be predicted,
+`values` (n, targets), floating. In all, `official_test` says how many of the last rows are the set's own test part.
 """
 
 from __future__ import annotations
@@ -92,6 +92,21 @@ def read_tensor_labels(path: Path) -> Labels:
         wrong = values[(values < 0) | (values >= len(classes))][0].item()
         raise DataError(f"{path}: the label {wrong} is none of {len(classes)} classes", hint=_HINT)
     return Labels(values, classes, _official_test(path, values, more))
+
+
+def read_tensor_targets(path: Path) -> Labels:
+    """The numbers to be predicted that a file holds.
+
+    Raises:
+        DataError: the file is not whole, or holds something else.
+    """
+    values, more = _loaded(path)
+    if values.ndim != 2 or not values.is_floating_point() or not values.numel():
+        shown = f"{tuple(values.shape)} of {values.dtype}"
+        raise DataError(f"{path}: expected `values` of (rows, targets), floats, got {shown}", hint=_HINT)
+    if not values.isfinite().all():
+        raise DataError(f"{path}: `values` has entries that are no finite numbers", hint=_HINT)
+    return Labels(values.to(torch.float64), (), _official_test(path, values, more))
 
 
 def columns_bytes(features: Features) -> bytes:

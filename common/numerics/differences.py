@@ -7,6 +7,8 @@ has nothing left of the difference. Of a head of linear layers and ReLU, changes
     ReLU      relu(a + e) - relu(a)         =  max(e + min(a, 0), -max(a, 0))
     loss      l(z + e) - l(z)               =  log1p(sum_c p_c expm1(e_c)) - sum_c y_c e_c,   p = softmax(z)
 
+(that of cross-entropy; common/numerics/losses.py has each loss's own).
+
 No step subtracts what is nearly equal, so that the result has the relative precision of float32. The first layer
 sees W mu u alone, whatever the other parties sent: all directions are one matrix product. Of any other head all
 perturbed rows are computed beside the one at rest, and the last line then takes the difference of logits.
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from common.numerics.losses import CrossEntropy, Objective
 
 _BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
@@ -44,12 +48,13 @@ class Slopes:
         mu: the step.
         antithetic: whether steps are taken both ways, (l(h + mu u) - l(h - mu u)) / 2 mu, instead of
             (l(h + mu u) - l(h)) / mu.
+        loss: l; cross-entropy unless it is given.
     """
 
-    def __init__(self, head: nn.Module, *, mu: float, antithetic: bool = False) -> None:
+    def __init__(self, head: nn.Module, *, mu: float, antithetic: bool = False, loss: Objective | None = None) -> None:
         layers = _layers(head)
         self._changes: _Exact | _Any = _Exact(layers) if layers else _Any(head)
-        self._mu, self._antithetic = mu, antithetic
+        self._mu, self._antithetic, self._loss = mu, antithetic, loss or CrossEntropy()
 
     def __call__(self, h: Tensor, u: Tensor, targets: Tensor, place: Place) -> Tensor:
         """Of every row and direction, float64 (rows, q).
@@ -57,30 +62,22 @@ class Slopes:
         Args:
             h: what the head sees of the batch at rest, float32 (rows, inputs).
             u: directions, float32 (rows, q, width); on the head's device.
-            targets: class numbers, int64 (rows,), or distributions, (rows, classes).
+            targets: as the loss takes them.
             place: of the party that is perturbed.
         """
         at_rest = self._changes.begin(h)
-        y = targets if targets.dim() == 2 else functional.one_hot(targets, at_rest.shape[1]).to(h.dtype)
-        p = torch.softmax(at_rest, 1)
         found = torch.empty(u.shape[:2], dtype=torch.float64, device=u.device)
         size = max(1, _BLOCK // (u.shape[1] * self._changes.widest))
         for begin in range(0, len(u), size):
             rows = slice(begin, begin + size)
-            found[rows] = self._of(rows, u[rows], p[rows], y[rows], place)
+            found[rows] = self._of(rows, u[rows], at_rest[rows], targets[rows], place)
         return found
 
-    def _of(self, rows: slice, u: Tensor, p: Tensor, y: Tensor, place: Place) -> Tensor:
-        there = _loss(self._changes.of(rows, u, place, self._mu), p, y)
+    def _of(self, rows: slice, u: Tensor, z: Tensor, y: Tensor, place: Place) -> Tensor:
+        there = self._loss.change(self._changes.of(rows, u, place, self._mu), z, y)
         if not self._antithetic:
             return there / self._mu
-        return (there - _loss(self._changes.of(rows, u, place, -self._mu), p, y)) / (2 * self._mu)
-
-
-def _loss(e: Tensor, p: Tensor, y: Tensor) -> Tensor:
-    """The loss's change where logits change by e (rows, q, classes); float64 (rows, q)."""
-    grown = torch.bmm(torch.expm1(e), p.unsqueeze(2)).squeeze(2)
-    return torch.log1p(grown).double() - torch.bmm(e, y.unsqueeze(2)).squeeze(2).double()
+        return (there - self._loss.change(self._changes.of(rows, u, place, -self._mu), z, y)) / (2 * self._mu)
 
 
 class _Exact:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from common.numerics.admm import head_gradients, local_gradient
 from common.numerics.backprop import Backprop
@@ -146,13 +145,13 @@ def lone_steps(
     embeddings: Tensor,
     inputs: Tensor,
     logits: Callable[[Tensor], Tensor],
-    classes: Tensor,
+    loss: Callable[[Tensor], Tensor],
     *,
     steps: int,
 ) -> None:
     """Steps the bottom model Q times, in place, down the joint loss with everybody else standing still: C-VFL.
 
-    The loss is the batch's mean cross-entropy; the regulariser is the optimiser's weight decay.
+    The regulariser is the optimiser's weight decay.
 
     Args:
         bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
@@ -162,7 +161,7 @@ def lone_steps(
         inputs: x, the party's columns of the batch.
         logits: what the joint model says, (b, d) -> (b, c), given the others' part of it; its parameters stay
             as they are.
-        classes: y, int64 (b,).
+        loss: (b, c) -> the batch's mean loss.
         steps: Q.
     """
     for number in range(steps):
@@ -170,7 +169,7 @@ def lone_steps(
             embeddings = bottom.forward(inputs)
         with torch.enable_grad():
             h = embeddings.detach().requires_grad_()
-            loss = functional.cross_entropy(logits(h), classes)
-        (gradient,) = torch.autograd.grad(loss, h)
+            value = loss(logits(h))
+        (gradient,) = torch.autograd.grad(value, h)
         bottom.backward(gradient)
         step()

@@ -1,8 +1,8 @@
 """The losses ℓ(z, y) of a logit z and a target y, each with the minimiser that ADMM asks for.
 
 Every loss gives, for a batch of b samples with c logits, its value a sample, its gradient with
-respect to the logits, and its proximal map. `LOSSES` holds them under the names a configuration
-uses.
+respect to the logits, and its proximal map. What a federation trains by, an `Objective`, has its mean to
+differentiate besides, and its exact change along a step.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.functional import logsigmoid
 
 from common.errors import InputError
@@ -32,6 +33,18 @@ class Loss(Protocol):
 
     def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:
         """argmin_z ℓ(z, y_j) + ρ/2 ‖z − centre_j‖² of every sample: centre (b, c) to (b, c), ρ > 0."""
+        ...
+
+
+class Objective(Loss, Protocol):
+    """A loss that a federation can be trained by."""
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar to differentiate: logits (b, c)."""
+        ...
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """ℓ(z_j + e, y_j) − ℓ(z_j, y_j), neither subtracted: steps (b, q, c) at logits (b, c), float64 (b, q)."""
         ...
 
 
@@ -55,6 +68,16 @@ class CrossEntropy:
         """z = centre + (y − p)/ρ with p = softmax(z), solved by `simplex_posterior`."""
         pull = _distribution(targets, centre)
         return centre + (pull - simplex_posterior(centre + pull / rho, rho)) / rho
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar. It is torch's own, which can be differentiated row by row."""
+        return functional.cross_entropy(logits, targets)
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """`log1p(Σ_c p_c expm1(e_c)) − y'e` with p = softmax(z), float64 (b, q)."""
+        p, y = logits.softmax(dim=-1), _distribution(targets, logits)
+        grown = torch.bmm(torch.expm1(step), p.unsqueeze(2)).squeeze(2)
+        return torch.log1p(grown).double() - torch.bmm(step, y.unsqueeze(2)).squeeze(2).double()
 
 
 class Logistic:
@@ -102,10 +125,22 @@ class Squared:
         """z = (y + ρ centre) / (1 + ρ)."""
         return (_column(targets, centre) + rho * centre) / (1.0 + rho)
 
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar."""
+        return self.value(logits, targets).mean()
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """`(z − y)'e + ½ ‖e‖²`, float64 (b, q)."""
+        slope = self.gradient(logits, targets).double()
+        return torch.bmm(step.double(), slope.unsqueeze(2)).squeeze(2) + 0.5 * step.double().square().sum(dim=-1)
+
 
 LOSSES: Mapping[str, Loss] = MappingProxyType(
     {"cross_entropy": CrossEntropy(), "logistic": Logistic(), "squared": Squared()}
 )
+
+OBJECTIVES: Mapping[str, Objective] = MappingProxyType({"classification": CrossEntropy(), "regression": Squared()})
+"""What is trained by, by the federation's task."""
 
 
 def _distribution(targets: Tensor, logits: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
+
+from common.numerics.losses import Loss
 
 Draw = Literal["sphere", "normal"]
 """How directions are drawn: uniformly on the unit sphere, or with independent standard normal entries."""
@@ -86,14 +87,14 @@ class TwoPoint:
         return outputs
 
 
-def row_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropies of rows, float64 (rows,).
+def row_losses(loss: Loss, logits: Tensor, targets: Tensor) -> Tensor:
+    """Losses of rows, float64 (rows,).
 
     The difference of two of them is often a millionth of either: take it row by row, then the mean.
 
     Args:
+        loss: what is trained by.
         logits: (rows, classes).
-        targets: class numbers, int64 (rows,), or distributions, (rows, classes).
+        targets: of the shape that the loss asks for.
     """
-    exact = targets if targets.dim() == 1 else targets.double()
-    return functional.cross_entropy(logits.double(), exact, reduction="none")
+    return loss.value(logits.double(), targets)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from common.errors import BudgetSpent, EnvironmentFault
-from common.lines import open_to_append, read_lines
+from common.lines import read_lines
+from common.privacy.chain import Chain
 
 _BLOCKS = 32  # that a budget is reserved in: a crash forfeits at most one of them
 
@@ -81,10 +81,8 @@ class Budget:
     def _write(self, entry: dict[str, Any]) -> None:
         assert self._path is not None  # who has no file reserves nothing
         try:
-            with open_to_append(self._path) as file:
-                file.write(json.dumps({"time": round(time.time(), 6), **entry}) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with closing(Chain(self._path)) as chain:
+                chain.append({"time": round(time.time(), 6), **entry}, durably=True)
         except OSError as failed:
             raise EnvironmentFault(
                 f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",

@@ -6,11 +6,12 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from common.errors import EnvironmentFault
-from common.lines import open_to_append, read_lines
+from common.lines import read_lines
 from common.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
+from common.privacy.chain import Chain
 
 _ROWS = ("rows", "coded", "keys")  # what dimensions are called whose size is a number of rows
 
@@ -18,8 +19,9 @@ _ROWS = ("rows", "coded", "keys")  # what dimensions are called whose size is a 
 class Ledger:
     """An append-only file of JSON lines, one for every message, written before the message leaves.
 
-    It lies outside every checkpoint and is never rolled back. What leaves once more after a rollback
-    is written down once more, marked `repeat`.
+    Every line carries a hash over all before it (common/privacy/chain.py). The file lies outside every
+    checkpoint and is never rolled back. What leaves once more after a rollback is written down once more, marked
+    `repeat`.
 
     Args:
         path: where it lies; None keeps none (tests).
@@ -28,7 +30,7 @@ class Ledger:
 
     def __init__(self, path: Path | None, after: int = 0) -> None:
         self._path = path
-        self._file: TextIO | None = None
+        self._chain = None if path is None else Chain(path)
         self._left = set() if path is None else _left_after(path, after)
 
     def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
@@ -40,14 +42,13 @@ class Ledger:
             mechanism: what protects it, or "" if it is no function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """
-        if self._path is None:
+        if self._chain is None:
             return
         entry = _entry(message, to, mechanism, epsilon)
         if self._left and _key(entry) in self._left:
             entry["repeat"] = True
         try:
-            self._file = self._file or open_to_append(self._path)
-            self._file.write(json.dumps(entry) + "\n")
+            self._chain.append(entry)
         except OSError as failed:
             raise EnvironmentFault(
                 f"the ledger {self._path} cannot be written: {failed.strerror}; nothing leaves without it",
@@ -56,9 +57,9 @@ class Ledger:
 
     def close(self) -> None:
         """Closes the file."""
-        if self._file is not None:
+        if self._chain is not None:
             with contextlib.suppress(OSError):  # a line that could not be written was refused already
-                self._file.close()
+                self._chain.close()
 
 
 def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> dict[str, Any]:

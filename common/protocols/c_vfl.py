@@ -62,6 +62,16 @@ class Labels(Message):
 
 
 @message
+class Targets(Message):
+    """Server to party, in a regression in the place of `Labels`: standardised, float64 (rows, targets).
+
+    In this type they travel as they are: `federation.compress` is for float32.
+    """
+
+    y: Annotated[Tensor, TensorSpec("rows", "targets", dtype=torch.float64)]
+
+
+@message
 class Other(Message):
     """Server to party: C(h_i) of another party, float32 (rows, width); one for each, in the roster's order."""
 
@@ -95,18 +105,24 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
-    return {"rows": federation.batch, "width": config.embedding, "parameters": parameters(federation)}
+    return {
+        "rows": federation.batch,
+        "width": config.embedding,
+        "targets": federation.outputs,
+        "parameters": parameters(federation),
+    }
 
 
 CONTRACT = Contract(
     title="C-VFL: compressed exchanges, many local steps; every party is given labels and others' embeddings",
     source="Castiglia et al. 2022, Algorithm 1",
     config=Config,
-    messages=(Embedding, Labels, Other, Head, Evaluation),
+    messages=(Embedding, Labels, Targets, Other, Head, Evaluation),
     limits=limits,
     embeddings=True,
     gradients=True,
     predicts="embedding",
+    shares_labels=True,
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",
         "party": "THE LABELS of all training rows, EVERY OTHER PARTY'S EMBEDDINGS of them, and the server's model",

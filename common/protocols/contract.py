@@ -43,6 +43,7 @@ class Contract:
             has a head of its own; "" where models cannot be asked.
         gradients: whether a party takes its steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
+        shares_labels: whether parties are sent the labels and compute the loss themselves.
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
     """
 
@@ -58,6 +59,7 @@ class Contract:
     embeddings: bool = False
     gradients: bool = False
     predicts: Literal["", "embedding", "logits"] = ""
+    shares_labels: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
 
     @property

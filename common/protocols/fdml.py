@@ -60,6 +60,16 @@ class Labels(Message):
 
 
 @message
+class Targets(Message):
+    """Server to party, in a regression in the place of `Labels`: standardised, float64 (rows, classes).
+
+    In this type they travel as they are: `federation.compress` is for float32.
+    """
+
+    y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
+
+
+@message
 class Aggregate(Message):
     """Server to party: o, the mean of all parties' logits of the batch, float32 (rows, classes)."""
 
@@ -91,9 +101,10 @@ CONTRACT = Contract(
     title="FDML: averaged logits; every party is given the labels",
     source="Hu et al. 2019",
     config=Config,
-    messages=(Logits, Labels, Aggregate, Evaluation, *BLINDED),
+    messages=(Logits, Labels, Targets, Aggregate, Evaluation, *BLINDED),
     limits=limits,
     predicts="logits",
+    shares_labels=True,
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear; "
         "blinded, only their sums",

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from common.conversation import Cohort
 from common.harvest import Harvest
-from common.numerics.losses import CrossEntropy
 from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 from server.active import active_party
 from server.context import ServerContext
@@ -22,7 +21,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
-    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, CrossEntropy()
+    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
     assert columns is not None  # the contract asks for them
     present = StandIn(ctx, parties, classes, "zero" if cfg.missing == "leave_out" else cfg.missing)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from common.conversation import Cohort
 from common.harvest import Harvest
-from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other
+from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other, Targets
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import agreed_head
@@ -44,8 +44,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         if parts is None:
             ctx.skip(t, answers)
             continue
-        y = _classes(ctx, whole, parts, batch)
-        await clients.tell({party: Labels(t, y) for party in answers})  # 2
+        y = _stated(ctx, whole, parts, batch)
+        told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
+        await clients.tell(dict.fromkeys(answers, told))  # 2
         for sender, h in zip(parties, parts, strict=True):
             await clients.tell({party: Other(t, h) for party in answers if party != sender})  # 3
         theta = whole.flat()
@@ -55,11 +56,10 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
 
 
-def _classes(ctx: ServerContext, whole: JointHead, parts: list[Tensor], batch: Tensor) -> Tensor:
-    """y, int64 (rows,); of noisy labels the likeliest class, for server and parties alike."""
+def _stated(ctx: ServerContext, whole: JointHead, parts: list[Tensor], batch: Tensor) -> Tensor:
+    """y, for server and parties alike: int64 (rows,), or float32 (rows, targets)."""
     with torch.no_grad():
-        targets = ctx.targets(batch, whole.logits(parts))
-    return targets if targets.dim() == 1 else targets.argmax(1)
+        return ctx.stated(ctx.targets(batch, whole.logits(parts)))
 
 
 def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:

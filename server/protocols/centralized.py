@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from common.conversation import Cohort
 from common.harvest import Harvest
@@ -42,7 +41,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             continue
         model, optimiser = _learner(ctx, joined.columns)
         logits = model(joined.join(said, len(batch)).to(ctx.device))
-        loss = functional.cross_entropy(logits, ctx.targets(batch, logits))
+        loss = ctx.loss.mean(logits, ctx.targets(batch, logits))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()  # 2

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from torch.nn import functional
-
 from common.conversation import Cohort
-from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits
+from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits, Targets
 from server.blinded import blinded
 from server.context import ServerContext
 from server.joint import LogitSum
@@ -37,9 +35,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             ctx.skip(t, answers)
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
-        targets = ctx.targets(batch, mean)
-        y = targets if targets.dim() == 1 else targets.argmax(1)  # of noisy labels, the likeliest class
-        await clients.tell({party: Labels(t, y) for party in answers})  # 2
+        y = ctx.stated(ctx.targets(batch, mean))
+        told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
+        await clients.tell(dict.fromkeys(answers, told))  # 2
         await clients.tell({party: Aggregate(t, mean) for party in answers})  # 3
-        ctx.record(t, functional.cross_entropy(mean, y).item(), answers)
+        ctx.record(t, ctx.loss.mean(mean, y).item(), answers)
         await evaluate_sums(ctx, everyone, t, lambda o, _count: o * share, answers)

@@ -13,7 +13,6 @@ from server.agreement import introduce
 from server.coded import Sums
 from server.combined import CombinedHead
 from server.context import ServerContext
-from server.score import Score
 
 
 def joint(ctx: ServerContext) -> CombinedHead:
@@ -50,11 +49,11 @@ async def _evaluate(ctx: ServerContext, sums: Sums, rows: CodedRows, whole: Comb
         return
     senders, number = await sums.agree(round, 1), 0
     for part in parts:
-        score = Score()
+        score = ctx.score()
         for block in rows.blocks(part):
             average, _ = await sums.decode(round, 1, number, len(block.positions), senders)
             with torch.no_grad():
                 logits = whole.logits([average[block.real]])
             score.add(logits, ctx.labels[block.rows[block.real].to(ctx.device)])
             number += 1
-        ctx.evaluated(round, part, **score.metrics)
+        ctx.evaluated(round, part, score)

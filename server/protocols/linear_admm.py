@@ -8,7 +8,6 @@ from torch import Tensor
 from common.conversation import Cohort
 from common.harvest import Harvest
 from common.numerics import admm
-from common.numerics.losses import CrossEntropy
 from common.protocols.linear_admm import Config, Evaluation, Logits, Update
 from server.context import ServerContext
 from server.evaluation import evaluate
@@ -26,7 +25,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
-    loss = CrossEntropy()
+    loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
 

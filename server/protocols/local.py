@@ -8,7 +8,6 @@ from torch import Tensor
 
 from common.conversation import Cohort
 from common.harvest import Harvest
-from common.numerics.losses import CrossEntropy
 from common.protocols.local import Config
 from server.active import active_party
 from server.context import ServerContext
@@ -19,7 +18,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     """Trains the server's own model on the server's own columns."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, CrossEntropy()
+    own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
     assert columns is not None  # the contract asks for them
 
     def predict(block: Tensor) -> Tensor:

@@ -12,12 +12,10 @@ from common.conversation import Cohort
 from common.errors import ContractError
 from common.harvest import Harvest
 from common.models.two_part import TwoPart
-from common.numerics.losses import CrossEntropy
 from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
 from server.active import active_party
 from server.blinded import blinded
 from server.context import ServerContext
-from server.score import Score
 from server.standin import StandIn
 from server.sums import Clear, Found, Sums
 
@@ -26,7 +24,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     """Averages everyone's embeddings with its own, and lends every party its labels' gradient."""
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
-    width, loss, model = cfg.embedding, CrossEntropy(), active_party(ctx, cfg.embedding)
+    width, loss, model = cfg.embedding, ctx.loss, active_party(ctx, cfg.embedding)
     present = StandIn(ctx, tuple(clients), width, "zero")  # who is missing is no part of the average
     clear = Clear(ctx, clients, Embedding, Evaluation, attrgetter("e"), present, width=width)
     sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
@@ -94,7 +92,7 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
     """
     stage = 0
     for part in ctx.schedule.evaluations(round):
-        score, scores = Score(), {party: Score() for party in among}
+        score, scores = ctx.score(), {party: ctx.score() for party in among}
         for number, block in enumerate(ctx.schedule.blocks(part)):
             stage += 1
             found = await together.sums.block(round, part, number, len(block), among)
@@ -106,8 +104,9 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
                 score.add(still.predict(e), ctx.labels[block])
             for party, answer in predictions.items():
                 scores[party].add(answer.r.to(ctx.device), ctx.labels[block])
-        theirs = {f"accuracy_{party}": each.metrics["accuracy"] for party, each in scores.items() if each.rows}
-        ctx.evaluated(round, part, **score.metrics, **theirs)
+        metric = ctx.best.metric
+        theirs = {f"{metric}_{party}": each.metrics[metric] for party, each in scores.items() if each.rows}
+        ctx.evaluated(round, part, score, **theirs)
 
 
 def _columns(ctx: ServerContext, rows: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import torch
 
 from common.conversation import Cohort
 from common.numerics import admm
-from common.numerics.losses import CrossEntropy
 from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 from server.blinded import blinded
 from server.context import ServerContext
@@ -27,7 +26,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     cfg = ctx.federation.protocol
     assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
-    loss = CrossEntropy()
+    loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
     clear = Clear(ctx, clients, Logits, Evaluation, attrgetter("o"), present, classes=classes)

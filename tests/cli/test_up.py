@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "cli.main"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "answer_privacy",
-    "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
+    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "privacy", "label_privacy", "answer_privacy", "details",
+    "targets", "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
 }  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def test_a_run_that_is_started_again_remembers_what_it_spent(tmp_path: Path) -> 
         stage(torch.ones(2, 2), evaluation=False)
     first.close()
     assert privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger).releases == 5
-    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved", "noise_multiplier"}
+    assert set(json.loads(ledger.read_text().splitlines()[0])) == {"time", "reserved", "noise_multiplier", "chain"}
 
 
 def test_parties_that_come_when_they_like_have_no_budget_that_can_be_planned() -> None:

@@ -88,7 +88,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"server__labels": {"sorce": "csv", "path": "x"}}, "server.labels.sorce: unknown key (did you mean 'source'?)"),
     ({"server__labels": "digits"}, "server.labels = 'digits': expected keys and values"),
     ({"server__labels__name": "digit"},
-     "server.labels.name = 'digit': expected 'digits', 'breast_cancer', 'wine' or 'iris' (did you mean 'digits'?)"),
+     "server.labels.name = 'digit': expected 'digits', 'breast_cancer', 'wine', 'iris' or 'diabetes' "
+     "(did you mean 'digits'?)"),
     ({"server__head": "liner"},
      "server.head = 'liner': expected linear, mlp, normed or ./FILE.py:NAME (did you mean 'linear'?)"),
     ({"server__head": {"bias": True}}, "server.head.name: missing"),

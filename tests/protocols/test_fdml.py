@@ -10,7 +10,7 @@ from torch.nn import functional
 from common.blinded import BLINDED
 from common.conversation import SERVER
 from common.models.heads import xavier
-from common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Labels, Logits
+from common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Labels, Logits, Targets
 from tests.federation import Outcome, config, federate
 
 FDML = {"name": "fdml", "embedding": 16}
@@ -78,7 +78,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - set(BLINDED)
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Targets, *BLINDED}
         assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
         assert [m.o.nbytes for m in down if isinstance(m, Aggregate)] == [4 * n * 10 for n in rows]
         assert [m.y.nbytes for m in down if isinstance(m, Labels)] == [8 * n for n in rows]

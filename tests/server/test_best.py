@@ -56,6 +56,17 @@ def test_a_test_accuracy_belongs_to_its_own_round() -> None:
     assert best.summary(0) == {"round": 10, "val_accuracy": 0.5, "test_accuracy": None, "checkpoint": False}
 
 
+def test_of_errors_the_least_is_the_best_and_a_drop_is_a_share_of_it() -> None:
+    best = Best(StopConfig(patience=3, drop=0.1), {}, "rmse")
+    for number, error in enumerate([60.0, 50.0, 54.0], 1):
+        best.enter(number, "validation", error)
+        best.enter(number, "test", error + 1)
+    assert best.round == 2 and not best.stop
+    assert best.summary(2) == {"round": 2, "val_rmse": 50.0, "test_rmse": 51.0, "checkpoint": True}
+    best.enter(4, "validation", 55.5)
+    assert best.stop == "validation RMSE is 55.5, more than 10 % above the best, 50 in round 2"
+
+
 @pytest.mark.parametrize(
     ("federation", "message"),
     [

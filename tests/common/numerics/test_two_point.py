@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.models.norm import BatchNorm
+from common.numerics.losses import CrossEntropy
 from common.numerics.two_point import TwoPoint, row_losses
 
 ROWS, COLUMNS, CLASSES = 12, 5, 3
@@ -50,7 +51,7 @@ def gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def slope_of(pair: list[Tensor], y: Tensor, mu: float) -> float:
-    before, after = (row_losses(logits, y) for logits in pair)
+    before, after = (row_losses(CrossEntropy(), logits, y) for logits in pair)
     return float((after - before).mean()) / mu
 
 
@@ -150,5 +151,5 @@ def test_a_tiny_difference_is_exact_for_the_logits_that_there_are(seed: int, siz
 
     expected = np.mean(oracle(other.numpy().astype(float)) - oracle(logits.numpy().astype(float)))
     targets = shares.float() if soft else y
-    found = float((row_losses(other, targets) - row_losses(logits, targets)).mean())
+    found = float((row_losses(CrossEntropy(), other, targets) - row_losses(CrossEntropy(), logits, targets)).mean())
     assert found == pytest.approx(expected, abs=size * 1e-6)

@@ -1,0 +1,75 @@
+"""`colonnade ledger`: what left a party, from its own record, and whether that record is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from cli.reporting.books import Book, read_books_of
+from cli.reporting.words import amount, count
+from cli.screen import out as console
+from common.errors import InputError
+from common.lines import read_lines
+from common.privacy.chain import Verdict, newest, verify
+
+
+def ledger(folder: Path, *, check: bool, head: bool) -> None:
+    """Says what left, by kind of message; or the newest hash; or whether all hashes fit.
+
+    Args:
+        folder: a party's own, with ledger.jsonl in it, or that file.
+        check: looks through the chain of hashes.
+        head: prints the newest hash, and nothing else but what `check` says.
+
+    Raises:
+        InputError: there is no ledger, or its chain is broken.
+    """
+    path = folder / "ledger.jsonl" if folder.is_dir() else folder
+    if not path.is_file():
+        raise InputError(
+            f"{path}: there is no ledger", hint="give a party's own folder, as RUN/parties/NAME, or its ledger.jsonl"
+        )
+    if check:
+        _say(path, verify(path))
+    if head:
+        console.print(newest(path), markup=False, soft_wrap=True)
+    if not (check or head):
+        _show(path)
+
+
+def _say(path: Path, found: Verdict) -> None:
+    if found.broken is not None:
+        raise InputError(
+            f"{path}, line {found.broken}: its hash does not fit what stands before it; {count(found.lines, 'line')} "
+            "before it fit",
+            hint="the file was altered there, or a line before it was taken out; compare with a copy",
+        )
+    torn = f"; {count(found.torn, 'line')} cut short, as by a crash" if found.torn else ""
+    console.print(f"{count(found.lines, 'line')}, and every hash fits{torn}", markup=False)
+    console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
+
+
+def _show(path: Path) -> None:
+    table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
+    for kind, book in read_books_of(path).items():
+        table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
+    console.print(table)
+    console.print(_spent(path), markup=False)
+    console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
+
+
+def _ways(book: Book) -> str:
+    """What protected it: "none" is a release in the clear."""
+    return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
+
+
+def _spent(path: Path) -> str:
+    """Epsilon as the newest message has it, and how many releases were reserved and not given back."""
+    epsilon, reserved = None, 0
+    for entry in read_lines(path):
+        epsilon = entry.get("epsilon", epsilon)
+        reserved += entry.get("reserved", 0) - entry.get("returned", 0)
+    if not isinstance(epsilon, int | float):
+        return "no privacy guarantee was counted"
+    return f"epsilon {epsilon:.4g} after the last message; {count(reserved, 'release')} paid for"

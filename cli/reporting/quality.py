@@ -1,0 +1,73 @@
+"""Which class was taken for which, and how far probabilities can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from cli.page.frame import facts, folded, section, table
+from cli.page.html import Html, joined, tag
+from cli.reporting.run import Run
+from cli.reporting.words import percent, plain
+
+_METRICS = {
+    "auc": "AUC", "average_precision": "average precision", "f1": "F1 (mean of the classes)", "log_loss": "log loss",
+    "brier": "Brier score", "ece": "expected calibration error", "rmse": "RMSE", "mae": "MAE", "r2": "R2",
+}  # fmt: skip
+_PARTS = {"test": "test", "validation": "val"}
+_MOST = 30  # classes that a table of them can be read of
+
+
+def quality(run: Run) -> Html:
+    """All that the last evaluation found of a part, the test rows if there are some; nothing where it found nothing."""
+    metrics, details = run.summary["metrics"], run.summary.get("details") or {}
+    for part, prefix in _PARTS.items():
+        known = {name: metrics.get(f"{prefix}_{key}") for key, name in _METRICS.items()}
+        rows = [(name, plain(value)) for name, value in known.items() if isinstance(value, int | float)]
+        if rows:
+            parts = [facts(rows)]
+            if isinstance(found := details.get(part), Mapping):
+                parts += [_confusion(found.get("confusion"), _names(run)), _reliability(found.get("reliability"))]
+            return section(f"How good it is on the {part} rows", *parts)
+    return Html()
+
+
+def _confusion(counts: Any, names: Sequence[str]) -> Html:
+    if not isinstance(counts, list) or not 0 < len(counts) <= _MOST:
+        return Html()
+    named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
+    if not all(isinstance(line, list) for line in counts):
+        return Html()
+    rows = [(f"is {name}", *line) for name, line in zip(named, counts, strict=True)]
+    heads = ("", *(f"said {name}" for name in named))
+    return folded("Which class was taken for which", table(heads, rows, caption="Rows by true and predicted class"))
+
+
+def _reliability(bins: Any) -> Html:
+    whole = [each for each in bins if _is_bin(each)] if isinstance(bins, list) else []
+    if not whole:
+        return Html()
+    rows = [
+        (f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
+        for each in whole
+    ]
+    said = "Where the two last columns are alike, probabilities can be believed as they are."
+    shown = table(("probability", "rows", "said on average", "true"), rows, caption="Calibration")
+    return folded("How far probabilities can be believed", joined([tag("p", said), shown]))
+
+
+def _is_bin(found: Any) -> bool:
+    """Whether it is as the server writes them: summaries may have been altered."""
+    keys = ("from", "to", "rows", "confidence", "share")
+    return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
+
+
+def _names(run: Run) -> Sequence[str]:
+    """The classes' names, where the configuration has them."""
+    try:
+        classes = (yaml.safe_load(run.config) or {})["federation"]["classes"]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return ()
+    return [str(name) for name in classes] if isinstance(classes, list) else ()

@@ -1,0 +1,59 @@
+"""Numbers to be predicted, on the scale that a model is trained on: standardised on the training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from common.errors import DataError
+
+Task = Literal["classification", "regression"]
+"""`federation.task`: whether classes are predicted or numbers."""
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """(y - mean) / deviation of every target, and back.
+
+    Args:
+        mean, deviation: in the targets' own units, float64 (targets,).
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def fit(cls, values: Tensor, train_rows: Tensor) -> TargetScale:
+        """Of the training rows alone.
+
+        Args:
+            values: all rows, floating (n, targets).
+            train_rows: int64 (m,).
+
+        Raises:
+            DataError: a target is the same number in all training rows.
+        """
+        known = values[train_rows].to(torch.float64)
+        deviation = known.std(dim=0, correction=0)
+        if bool((deviation == 0).any()):
+            number = int((deviation == 0).nonzero()[0])
+            raise DataError(
+                f"target {number + 1} is {known[0, number].item():g} in all {len(known)} training rows",
+                hint="there is nothing to learn of it: name another column in server.labels",
+            )
+        return cls(known.mean(dim=0), deviation)
+
+    def apply(self, values: Tensor) -> Tensor:
+        """(rows, targets) as the model is trained on them, float32."""
+        return ((values.to(torch.float64) - self.mean.to(values.device)) / self.deviation.to(values.device)).float()
+
+    def undo(self, values: Tensor) -> Tensor:
+        """What a model says, (rows, targets), in the targets' own units, float64."""
+        return values.to(torch.float64) * self.deviation.to(values.device) + self.mean.to(values.device)
+
+    def record(self) -> dict[str, Any]:
+        """For summaries and checkpoints: exact, as JSON keeps it."""
+        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}

@@ -1,0 +1,58 @@
+"""How good predicted numbers are, block by block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from common.data.targets import TargetScale
+from common.numerics.losses import Squared
+
+
+class Residuals:
+    """RMSE, MAE and R2 in the targets' own units, and the mean loss as training has it.
+
+    Of several targets each is the mean of theirs.
+
+    Args:
+        scale: that predictions and targets are on.
+
+    Attributes:
+        rows: that were added.
+    """
+
+    def __init__(self, scale: TargetScale) -> None:
+        self._scale, self._loss, self.rows = scale, 0.0, 0
+        self._predicted: list[Tensor] = []
+        self._true: list[Tensor] = []
+
+    @torch.no_grad()
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        """Counts some rows: what the model says of them and what is true, (rows, targets), both scaled."""
+        self._loss += Squared().value(outputs, targets).sum().item()
+        self._predicted.append(self._scale.undo(outputs).cpu())
+        self._true.append(self._scale.undo(targets).cpu())
+        self.rows += len(targets)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """`rmse`, `mae`, `r2` and `loss` of all rows, of which there must be some.
+
+        A target that is the same number in all these rows has an R2 of 0.
+        """
+        true = torch.cat(self._true)
+        error = torch.cat(self._predicted) - true
+        squares, spread = error.square().sum(dim=0), (true - true.mean(dim=0)).square().sum(dim=0)
+        r2 = torch.where(spread > 0, 1 - squares / spread.clamp_min(torch.finfo(spread.dtype).tiny), 0.0)
+        return {
+            "rmse": (squares / self.rows).sqrt().mean().item(),
+            "mae": error.abs().mean().item(),
+            "r2": r2.mean().item(),
+            "loss": self._loss / self.rows,
+        }
+
+    def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """What there is to say besides, as `Score` has it: nothing."""
+        return {}, {}

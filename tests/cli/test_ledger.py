@@ -1,0 +1,57 @@
+"""`colonnade ledger`: what left a party, and whether its record is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cli.ledger import ledger as summarise
+from common.errors import InputError
+from common.privacy.budget import Budget
+from common.privacy.chain import newest
+from common.privacy.ledger import Ledger
+from common.protocols.split import Embedding, Evaluation
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "parties" / "ada"
+    folder.mkdir(parents=True)
+    ledger, budget = Ledger(folder / "ledger.jsonl"), Budget(folder / "ledger.jsonl", limit=5, expected=5)
+    for round in (1, 2, 3):
+        budget.spend()
+        ledger.charge(Embedding(round, torch.zeros(4, 250)), "server", "gaussian", 0.25 * round)
+    ledger.charge(Evaluation(3, "test", 0, torch.zeros(2, 3)), "server", "none", 0.75)
+    ledger.close()
+    return folder
+
+
+def test_it_sums_up_what_left(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    summarise(home, check=False, head=False)
+    said = capfd.readouterr().out
+    (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line]
+    assert [cell.strip() for cell in row] == ["Embedding", "3", "12.0 kB", "12", "0", "gaussian"]
+    assert "in the clear" in said and "epsilon 0.75 after the last message; 3 releases paid for" in said
+    assert newest(home / "ledger.jsonl") in said
+
+
+def test_it_verifies_and_names_the_first_broken_line(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = home / "ledger.jsonl"
+    count = len(path.read_text().splitlines())
+    summarise(path, check=True, head=False)
+    assert f"{count} lines, and every hash fits" in capfd.readouterr().out
+    path.write_text(path.read_text().replace('"rows": 2', '"rows": 1'))
+    with pytest.raises(InputError, match=f"line {count}: its hash does not fit"):
+        summarise(home, check=True, head=False)
+
+
+def test_the_head_alone_can_be_noted_elsewhere(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    summarise(home, check=False, head=True)
+    assert capfd.readouterr().out.strip() == newest(home / "ledger.jsonl")
+
+
+def test_where_there_is_none_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no ledger"):
+        summarise(tmp_path, check=False, head=False)

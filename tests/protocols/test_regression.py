@@ -1,0 +1,121 @@
+"""Squared loss in every protocol: the bundled diabetes set, held against least squares on the joined columns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from common.config import Config, parse
+from common.conversation import SERVER
+from common.data.bundled import Bundled
+from common.errors import CheckpointError, ConfigError
+from common.protocols import CONTRACTS
+from server.context import ServerContext
+from tests.federation import AGREED, NEEDS, federate
+
+DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "columns"}
+# What a protocol needs to come near least squares in so few rounds; squared loss has no bound on its slopes, so that
+# the ADMM protocols want shorter steps for it than for classes.
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "czofo": {"protocol": {"delta": "row", "directions": 20, "arrivals": False}, "lr": 0.03},
+    "zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},
+    "syn_zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},
+    "fedvs": {"protocol": {"stragglers": 0}},
+    "vimadmm": {"protocol": {"tau": 5}, "lr": 0.01},
+    "vimadmm_j": {"protocol": {"tau": 5}, "lr": 0.01},
+    "linear_admm": {"protocol": {"rho": 3.0}},
+}
+
+
+def config(name: str, **federation: Any) -> Config:
+    """Diabetes among three parties, by a protocol."""
+    way = copy.deepcopy(dict(WAYS.get(name, {})))
+    lr = way.pop("lr", 0.05)
+    optimiser = {"name": "sgd", "lr": lr, "momentum": way.pop("momentum", 0.9)}
+    own: dict[str, Any] = {"data": dict(DATA), "model": "linear", "optimiser": optimiser}
+    if name in NEEDS:
+        own |= copy.deepcopy(dict(NEEDS[name]))
+    server: dict[str, Any] = {"labels": {"source": "sklearn", "name": "diabetes"}, "optimiser": {"lr": lr}}
+    if CONTRACTS[name].active:
+        server["active"] = {"data": dict(DATA), "model": "linear", "optimiser": {"name": "sgd", "lr": lr}}
+    protocol = {"name": name, **({"embedding": 8} if "embedding" in CONTRACTS[name].config.model_fields else {})}
+    agreed = {"id": "test", "task": "regression", "parties": 3, "epochs": 15, "batch": 32, "seed": 0}
+    agreed |= {
+        "protocol": protocol | way.get("protocol", {}),
+        **copy.deepcopy(dict(AGREED.get(name, {}))),
+        **federation,
+    }
+    return parse({"federation": agreed, "server": server, "every_party": own})
+
+
+def least_squares(ctx: ServerContext) -> float:
+    """R2 on the test rows of the best that a linear model of all columns can do on the training rows."""
+    source = Bundled("diabetes")
+    x, y, parts = source._table(), source.targets(), ctx.schedule.partition
+    return float(LinearRegression().fit(x[parts.train], y[parts.train]).score(x[parts.test], y[parts.test]))
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_numbers_are_learned_by_every_protocol(name: str) -> None:
+    outcome = federate(config(name))
+    metrics = outcome.server.metrics
+    bound = least_squares(outcome.server)
+    assert 0.3 < bound < 0.6
+    far = {"local": 0.35, "zoo_vfl": 0.4, "syn_zoo_vfl": 0.4, "vfl_afe": 0.2}.get(name, 0.1)
+    assert metrics["test_r2"] > bound - far, metrics
+    assert metrics["test_rmse"] < 75 and metrics["test_mae"] < metrics["test_rmse"]
+    assert "test_accuracy" not in metrics and "test_auc" not in metrics
+
+
+@pytest.mark.parametrize("name", ["fdml", "c_vfl"])
+def test_parties_that_compute_the_loss_are_told_numbers_as_they_are(name: str) -> None:
+    outcome = federate(config(name, compress={"down": 8}))
+    ctx = outcome.server
+    told = [message for sender, to, message in outcome.messages if (sender, to) == (SERVER, "party1")]
+    assert {type(message).__name__ for message in told} >= {"Targets"}
+    for message in (message for message in told if type(message).__name__ == "Targets"):
+        assert message.y.equal(ctx.labels[ctx.schedule.batch(message.round)].double())
+
+
+def test_the_summary_has_the_scale_and_the_best_is_the_least() -> None:
+    outcome = federate(config("split", stop={"patience": 50}))
+    ctx = outcome.server
+    assert ctx.scale is not None and ctx.state["targets"] == ctx.scale.record()
+    found = [event["val_rmse"] for event in outcome.of_kind("evaluation") if event["part"] == "validation"]
+    best = ctx.best.summary(0)
+    assert best is not None and best["val_rmse"] == min(found) and best["round"] > 0
+
+
+def test_a_run_does_not_go_on_with_other_numbers() -> None:
+    ctx = federate(config("split", epochs=1)).server
+    snapshot = ctx.state.capture()
+    ctx.restore(3, snapshot)
+    ctx.labels = ctx.labels + 1
+    snapshot.values["targets"]["items"][0][1]["list"][0] += 1.0
+    with pytest.raises(CheckpointError, match="not those that the run began with"):
+        ctx.restore(3, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["federation.classes=2"], "federation.classes with federation.task = regression"),
+        (["federation.task=classification"], "federation.classes: missing"),
+        (["federation.task=classification", "federation.classes=3", "federation.targets=1"], "federation.targets = 1"),
+        (["server.privacy.labels={epsilon: 1}"], "server.privacy.labels with federation.task = regression"),
+        (["server.class_weights=balanced"], "server.class_weights with federation.task = regression"),
+        (["federation.adjust={contrastive: 1}"], "federation.adjust.contrastive with federation.task = regression"),
+        (["federation.protocol.name=vafl",
+          "server.privacy.answers={clip: 1, head_clip: 1, noise_multiplier: 1, delta: 1e-5}"],
+         "server.privacy.answers with federation.task = regression"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_numbers_is_refused(sets: list[str], message: str) -> None:
+    tree = config("split").model_dump(mode="json", exclude_none=True)
+    del tree["federation"]["classes"]
+    with pytest.raises(ConfigError, match=message):
+        parse(tree, tuple(sets))

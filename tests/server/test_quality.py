@@ -1,0 +1,94 @@
+"""What an evaluation is told as, against scikit-learn and against counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from common.data.targets import TargetScale
+from server.quality import BINS, describe
+from server.residuals import Residuals
+from server.score import Score
+
+
+def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities that know something of the labels, every class of which there is."""
+    draws = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(classes), draws.integers(0, classes, rows)])
+    logits = draws.normal(size=(len(labels), classes)) + 1.5 * np.eye(classes)[labels]
+    each = np.exp(logits)
+    return each / each.sum(axis=1, keepdims=True), labels
+
+
+@given(rows=st.integers(5, 200), classes=st.integers(2, 5), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_metrics_are_those_of_scikit_learn(rows: int, classes: int, seed: int) -> None:
+    p, labels = outputs(rows, classes, seed)
+    found, details = describe(p, labels)
+    if classes == 2:
+        auc = metrics.roc_auc_score(labels, p[:, 1])
+        precision, brier = metrics.average_precision_score(labels, p[:, 1]), metrics.brier_score_loss(labels, p[:, 1])
+    else:
+        auc = metrics.roc_auc_score(labels, p, multi_class="ovr", average="macro")
+        precision = metrics.average_precision_score(np.eye(classes)[labels], p, average="macro")
+        brier = np.square(p - np.eye(classes)[labels]).sum(axis=1).mean()
+    assert found["auc"] == pytest.approx(auc) and found["average_precision"] == pytest.approx(precision)
+    assert found["brier"] == pytest.approx(brier) and found["log_loss"] == pytest.approx(metrics.log_loss(labels, p))
+    assert found["f1"] == pytest.approx(metrics.f1_score(labels, p.argmax(1), average="macro"))
+    assert sum(map(sum, details["confusion"])) == len(labels)
+    assert sum(details["confusion"][k][k] for k in range(classes)) == (p.argmax(1) == labels).sum()
+
+
+def test_calibration_is_counted_by_bins() -> None:
+    p = np.array([[0.95, 0.05], [0.92, 0.08], [0.35, 0.65], [0.0, 1.0]])
+    found, details = describe(p, np.array([0, 1, 1, 1]))
+    low, middle, high = details["reliability"]
+    assert (low["from"], low["to"], low["rows"], low["share"]) == (0.0, 1 / BINS, 2, 0.5)
+    assert low["confidence"] == pytest.approx(0.065)
+    assert (middle["from"], middle["rows"], high["to"], high["share"]) == (0.6, 1, 1.0, 1.0)
+    assert found["ece"] == pytest.approx((2 * 0.435 + 0.35) / 4)
+
+
+def test_classes_that_the_rows_lack_are_left_out_of_the_means() -> None:
+    p, labels = outputs(50, 3, 0)
+    kept = labels != 2
+    found, _ = describe(p[kept], labels[kept])
+    each = [metrics.roc_auc_score(labels[kept] == number, p[kept][:, number]) for number in (0, 1)]
+    assert found["auc"] == pytest.approx(np.mean(each))
+    alone, details = describe(p[labels == 1], labels[labels == 1])
+    assert "auc" not in alone and "brier" in alone and details["confusion"][0] == [0, 0, 0]
+
+
+def test_nothing_is_said_of_what_has_diverged() -> None:
+    assert describe(np.full((3, 2), np.nan), np.zeros(3, dtype=np.int64)) == ({}, {})
+
+
+def test_a_score_takes_blocks() -> None:
+    logits, labels = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    whole, parts = Score(), Score()
+    whole.add(logits, labels)
+    for rows in torch.split(torch.arange(40), 7):
+        parts.add(logits[rows], labels[rows])
+    assert whole.closer() == parts.closer()
+    assert parts.metrics["loss"] == pytest.approx(whole.closer()[0]["log_loss"], rel=1e-5)
+
+
+@given(rows=st.integers(2, 60), targets=st.integers(1, 3), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_residuals_are_those_of_scikit_learn_in_the_targets_own_units(rows: int, targets: int, seed: int) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    true = 100 + 20 * torch.randn(rows, targets, dtype=torch.float64, generator=draws)
+    scale = TargetScale.fit(true, torch.arange(rows))
+    said = scale.apply(true) + torch.randn(rows, targets, generator=draws)
+    residuals = Residuals(scale)
+    for block in torch.split(torch.arange(rows), 9):
+        residuals.add(said[block], scale.apply(true)[block])
+    found, back = residuals.metrics, scale.undo(said)
+    assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(true, back), rel=1e-4)
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(true, back), rel=1e-4)
+    assert found["r2"] == pytest.approx(metrics.r2_score(true, back), rel=1e-4, abs=1e-4)
+    assert residuals.closer() == ({}, {})
