@@ -27,7 +27,7 @@ from cli.predict import answer_file
 from common.crypto.federation import make_federation
 from common.models.bottom import bottom_model
 from common.models.mlp import MlpConfig
-from server.predictions import Model
+from server.model import Model
 
 IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
 BLOCK = 4096
@@ -78,7 +78,7 @@ def _ask(folder: Path) -> float:
     times: list[float] = []
 
     async def work(model: Model) -> None:
-        await model.probabilities(torch.arange(BLOCK))  # everybody is there, and warm
+        await model.values(torch.arange(BLOCK))  # everybody is there, and warm
         for number in range(3):
             begin = time.perf_counter()
             await answer_file(Asked(folder / "ids.csv"), IDS, folder / f"out{number}.csv", model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from common.config import Config, load
 from common.errors import ConfigError, InputError
 from common.telemetry import Event
 from server.absence import Absent
-from server.predictions import Model, PredictionRun, Work
+from server.model import Model
+from server.predictions import PredictionRun, Work
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Opened:
     @property
     def key(self) -> str:
         """What the server calls the column that says who a row is about, or ""."""
-        return getattr(self._server.labels, "id", None) or ""
+        return getattr(self._server.labels, "key", None) or ""
 
     @property
     def without(self) -> dict[str, float]:
@@ -98,8 +99,21 @@ class Opened:
         """Tells somebody of every event."""
         self._listeners.append(listener)
 
-    def ask(self, work: Work) -> None:
-        """Gathers the parties, has the work done and dismisses them. Raises ColonnadeError."""
+    @property
+    def aligns(self) -> bool:
+        """Whether rows go by keys, so that whom one will ask for has to be known first."""
+        return self._config.federation.align != "none"
+
+    def ask(self, work: Work, ids: Collection[str] | None = None) -> None:
+        """Gathers the parties, has the work done and dismisses them.
+
+        Args:
+            work: asks.
+            ids: whom it will ask for, where rows go by keys; None for those whom the run was trained on.
+
+        Raises:
+            ColonnadeError: somebody did not come, or has failed.
+        """
         run = PredictionRun(
             self._config.federation,
             self._server,
@@ -109,6 +123,7 @@ class Opened:
             self._terms.absent,
             self._terms.patience,
             None if self._answerers is None else self._answerers[0].names,
+            ids,
             not self._terms.insecure,
             tuple(self._listeners),
         )

@@ -18,7 +18,7 @@ from cli.screen import out as console
 from common.errors import DataError
 from common.prediction import ROWS
 from common.telemetry import Event
-from server.predictions import Model
+from server.model import Model
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
@@ -35,14 +35,15 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
         run.listen(partial(say, run.without))
-        run.ask(partial(answer_file, asked, count, out))
+        run.ask(partial(answer_file, asked, count, out), tuple(asked.ids()) if run.aligns else None)
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
 async def answer_file(asked: Asked, count: int, out: Path, model: Model) -> None:
     """Writes a line for every id, block by block, and shows how far it is. Raises ColonnadeError."""
-    token = f"{asked.fingerprint()} {model.run} {model.classes}"
-    written = Predictions(out, ("id", "class", *(f"p_{name}" for name in model.classes)), token)
+    token = f"{asked.fingerprint()} {model.run} {model.names}"
+    columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
+    written = Predictions(out, ("id", *columns), token)
     unknown = 0
     with written.open() as there, _progress() as progress:
         line = progress.add_task("predicting", total=count, completed=there)
@@ -60,21 +61,21 @@ async def answer_file(asked: Asked, count: int, out: Path, model: Model) -> None
                 console.print(f"{done} of {count} rows", style="dim")
         written.finish()
     if unknown:
-        console.print(f"{unknown} ids are unknown: their lines have no class", style="yellow")
+        console.print(f"{unknown} ids are unknown to some member: their lines are empty", style="yellow")
 
 
 async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
     """The lines of some ids; those that are unknown have empty cells."""
-    place = model.places
-    rows = torch.tensor(sorted({place[id] for id in ids if id in place}), dtype=torch.int64)
+    places = await model.places(ids)
+    rows = torch.tensor(sorted(set(places.values())), dtype=torch.int64)
     lines: dict[int, list[str]] = {}
     if len(rows):
-        values = await model.probabilities(rows)
-        chosen = values.argmax(1).tolist()
-        for row, best, each in zip(rows.tolist(), chosen, values.tolist(), strict=True):
-            lines[row] = [model.classes[best], *(f"{value:.6g}" for value in each)]
-    nothing = [""] * (1 + len(model.classes))
-    return [[id, *lines.get(place.get(id, -1), nothing)] for id in ids]
+        values = await model.values(rows)
+        for row, best, each in zip(rows.tolist(), values.argmax(1).tolist(), values.tolist(), strict=True):
+            label = [model.names[best]] if model.classes else []
+            lines[row] = [*label, *(f"{value:.6g}" for value in each)]
+    nothing = [""] * (model.classes + len(model.names))
+    return [[id, *lines.get(places.get(id, -1), nothing)] for id in ids]
 
 
 def _progress() -> Progress:

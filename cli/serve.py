@@ -13,7 +13,7 @@ from cli.predict import say
 from cli.screen import out as console
 from common.errors import InputError
 from common.ports import split_address
-from server.predictions import Model
+from server.model import Model
 from server.serving.callers import Callers
 from server.serving.desk import Desk
 from server.serving.remote import Remote

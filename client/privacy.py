@@ -33,6 +33,7 @@ class Privacy:
         policy: what the party insists on.
         plan: what the agreed privacy comes to; None without any.
         ledger: the party's record, from which what was spent before is read; None keeps none.
+        rows: that are released, where they are others than the plan's.
 
     Attributes:
         plan: as above.
@@ -45,12 +46,18 @@ class Privacy:
     steps: NoisySteps | None
 
     def __init__(
-        self, party: str, federation: FederationConfig, policy: PolicyConfig, plan: Plan | None, ledger: Path | None
+        self,
+        party: str,
+        federation: FederationConfig,
+        policy: PolicyConfig,
+        plan: Plan | None,
+        ledger: Path | None,
+        rows: int | None = None,
     ) -> None:
         policy.refuse(party, federation)
         self._party, self._seed, self.plan = party, federation.seed, plan
         self._local_steps, self.steps = local_steps(federation.protocol), None
-        self._counts = torch.zeros(0 if plan is None else plan.rows, dtype=torch.float64)
+        self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
         self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
         self._budget: Budget | None = None
         if plan is None:

@@ -23,6 +23,7 @@ from common.config import FederationConfig
 from common.conversation import SERVER, Item, Link
 from common.crypto.sealing import Session
 from common.data.features import Features
+from common.errors import ContractError
 from common.membership import Begin
 from common.once import Once
 from common.privacy.ledger import Ledger
@@ -44,6 +45,7 @@ class Rows:
         out: the party's own folder.
         telemetry: the party's own.
         progress: where bytes are counted.
+        whole: whether rows are aligned with the whole roster, and not only with those who are there.
 
     Raises:
         DataError: the table's keys are of no use.
@@ -57,6 +59,7 @@ class Rows:
     out: Path
     telemetry: Telemetry
     progress: Progress
+    whole: bool = True
     record: Record = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +94,16 @@ class Rows:
         self.telemetry.event("aligned", party=self.name, **told)
         return self.features.rows(found[0])
 
+    def _federation(self, begin: Begin) -> FederationConfig:
+        """The agreed section, its roster cut down to those who take part. Raises ContractError if we are not."""
+        if self.whole:
+            return self.federation
+        if self.name not in begin.parties or not set(begin.parties) <= set(self.federation.names):
+            expected = f"{self.name}, and others of the roster"
+            raise ContractError(SERVER, "Begin", "parties", expected, str(begin.parties))
+        there = {name: pin for name, pin in self.federation.parties.items() if name in begin.parties}
+        return self.federation.model_copy(update={"parties": there})
+
     def _matching(self, link: Link, door: Door, begin: Begin) -> Matching:
         if self.federation.keys.seeded:
             self.telemetry.event(
@@ -98,7 +111,7 @@ class Rows:
             )
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
         return Matching(
-            self.name, self.federation, self.policy, self.record.keys, session, link, door.conceal,
+            self.name, self._federation(begin), self.policy, self.record.keys, session, link, door.conceal,
             self.record.keep, aside, tenths(partial(self.telemetry.event, "aligning", party=self.name)),
         )  # fmt: skip
 

@@ -18,7 +18,8 @@ from client.incidents import RealIncidents
 from client.privacy import Privacy
 from client.progress import Progress
 from client.rows import Rows
-from client.task import Task
+from client.task import TRAINING_ONCE, Task
+from common.alignment.record import kept_rows
 from common.capture import Capture
 from common.chaos import Chaos, ChaosConfig, Seat
 from common.checkpoints import Checkpoints, Owner
@@ -29,7 +30,7 @@ from common.crypto.sealing import Session
 from common.data.features import Features
 from common.data.kept import EncoderFile
 from common.data.scale import Columns
-from common.data.sources import prepare
+from common.data.sources import prepare, prepare_others
 from common.device import release_free_memory
 from common.errors import EnvironmentFault
 from common.membership import Begin, Hello, Saved, Spent
@@ -96,8 +97,9 @@ class Sessions:
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
         self._rows = Rows(
-            self.name, self.federation, policy, features, self._once, self.out, self.telemetry, self.progress
-        )
+            self.name, self.federation, policy, features, self._once, self.out, self.telemetry, self.progress,
+            whole=not self.task.answers,
+        )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
         """Fits the encoder, or takes the run's, and plans the budget: what depends on which rows there are.
@@ -105,12 +107,21 @@ class Sessions:
         Raises:
             ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
         """
-        self._schedule = Schedule(self.federation, len(features.values), features.official_test)
-        ledger, plan = self.out / "ledger.jsonl", self._schedule.privacy
-        self._privacy = self.progress.privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger)
+        if self.progress.privacy is not None:
+            self.progress.privacy.close()
+        others = self.task.answers and self.federation.align != "none"  # rows than those that were trained on
+        trained = len(kept_rows(Once(self.out / TRAINING_ONCE), self.name)) if others else len(features.values)
+        self._schedule = Schedule(self.federation, trained, features.official_test)
+        ledger, plan, rows = self.out / "ledger.jsonl", self._schedule.privacy, len(features.values)
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows)
+        self.progress.privacy = self._privacy
         train, seed = self._schedule.partition.train, self.federation.seed
         kept = EncoderFile(self.out, begun=bool(self.store.run()))
-        self._columns = prepare(self.config.data, features, train, seed, self.name, kept).to(self.device)
+        if others:
+            columns = prepare_others(self.config.data, features, seed, self.name, kept)
+        else:
+            columns = prepare(self.config.data, features, train, seed, self.name, kept)
+        self._columns = columns.to(self.device)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with what we hold of the run.
@@ -135,8 +146,8 @@ class Sessions:
                 membership.greet_again(self.greeting(hello))
         finally:
             await self._saved()
-            if self._rows is None:  # else there is nothing yet that spends
-                self._privacy.close()
+            if self.progress.privacy is not None:  # else there is nothing yet that spends
+                self.progress.privacy.close()
 
     async def _go_on(self, membership: Membership, begin: Begin) -> bool:
         """A session, in which rows are aligned first if they are not yet."""
@@ -145,7 +156,8 @@ class Sessions:
             if aligned is None:
                 return False
             self._prepare(aligned)
-            self._rows = None  # the table as the source had it; what is kept is scaled
+            if not self.task.answers:  # who may be asked again for others
+                self._rows = None  # the table as the source had it; what is kept is scaled
             release_free_memory()
         return await self._attend(membership, begin)
 
@@ -159,9 +171,15 @@ class Sessions:
             chaos = self._chaos()
             post = membership.post if capture is None else capture.outward(membership.post)
             carry = post if chaos is None else chaos.outward(post)
-            door = Door(carry, SERVER, self._privacy.stage(state), ledger, self.progress.traffic.sent)
+            door = Door(
+                carry,
+                SERVER,
+                self._privacy.stage(State() if self.task.answers else state),
+                ledger,
+                self.progress.traffic.sent,
+            )
             link = Link(SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox())
-            link.last = self._schedule.rounds if self.task.bounded else None
+            link.last = None if self.task.answers else self._schedule.rounds
             self.progress.follow(link, begin.round)
             self.telemetry.event("begin", party=self.name, round=begin.round, rounds=self._schedule.rounds)
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)

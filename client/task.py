@@ -13,6 +13,8 @@ from common.config import FederationConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import Contract
 
+TRAINING_ONCE = "once"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -23,7 +25,7 @@ class Task:
         half: who says it.
         federation: the agreed section, as the half has to take it.
         purpose: what the Hello says beside what is agreed on.
-        bounded: whether the last round is agreed on.
+        answers: whether it answers: the last round is not agreed on, and rows may be others than those of training.
         events: the file of the party's own record.
         once: the folder of what is made once.
     """
@@ -32,13 +34,13 @@ class Task:
     half: Participate
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
-    bounded: bool = True
+    answers: bool = False
     events: str = "events.jsonl"
-    once: str = "once"
+    once: str = TRAINING_ONCE
 
     def repeats_after(self, round: int) -> int:
         """What left after this round leaves again. Answers are numbered anew with every start, and never repeat."""
-        return round if self.bounded else sys.maxsize
+        return sys.maxsize if self.answers else round
 
 
 def training(federation: FederationConfig) -> Task:
@@ -50,4 +52,4 @@ def training(federation: FederationConfig) -> Task:
 def answering(federation: FederationConfig) -> Task:
     """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
     contract, asked = prediction.contract(federation), prediction.asking(federation)
-    return Task(contract, answer, asked, prediction.PURPOSE, False, "predictions.jsonl", "once-predictions")
+    return Task(contract, answer, asked, prediction.PURPOSE, True, "predictions.jsonl", "once-predictions")

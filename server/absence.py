@@ -70,13 +70,14 @@ class Standing:
         ctx: of the server.
         how: the rule.
         absent: the parties that are not there, at least one.
+        history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
 
     Raises:
         InputError: the run has kept nothing that could stand in.
     """
 
-    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...]) -> None:
-        self._names = ctx.federation.names
+    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...], history: Tensor | None = None) -> None:
+        self._history, self._names = history, ctx.federation.names
         means: Mapping[str, Tensor] = ctx.state.keep(_MEANS, dict)
         if lacking := [party for party in absent if party not in means]:
             raise InputError(
@@ -107,5 +108,6 @@ class Standing:
         values = self._means[party].expand(len(rows), -1)
         if self._last is None:
             return values
-        last = self._last[self._names.index(party), rows]
+        then = rows if self._history is None else self._history[rows]
+        last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
         return torch.where(last.any(dim=1, keepdim=True), last, values)  # of rows that it was never asked for: the mean

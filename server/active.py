@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from common.config import FederationConfig, ServerConfig
@@ -11,7 +13,7 @@ from common.conversation import SERVER
 from common.data.kept import EncoderFile
 from common.data.rows import sampled
 from common.data.scale import Columns
-from common.data.sources import load_features, prepare
+from common.data.sources import load_features, prepare, prepare_others
 from common.errors import DataError
 from common.models.bottom import bottom_model
 from common.models.optimiser import build_optimiser
@@ -56,6 +58,34 @@ def load_columns(
         )
     train = schedule.partition.train
     return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
+
+
+def columns_of(
+    federation: FederationConfig, config: ServerConfig, base: Path, places: Mapping[str, int], out: Path
+) -> Columns | None:
+    """What the server's models see of rows that it asks for, perhaps for the first time; None where it has none.
+
+    Args:
+        places: the position that each key shall have, as keys are compared.
+        out: the run's folder, where the encoder is.
+
+    Raises:
+        DataError: `server.active.data` has no keys, or lacks one of these.
+    """
+    if config.active is None:
+        return None
+    features = load_features(config.active.data, federation.seat(SERVER), base)
+    own = {federation.keys.normal(id): row for row, id in enumerate(features.ids or ())}
+    if lacking := sum(key not in own for key in places):
+        raise DataError(
+            f"server.active.data has no row for {lacking} of the {len(places)} ids that all parties know",
+            hint="ask for ids that the server's own table has, or give it the other rows",
+        )
+    index = torch.empty(len(places), dtype=torch.int64)
+    for key, place in places.items():
+        index[place] = own[key]
+    kept = EncoderFile(out, begun=True)
+    return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
 
 
 def active_party(ctx: ServerContext, width: int) -> TwoPart:

@@ -58,6 +58,7 @@ class Hub:
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the half
         self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
+        self._names = federation.names  # who takes part
         self._away: dict[str, float] = {}
         self._failure: Exception | None = None
         self._over = False
@@ -125,7 +126,7 @@ class Hub:
         Raises:
             CheckpointError: there is no round that all of them hold, and there should be.
         """
-        names = self._federation.names if names is None else names
+        self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}
         round = common_round({"the server": held, **everyones}, committed)
         before, self.session = self.session, _another(self.session)
@@ -327,7 +328,7 @@ class Hub:
 
     def _start(self, party: str, round: int) -> int:
         connection = self.members[party].connection
-        connection.post(Begin(self.session, self._federation.names, self._run, round, self.aligned))
+        connection.post(Begin(self.session, self._names, self._run, round, self.aligned))
         connection.session = self.session
         return round
 

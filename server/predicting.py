@@ -39,13 +39,13 @@ class Questions:
 
     Attributes:
         over: whether there will be no more.
-        heard: whether the parties are there to answer.
+        hearing: set while the parties are there to answer.
     """
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[Question | None] = asyncio.Queue()
         self._open: Question | None = None
-        self.over = self.heard = False
+        self.over, self.hearing = False, asyncio.Event()
 
     async def ask(self, rows: Tensor) -> Tensor:
         """The logits of some rows, float32 (rows, classes). Raises whatever has ended the conversation."""
@@ -67,11 +67,18 @@ class Questions:
         return self._open
 
 
-async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, absent: Absent = "refuse") -> None:
+async def predict(
+    ctx: ServerContext,
+    clients: Cohort,
+    questions: Questions,
+    absent: Absent = "refuse",
+    history: Tensor | None = None,
+) -> None:
     """Asks everybody who is there for its outputs of the rows in question, and puts them together.
 
     Args:
         absent: what is taken for who is not there.
+        history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
 
     Raises:
         InputError: there is nothing that could stand in for somebody.
@@ -80,10 +87,10 @@ async def predict(ctx: ServerContext, clients: Cohort, questions: Questions, abs
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
-    standing = Standing(ctx, absent, missing) if missing else None
+    standing = Standing(ctx, absent, missing, history) if missing else None
     sums = await blinded(ctx, clients, numbers) if summed(ctx.federation) else None
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
-    questions.heard = True
+    questions.hearing.set()
     while (question := await questions.next()) is not None:
         t, rows = await anext(rounds), question.rows
         joint = of_rows(rows)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing, suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from common import prediction
+from common.alignment.messages import all_kinds, all_limits
+from common.alignment.record import kept_rows
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.revocation import RevocationList
 from common.crypto.sealing import Session
-from common.data.labels import Labels
+from common.data.kept import EncoderFile
 from common.data.sources import load_labels
 from common.device import choose_device
 from common.errors import CheckpointError, InputError, PartyAway, PartyLost
@@ -27,60 +28,24 @@ from common.message import largest_bytes
 from common.once import Once
 from common.schedule import Schedule
 from common.telemetry import Listener, Telemetry
-from common.watch import Collector, Watch
+from common.watch import Watch
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
 from server.absence import Absent
-from server.active import load_columns
+from server.active import columns_of, load_columns
 from server.admission import Admission, Facts
 from server.context import ServerContext
 from server.hub import Hub
+from server.model import Model
+from server.people import People, distinct
 from server.predicting import Questions, predict
+from server.rows import Rows
 from server.run import own_identity
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 _EVENTS = "predictions.jsonl"
-
-
-@dataclass(frozen=True)
-class Model:
-    """The joint model of a run, for whoever asks it on this machine.
-
-    Args:
-        run: its number.
-        labels: of the rows that there are.
-        classes: their names, in the order of the probabilities.
-        questions: what takes the rows.
-        show: shows numbers where this process shows its own.
-    """
-
-    run: str
-    labels: Labels
-    classes: tuple[str, ...]
-    questions: Questions
-    show: Callable[[Collector], None] = lambda _collector: None
-
-    @cached_property
-    def places(self) -> Mapping[str, int]:
-        """Where the row of an id is; rows without ids go by their numbers."""
-        ids = self.labels.ids
-        names = map(str, range(len(self.labels.values))) if ids is None else ids
-        return {name: place for place, name in enumerate(names)}
-
-    async def probabilities(self, rows: Tensor) -> Tensor:
-        """Of the classes for some rows, float32 (rows, classes).
-
-        Args:
-            rows: positions, int64 (rows,), as many as there are, without repeats.
-
-        Raises:
-            ColonnadeError: the conversation with the parties has ended.
-        """
-        asked = torch.split(rows, prediction.ROWS)
-        logits = [await self.questions.ask(block) for block in asked]
-        return torch.cat(logits).softmax(1)
 
 
 Work = Callable[[Model], Awaitable[None]]
@@ -99,6 +64,7 @@ class PredictionRun:
         absent: what is taken for a party that is not there.
         patience: seconds that parties have to come, where they may be absent; else federation.timeouts.away.
         expected: those that may come at all; None for all.
+        ids: whom somebody will ask for, where rows are aligned; None for those whom the run was trained on.
         secure: False talks plainly, on loopback only.
         listeners: told of every event, for progress lines.
     """
@@ -111,8 +77,11 @@ class PredictionRun:
     absent: Absent = "refuse"
     patience: float = 10.0
     expected: Collection[str] | None = None
+    ids: Collection[str] | None = None
     secure: bool = True
     listeners: tuple[Listener, ...] = ()
+
+    _facts: Facts = field(init=False)
 
     async def run(self) -> None:
         """Gathers the parties, and lets the work be done.
@@ -141,28 +110,25 @@ class PredictionRun:
             Watch(SERVER, self.config) as watch,
             closing(Telemetry(self.out / _EVENTS, watch, *self.listeners)) as telemetry,
         ):
-            ctx, labels = self._context(telemetry)
+            ctx, people = self._context(telemetry)
             ctx.identity = identity
-            facts = Facts(len(labels.values), labels.official_test)
             admission = Admission(
-                self.federation, facts, owner.run, revoked, secure=self.secure, purpose=prediction.PURPOSE
+                self.federation, self._facts, owner.run, revoked, secure=self.secure, purpose=prediction.PURPOSE
             )
             hub = Hub(self.federation, contract, admission, owner.run, telemetry)
             ctx.traffic, ctx.phases = hub.totals.wire, hub.phases
-            limits = contract.limits(self.federation)
-            incoming = dict.fromkeys(contract.kinds, self.federation.compress.evaluations)
-            largest = max(largest_bytes(kind, limits, incoming[name]) for name, kind in contract.kinds.items())
-            codec = Codec(contract.name, contract.kinds, incoming, limits)
-            port = Port(codec, largest + FRAME_ALLOWANCE, hub.greet)
+            kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
+            incoming = dict.fromkeys(kinds, self.federation.compress.evaluations)
+            largest = max(largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items())
+            port = Port(Codec(contract.name, kinds, incoming, limits), largest + FRAME_ALLOWANCE, hub.greet)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
                 names = list(self.federation.names)
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=names)
                 watch.announce(telemetry)
-                sessions = partial(self._sessions, ctx, hub, store, owner, held)
-                model = partial(Model, owner.run, labels, labels.classes, show=watch.show)
-                await self._converse(ctx, hub, model, sessions)
+                asking = _Asking(self, ctx, hub, store, owner, held, people)
+                await self._converse(ctx, hub, self._model(ctx, people, owner.run, watch), asking.sessions)
             finally:
                 await port.stop()
 
@@ -198,26 +164,7 @@ class PredictionRun:
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
 
-    async def _sessions(
-        self, ctx: ServerContext, hub: Hub, store: Checkpoints, owner: Owner, held: list[int], questions: Questions
-    ) -> None:
-        """Answers questions, over as many sessions as that takes."""
-        while True:
-            names = await self._gather(hub)
-            cohort, round = hub.begin(held, held[0], _nothing, lambda: questions.over, names)
-            ctx.restore(round, store.load(round, owner))
-            ctx.session = Session(self.federation.id, owner.run, hub.session, self.federation.hashes())
-            absent = [name for name in self.federation.names if name not in names]
-            ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-            try:
-                await predict(ctx, cohort, questions, self.absent)
-                return
-            except PartyAway as gone:
-                questions.heard = False
-                ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
-                hub.rewind(str(gone))
-
-    async def _gather(self, hub: Hub) -> tuple[str, ...]:
+    async def gather(self, hub: Hub) -> tuple[str, ...]:
         """Who is there, after everybody has come or has had the time to."""
         if self.absent == "refuse":
             await hub.assemble(self.federation.timeouts.away)
@@ -228,15 +175,30 @@ class PredictionRun:
                 raise PartyLost(", ".join(self.federation.names), f"did not join within {self.patience:g} s")
         return hub.here
 
-    def _context(self, telemetry: Telemetry) -> tuple[ServerContext, Labels]:
-        labels = load_labels(self.config.labels, self.base)
-        schedule = Schedule(self.federation, len(labels.values), labels.official_test)
+    def _context(self, telemetry: Telemetry) -> tuple[ServerContext, People]:
+        labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation
+        self._facts = Facts(len(labels.values), labels.official_test)
+        if federation.align != "none":
+            labels = labels.rows(kept_rows(Once(self.out / "once"), SERVER))
+        schedule = Schedule(federation, len(labels.values), labels.official_test)
         device = choose_device(self.config.device)
-        federation = prediction.asking(self.federation)
-        ctx = ServerContext(federation, self.config, labels.values, schedule, telemetry, self.base, device)
-        columns = load_columns(self.federation, self.config, schedule, self.base, len(labels.values))
-        ctx.columns, ctx.once = columns and columns.to(device), Once(self.out / "once-predictions")
-        return ctx, labels
+        ctx = ServerContext(
+            prediction.asking(federation), self.config, labels.values.to(device), schedule, telemetry, self.base, device
+        )
+        ctx.once = Once(self.out / "once-predictions")
+        if federation.align == "none":
+            kept = EncoderFile(self.out, begun=True)
+            columns = load_columns(federation, self.config, schedule, self.base, len(labels.values), kept=kept)
+            ctx.columns = columns and columns.to(device)
+            return ctx, People(federation, labels)
+        return ctx, People(federation, labels, distinct(federation, self.ids or labels.ids or ()))
+
+    def _model(self, ctx: ServerContext, people: People, run: str, watch: Watch) -> Callable[[Questions], Model]:
+        names, classes = people.labels.classes, ctx.scale is None
+        if ctx.scale is not None:
+            names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
+        finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
+        return lambda questions: Model(run, people, names, classes, questions, finish, watch.show)
 
     def _owner(self) -> Owner:
         path = self.out / "run.json"
@@ -245,6 +207,59 @@ class PredictionRun:
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{path} is missing or was altered", hint="name the folder of a run") from None
         return Owner(SERVER, run, self.federation.lasting_hashes())
+
+
+@dataclass
+class _Asking:
+    """The sessions of one start: whoever is there answers, with rows that they have in common."""
+
+    run: PredictionRun
+    ctx: ServerContext
+    hub: Hub
+    store: Checkpoints
+    owner: Owner
+    held: list[int]
+    people: People
+    _rows: Rows | None = None
+    _aligned: tuple[str, ...] = ()
+
+    async def sessions(self, questions: Questions) -> None:
+        """Answers questions, over as many sessions as that takes."""
+        ctx, hub, federation = self.ctx, self.hub, self.run.federation
+        while True:
+            names = await self.run.gather(hub)
+            self._prepare(names)
+            cohort, round = hub.begin(self.held, self.held[0], _nothing, lambda: questions.over, names)
+            ctx.restore(round, self.store.load(round, self.owner))
+            ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
+            absent = [name for name in federation.names if name not in names]
+            try:
+                if self._rows is not None:
+                    hub.aligned = await self._rows.align(cohort, ctx.session)
+                ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
+                await predict(ctx, cohort, questions, self.run.absent, self.people.history())
+                return
+            except PartyAway as gone:
+                questions.hearing.clear()
+                ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
+                hub.rewind(str(gone))
+
+    def _prepare(self, names: tuple[str, ...]) -> None:
+        """Rows are aligned anew whenever others are there."""
+        federation, hub = self.run.federation, self.hub
+        if federation.align == "none":
+            return
+        if names != self._aligned:
+            kinds = prediction.contract(federation).kinds
+            self._rows = self.people.rows(names, kinds, self.ctx.telemetry, self._use)
+            self._aligned = names
+        assert self._rows is not None  # made with the first names
+        hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
+
+    def _use(self) -> None:
+        """The server's own columns, where it has any, of the rows that are common now."""
+        columns = columns_of(self.run.federation, self.run.config, self.run.base, self.people.places, self.run.out)
+        self.ctx.columns = columns and columns.to(self.ctx.device)
 
 
 async def _nothing(_round: int) -> None:

@@ -16,7 +16,7 @@ from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
 from common.crypto.sealing import Session
 from common.errors import CheckpointError
-from common.protocols import CONTRACTS
+from common.message import Kinds
 from common.telemetry import Telemetry
 from server.aligning import Aligning
 
@@ -29,12 +29,14 @@ class Rows:
         federation: the agreed section.
         record: what is kept of it; it is there only when every party has kept its own.
         telemetry: told of progress and of the result.
+        kinds: what may come once rows are aligned.
         use: called once in a start of the server, with the rows that count, int64 (common,).
     """
 
     federation: FederationConfig
     record: Record
     telemetry: Telemetry
+    kinds: Kinds
     use: Callable[[Tensor], None]
     _used: bool = False
 
@@ -73,7 +75,7 @@ class Rows:
             seconds = round(time.monotonic() - started, 3)
             self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)
         for link in cohort.values():
-            link.kinds = CONTRACTS[self.federation.protocol.name].kinds
+            link.kinds = self.kinds
         if not self._used:
             self.use(self.record.rows(self.record.number))
             self._used = True

@@ -108,7 +108,8 @@ class ServerRun:
         else:
             record = Record(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
-            rows = Rows(self.federation, record, telemetry, again)
+            kinds = CONTRACTS[self.federation.protocol.name].kinds
+            rows = Rows(self.federation, record, telemetry, kinds, again)
         del labels, values, protected  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked, rows)

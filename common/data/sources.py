@@ -290,6 +290,20 @@ def prepare(
     """
     how = encoding(config)
     encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
+    return _columns(config, encoder, features, seed, party)
+
+
+def prepare_others(config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile) -> Columns:
+    """The same of rows that a trained model has perhaps never seen, by the encoder that it was trained with.
+
+    Raises:
+        DataError: these are other columns, or values that cannot be encoded.
+        CheckpointError: the encoder is torn or not there.
+    """
+    return _columns(config, kept.read(), features, seed, party)
+
+
+def _columns(config: DataConfig, encoder: Encoder, features: Features, seed: int, party: str) -> Columns:
     if encoder.codes:
         columns = Columns(encoder.apply(features), Scaler.none())
     else:

@@ -14,7 +14,7 @@ from torch import Tensor
 from common.metric import Metric, Values, number
 from common.prediction import ROWS
 from common.telemetry import Event
-from server.predictions import Model
+from server.model import Model
 
 _REMEMBERED = 4096  # answers of which quantiles are taken
 _QUANTILES = (0.5, 0.95)
@@ -26,13 +26,13 @@ class Answer:
 
     Args:
         id: who it is about.
-        label: the likeliest class; None if the id is unknown.
-        probabilities: of the classes, in their order.
+        known: whether all members know it.
+        values: probabilities of the classes, in their order; in regression numbers, one a target.
     """
 
     id: str
-    label: str | None = None
-    probabilities: tuple[float, ...] = ()
+    known: bool
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Desk:
     """
 
     def __init__(self, model: Model) -> None:
-        self.classes, self._model = model.classes, model
+        self.names, self.classes, self._model = model.names, model.classes, model
         self._waiting: deque[_Request] = deque()
         self._news = asyncio.Event()
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
@@ -60,19 +60,20 @@ class Desk:
     @property
     def open(self) -> bool:
         """Whether the parties are there."""
-        return self._model.questions.heard
+        return self._model.questions.hearing.is_set()
 
     async def ask(self, ids: Sequence[str]) -> list[Answer]:
         """An answer for every id, in their order. Raises whatever has ended the conversation with the parties."""
         begin = time.perf_counter()
-        places = {id: row for id in ids if (row := self._model.places.get(id)) is not None}
-        request, found = _Request(frozenset(places.values())), {}
+        places = await self._model.places(ids)
+        request = _Request(frozenset(places.values()))
+        found: dict[int, tuple[float, ...]] = {}
         if request.rows:
             self._waiting.append(request)
             self._news.set()
             found = await request.answer
         self._note(time.perf_counter() - begin, len(ids))
-        return [self._answer(id, found.get(places.get(id, -1))) for id in ids]
+        return [Answer(id, id in places, found.get(places.get(id, -1), ())) for id in ids]
 
     async def run(self) -> None:
         """Asks the model for whatever waits, again and again, until it is cancelled."""
@@ -82,7 +83,7 @@ class Desk:
                 await self._news.wait()
             taken = self._take()
             rows = torch.tensor(sorted(frozenset.union(*(request.rows for request in taken))))
-            values = await self._model.probabilities(rows)
+            values = await self._model.values(rows)
             self._rounds += 1
             self._hand_out(taken, rows, values)
 
@@ -122,7 +123,6 @@ class Desk:
         self._seconds.append(seconds)
         self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
 
-    def _answer(self, id: str, values: tuple[float, ...] | None) -> Answer:
-        if values is None:
-            return Answer(id)
-        return Answer(id, self.classes[max(range(len(values)), key=values.__getitem__)], values)
+    def likeliest(self, answer: Answer) -> str:
+        """The class of an answer of which there is one."""
+        return self.names[max(range(len(answer.values)), key=answer.values.__getitem__)]

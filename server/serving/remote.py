@@ -84,9 +84,9 @@ class Remote(grpc.GenericRpcHandler):
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             ours = isinstance(error, ColonnadeError)  # which is not the caller's business
             await context.abort(status, "the parties do not answer" if ours else str(error))
-        return PredictReply(classes=self._desk.classes, predictions=map(_shown, answers))
+        return PredictReply(names=self._desk.names, predictions=(_shown(self._desk, answer) for answer in answers))
 
 
-def _shown(answer: Answer) -> Prediction:
-    known = answer.label is not None
-    return Prediction(id=answer.id, known=known, label=answer.label or "", probabilities=answer.probabilities)
+def _shown(desk: Desk, answer: Answer) -> Prediction:
+    label = desk.likeliest(answer) if answer.known and desk.classes else ""
+    return Prediction(id=answer.id, known=answer.known, label=label, values=answer.values)

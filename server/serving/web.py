@@ -3,6 +3,7 @@
     POST /v1/predict   {"ids": ["7", "12"]}
     200                {"classes": [..], "predictions": [
                            {"id": "7", "known": true, "class": "..", "probabilities": [..]}, ..]}
+                       of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
     GET  /v1/model     what is asked, and how quick its answers are
     GET  /healthz      200 while the parties are there, 503 while they are waited for
 
@@ -95,12 +96,15 @@ class Web:
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))
         answers = await self._desk.ask(ids)
-        return web.json_response({"classes": self._desk.classes, "predictions": [_shown(answer) for answer in answers]})
+        what = "classes" if self._desk.classes else "targets"
+        said = [_shown(self._desk, answer) for answer in answers]
+        return web.json_response({what: self._desk.names, "predictions": said})
 
     async def _model(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)
         latency = {f"p{100 * q:g}": seconds for q, seconds in self._desk.quantiles().items()}
-        return web.json_response({**self._about, "classes": self._desk.classes, "seconds": latency})
+        what = "classes" if self._desk.classes else "targets"
+        return web.json_response({**self._about, what: self._desk.names, "seconds": latency})
 
     async def _healthy(self, _request: web.Request) -> web.Response:
         if not self._desk.open:
@@ -108,10 +112,12 @@ class Web:
         return web.json_response({"status": "ok"})
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
-    if answer.label is None:
+def _shown(desk: Desk, answer: Answer) -> dict[str, Any]:
+    if not answer.known:
         return {"id": answer.id, "known": False}
-    return {"id": answer.id, "known": True, "class": answer.label, "probabilities": answer.probabilities}
+    if not desk.classes:
+        return {"id": answer.id, "known": True, "values": answer.values}
+    return {"id": answer.id, "known": True, "class": desk.likeliest(answer), "probabilities": answer.values}
 
 
 @web.middleware

@@ -13,21 +13,21 @@ class PredictRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PredictReply(_message.Message):
-    __slots__ = ("classes", "predictions")
-    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("names", "predictions")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
     PREDICTIONS_FIELD_NUMBER: _ClassVar[int]
-    classes: _containers.RepeatedScalarFieldContainer[str]
+    names: _containers.RepeatedScalarFieldContainer[str]
     predictions: _containers.RepeatedCompositeFieldContainer[Prediction]
-    def __init__(self, classes: _Optional[_Iterable[str]] = ..., predictions: _Optional[_Iterable[_Union[Prediction, _Mapping]]] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., predictions: _Optional[_Iterable[_Union[Prediction, _Mapping]]] = ...) -> None: ...
 
 class Prediction(_message.Message):
-    __slots__ = ("id", "known", "label", "probabilities")
+    __slots__ = ("id", "known", "label", "values")
     ID_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
-    PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
     id: str
     known: bool
     label: str
-    probabilities: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, id: _Optional[str] = ..., known: _Optional[bool] = ..., label: _Optional[str] = ..., probabilities: _Optional[_Iterable[float]] = ...) -> None: ...
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, id: _Optional[str] = ..., known: _Optional[bool] = ..., label: _Optional[str] = ..., values: _Optional[_Iterable[float]] = ...) -> None: ...

@@ -60,7 +60,7 @@ def test_keys_that_run_into_each_other_are_other_keys() -> None:
 
 def test_the_server_goes_on_only_with_parties_that_hold_its_alignment() -> None:
     record = Record(Once(), keys("a", "b", "c"), SERVER)
-    rows = Rows(federation(2), record, Telemetry(), lambda _rows: None)
+    rows = Rows(federation(2), record, Telemetry(), {}, lambda _rows: None)
     assert rows.agreed({"party1": "left over", "party2": ""}) == ""
     record.keep("first", ROWS)
     assert rows.agreed({"party1": "first", "party2": "first"}) == "first"

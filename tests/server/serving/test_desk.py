@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -18,12 +19,14 @@ from torch import Tensor
 from common.data.labels import Labels
 from common.prediction import ROWS
 from common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+from server.model import Model
+from server.people import People
 from server.predicting import Question, Questions
-from server.predictions import Model
 from server.serving.callers import Callers
 from server.serving.desk import Answer, Desk
 from server.serving.remote import METHOD, Remote
 from server.serving.web import Refused, Web, read_ids
+from tests.federation import config
 
 PEOPLE = 50
 
@@ -40,11 +43,13 @@ class Stage:
             torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
         )
         self.questions, self.asked = Questions(), list[Tensor]()
-        self.desk = Desk(Model("run", labels, labels.classes, self.questions))
+        people = People(config({"name": "split"}).federation, labels)
+        finish = partial(torch.softmax, dim=1)
+        self.desk = Desk(Model("run", people, labels.classes, True, self.questions, finish))
 
     async def answer(self) -> None:
+        self.questions.hearing.set()
         while (question := await self.questions.next()) is not None:
-            self.questions.heard = True
             await asyncio.sleep(0.001)
             self.reply(question)
 
@@ -84,9 +89,9 @@ def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list
         assert [each.id for each in answer] == [f"p{n}" for n in ids]
         for n, each in zip(ids, answer, strict=True):
             known = 0 <= n < PEOPLE
-            assert (each.label is not None) == known
+            assert each.known == known
             if known:
-                assert each.probabilities == pytest.approx(probabilities(n).tolist())
+                assert each.values == pytest.approx(probabilities(n).tolist())
     assert asked <= 2  # whoever came meanwhile shared the next question
 
 
@@ -118,7 +123,9 @@ def test_json_over_http() -> None:
         known = {"Authorization": "Bearer secret"}
         try:
             async with aiohttp.ClientSession(f"http://{address}") as caller:
+                stage.questions.hearing.clear()
                 assert (await caller.get("/healthz")).status == 503
+                stage.questions.hearing.set()
                 said = await caller.post("/v1/predict", json={"ids": ["p3", "nobody"]}, headers=known)
                 reply = await said.json()
                 assert (await caller.get("/healthz")).status == 200
@@ -150,8 +157,8 @@ def test_the_same_over_grpc() -> None:
                 call = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
                 known = (("authorization", "Bearer secret"),)
                 reply = await call(PredictRequest(ids=["p3", "nobody"]), metadata=known)
-                assert list(reply.classes) == ["yes", "no"]
-                assert list(reply.predictions[0].probabilities) == pytest.approx(probabilities(3).tolist())
+                assert list(reply.names) == ["yes", "no"]
+                assert list(reply.predictions[0].values) == pytest.approx(probabilities(3).tolist())
                 assert not reply.predictions[1].known
                 for ids, metadata, status in (
                     (["p3"], (), grpc.StatusCode.UNAUTHENTICATED),

@@ -1,0 +1,89 @@
+"""Who can be asked for: the rows that all members hold, by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from common.alignment.keys import Keys
+from common.alignment.record import Record
+from common.config import FederationConfig
+from common.conversation import SERVER
+from common.data.labels import Labels
+from common.message import Kinds
+from common.once import Once
+from common.telemetry import Telemetry
+from server.rows import Rows
+
+
+@dataclass
+class People:
+    """Positions of rows by who they are about.
+
+    Args:
+        federation: the agreed section.
+        labels: of the rows that were trained on, in their common order.
+        asked: keys of whom somebody may ask for, each once, as they are compared; unused where rows need no alignment.
+
+    Attributes:
+        places: where a row is, by its key as it is compared; without alignment by its id or, where there is none, its
+            number. With alignment there is nothing before the first one.
+    """
+
+    federation: FederationConfig
+    labels: Labels
+    asked: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.federation.align == "none":
+            ids = self.labels.ids
+            names = map(str, range(len(self.labels.values))) if ids is None else ids
+            self.places = {name: place for place, name in enumerate(names)}
+
+    def place(self, id: str) -> int | None:
+        """Where the row of an id is; None if not all members know it."""
+        return self.places.get(id if self.federation.align == "none" else self.federation.keys.normal(id))
+
+    def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> Rows:
+        """An alignment with these parties, which ends in other places.
+
+        Args:
+            names: who takes part, of the roster.
+            kinds: what may come afterwards.
+            telemetry: told of progress.
+            use: called when places are known.
+
+        Raises:
+            DataError: there is nobody to ask for.
+        """
+        there = {name: pin for name, pin in self.federation.parties.items() if name in names}
+        federation = self.federation.model_copy(update={"parties": there})
+        keys = Keys.of(self.asked, self.federation.keys, SERVER)
+        return Rows(federation, Record(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use))
+
+    def history(self) -> Tensor:
+        """The row that was trained on for every position now, int64 (common,); -1 for who is new."""
+        if self.federation.align == "none":
+            return torch.arange(len(self.labels.values))
+        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
+        history = torch.full((len(self.places),), -1)
+        for name, place in self.places.items():
+            history[place] = trained.get(name, -1)
+        return history
+
+    def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
+        self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
+        use()
+
+    def _normal(self, ids: Iterable[str]) -> Iterable[str]:
+        return map(self.federation.keys.normal, ids)
+
+
+def distinct(federation: FederationConfig, ids: Iterable[str]) -> tuple[str, ...]:
+    """Ids as they are compared, each once."""
+    return tuple(dict.fromkeys(name for id in ids if (name := federation.keys.normal(id))))
