@@ -87,6 +87,9 @@ def say(without: Mapping[str, float], event: Event) -> None:
     """Prints what whoever asks a model must not overlook; `without` is what a party's absence costs."""
     if event["kind"] in _SAID:
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
+    if event["kind"] == "aligned":
+        known = f"{event['common']} of {event['rows']} ids are known to all members"
+        console.print(f"{known}: {event['seconds']:.1f} s of alignment", style="dim")
     if event["kind"] == "begin":
         for party in event["absent"]:
             cost = f"; accuracy without it, on validation rows: {without[party]:.2%}" if party in without else ""
