@@ -169,6 +169,19 @@ def serve(
 
 
 @app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one party", show_default=False)],
+    party: Annotated[str, typer.Option(help="whose part", show_default=False)],
+    file: Annotated[Path | None, typer.Option(help="the party's own, of a run elsewhere", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="where to; the party's folder", show_default=False)] = None,
+) -> None:
+    """Writes a party's part of a model as safetensors and as a program that torch.export reads."""
+    from cli.export import export as run_it  # noqa: PLC0415
+
+    run_it(run, party, file, out)
+
+
+@app.command()
 def deal(
     file: Annotated[
         Path | None,

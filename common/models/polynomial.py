@@ -58,7 +58,7 @@ class Polynomial(nn.Module):
         powers = [x]
         for _ in range(1, self.layers):
             powers.append(powers[-1] * x)
-        return torch.cat([*powers, x.new_ones(len(x), 1)], dim=1)
+        return torch.cat([*powers, x.new_ones(x.shape[0], 1)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, ...) -> (batch, width)."""

@@ -1,0 +1,179 @@
+"""`colonnade export`: a party's part of a model, for use outside Colonnade."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from cli.outputs import make_folder, write_text
+from cli.screen import out as console
+from client.context import ClientContext
+from client.local import Local
+from client.protocols import LOCAL
+from common.alignment.record import kept_rows
+from common.checkpoints import Checkpoints, Owner, write_durably
+from common.config import Config, load
+from common.data.encode import Encoder
+from common.data.kept import NAME as ENCODER
+from common.data.kept import EncoderFile
+from common.data.sources import load_features, prepare_others
+from common.device import choose_device
+from common.errors import CheckpointError, EnvironmentFault, InputError, nearest
+from common.once import Once
+from common.protocols import CONTRACTS
+from common.schedule import Schedule
+from common.state import State
+from common.version import VERSION
+
+_TRACED = 7  # rows of the example that the program is made from: a number that nothing else is likely to have
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a party's run is.
+
+    Args:
+        home: the party's own folder.
+        config: with its section.
+        base: the folder that paths in it are relative to.
+    """
+
+    home: Path
+    config: Config
+    base: Path
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A party's part of a model.
+
+    Args:
+        local: rows -> what it says of them, in evaluation mode.
+        shape: of a row as the model takes it.
+        round: that it is of.
+        run: the run's number.
+        encoder: makes such rows of the party's table.
+        names: of the table's columns.
+    """
+
+    local: Local
+    shape: tuple[int, ...]
+    round: int
+    run: str
+    encoder: Encoder
+    names: tuple[str, ...]
+
+
+def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
+    """Writes model.safetensors, model.pt2 and model.json beside a copy of the encoder."""
+    place = _find(folder, party, file)
+    opened = _open(place, party)
+    into = out or place.home / "export"
+    make_folder(into)
+    weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
+    _write(into / "model.safetensors", weights)
+    _write(into / ENCODER, (place.home / ENCODER).read_bytes())
+    _write_program(into / "model.pt2", opened)
+    record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
+    write_text(into / "model.json", json.dumps(record, indent=2) + "\n")
+    console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
+    console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
+
+
+def _find(folder: Path, party: str, file: Path | None) -> Place:
+    """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
+    if file is not None:
+        config, home, base = load(file), folder, file.parent.resolve()
+    else:
+        try:
+            base = Path(json.loads((folder / "launch.json").read_text())["base"])
+        except (OSError, ValueError, KeyError, TypeError):
+            hint = "of a party by itself, name its file too: --file party1.yaml"
+            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint) from None
+        config, home = load(folder / "config.yaml"), folder / "parties" / party
+    if party not in config.parties:
+        raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
+    return Place(home, config, base)
+
+
+def _open(place: Place, party: str) -> Opened:
+    federation, own = place.config.federation, place.config.parties[party]
+    name = federation.protocol.name
+    if name not in LOCAL:
+        hint = f"there are {', '.join(LOCAL)}"
+        raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
+    store = Checkpoints(place.home / "checkpoints")
+    owner = Owner(party, store.run(), federation.lasting_hashes())
+    if not (rounds := store.usable(owner)):
+        raise CheckpointError(f"{place.home / 'checkpoints'} holds no whole checkpoint", hint="see --party")
+    features = load_features(own.data, federation.seat(party), place.base)
+    kept = EncoderFile(place.home, begun=True)
+    columns = prepare_others(own.data, features, federation.seed, party, kept)
+    aligned = federation.align != "none"
+    rows = len(kept_rows(Once(place.home / "once"), party)) if aligned else len(features.values)
+    schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
+    never: Any = None  # nothing is released here
+    state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
+    ctx = ClientContext(
+        party, federation, own, columns, schedule, never, never, base=place.base, device=device, state=state
+    )
+    local = LOCAL[name](ctx)
+    local.eval()
+    return Opened(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
+
+
+def _write_program(path: Path, opened: Opened) -> None:
+    example = torch.zeros(_TRACED, *opened.shape)
+    try:
+        made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+        torch.export.save(made, path)
+    except Exception as failed:  # whatever a model of the party's own does that cannot be traced
+        reason = str(failed).splitlines()[0]
+        raise InputError(
+            f"the model cannot be exported as a program: {reason}",
+            hint=f"its parameters are in {path.with_name('model.safetensors')}",
+        ) from failed
+
+
+def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:
+    federation = config.federation
+    says = CONTRACTS[federation.protocol.name].predicts
+    return {
+        "party": party,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "run": opened.run,
+        "round": opened.round,
+        "input": {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)},
+        "output": {"what": says, "note": "one part of the joint model: it predicts nothing by itself"},
+        "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
+    }
+
+
+def _columns(opened: Opened) -> list[str]:
+    """What the model's inputs are, in order: of categories one a word."""
+    if not opened.encoder.codes:
+        return list(opened.names)
+    named: list[str] = []
+    for code in opened.encoder.codes:
+        words = [] if code.words is None else [f"{code.name}={word}" for word in code.words]
+        named += [code.name] if code.words is None else [*words, *([f"{code.name} missing"] if code.own else [])]
+    return named
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = ("model.safetensors", "model.pt2", ENCODER)
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_durably(path, content, mode=0o600)  # a model tells of the rows that it was trained on
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
