@@ -167,7 +167,7 @@ def _homes(run: Path) -> list[str]:
 
 def _release(entry: dict[str, object]) -> str:
     """An entry without what no two runs have in common."""
-    return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat")})
+    return json.dumps({key: value for key, value in entry.items() if key not in ("time", "repeat", "chain")})
 
 
 def _rescue(folder: Path) -> Path:

@@ -87,7 +87,8 @@ class ServerMetrics:
             ("loss", "colonnade_loss", "Mean loss of the rows of a part: the last batch's, or when last evaluated."),
         ):
             values: Values = {(part,): value for (part, of), value in scores.items() if of == what}
-            yield Metric("gauge", name, about, values, ("part",))
+            if values or what == "loss":  # classes have an accuracy, numbers an RMSE
+                yield Metric("gauge", name, about, values, ("part",))
         if math.isfinite(self._when):
             name, about = "colonnade_last_round_timestamp_seconds", "When the last round was done, since 1970."
             yield number("gauge", name, about, self._when)

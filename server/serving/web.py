@@ -74,9 +74,9 @@ class Web:
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
         app.router.add_get("/healthz", self._healthy)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, *split_address(address), ssl_context=tls, shutdown_timeout=1.0)
+        site = web.TCPSite(self._runner, *split_address(address), ssl_context=tls)
         try:
             await site.start()
         except OSError as taken:

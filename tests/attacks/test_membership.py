@@ -159,7 +159,7 @@ def test_rows_of_batches_that_are_not_full_are_left_out_where_there_are_full_one
         ({"name": "fdml", "embedding": 8}, "head"),
         ({"name": "fdml", "embedding": 8, "aggregate": "blinded"}, "head"),
         ({"name": "fedvs", "embedding": 8}, "head"),
-        ({"name": "linear_admm"}, "classifier"),
+        ({"name": "linear_admm"}, "head"),
         ({"name": "centralized"}, "classifier"),
         ({"name": "vfedmh", "embedding": 8}, "classifier"),
     ],
@@ -181,7 +181,7 @@ def test_everybodys_checkpoint_is_needed(tmp_path: Path) -> None:
 
 
 def test_where_a_model_cannot_be_opened_everybodys_messages_are_needed(tmp_path: Path) -> None:
-    run = captured(tmp_path, {"name": "linear_admm"}, "federation.epochs=1")
+    run = captured(tmp_path, {"name": "centralized"}, "federation.epochs=1")
     (tmp_path / "parties" / "party3" / "capture-evaluations.bin").unlink()
     with pytest.raises(InputError, match="party3: nothing was captured that has a line for every row"):
         candidates(run)

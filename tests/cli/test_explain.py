@@ -33,7 +33,7 @@ from common.data.sources import load_features
 from common.data.split import Seat
 from common.errors import InputError
 from common.protocols import CONTRACTS
-from server.protocols import JOINT
+from server.protocols import ACTIVE, JOINT
 from tests.cli.test_up import finish, start
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run
@@ -248,7 +248,7 @@ def test_an_older_checkpoint_is_used_and_said(copied: Path) -> None:
 
 
 def test_both_halves_of_a_protocol_can_be_opened() -> None:
-    assert set(JOINT) == set(LOCAL) <= set(CONTRACTS)
+    assert set(JOINT) | set(ACTIVE) == set(LOCAL) <= set(CONTRACTS) and not set(JOINT) & set(ACTIVE)
 
 
 def test_maps_of_equal_embeddings() -> None:

@@ -141,6 +141,7 @@ def test_a_line_says_when_what_to_whom_and_how_protected(door: Door, path: Path)
     door(Embedding(7, door.release(torch.ones(5, 3))))
     (line,) = lines(path)
     assert begin - 1e-3 <= line.pop("time") <= time.time() + 1e-3
+    assert len(line.pop("chain")) == 64  # what it says is in test_chain
     assert line == {
         "round": 7,
         "kind": "Embedding",

@@ -102,7 +102,8 @@ def test_every_metric_is_documented(shown: dict[str, str]) -> None:
     there = {
         family.name + "_total" * (family.type == "counter") for text in shown.values() for family in families(text)
     }
-    assert {name for name in there if name.startswith("colonnade_")} == documented
+    of_regression = {"colonnade_rmse"}  # in the place of an accuracy
+    assert {name for name in there if name.startswith("colonnade_")} == documented - of_regression
 
 
 def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -> None:

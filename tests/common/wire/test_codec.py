@@ -19,6 +19,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from common import prediction
 from common.agreement import AGREEMENT
 from common.alignment.messages import ALIGNMENT
 from common.blinded import BLINDED
@@ -28,11 +29,13 @@ from common.wire import codec as codec_module
 from common.wire._generated import tensor_pb2
 from common.wire.codec import PROTOS, SHARED, Codec
 from common.wire.fields import VARINT, WireError, nested, tag, varint
+from tests.federation import config
 from tests.messages import any_message, any_tensor
 
+ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # what has a conversation
 BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages
-CODECS = {name: Codec(name, {**contract.kinds, **BEFORE}) for name, contract in CONTRACTS.items()}
-KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
+CODECS = {name: Codec(name, {**contract.kinds, **BEFORE}) for name, contract in ALL.items()}
+KINDS = [(name, kind) for name, contract in ALL.items() for kind in contract.messages]
 KINDS += [("split", kind) for kind in ALIGNMENT]
 every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
 
@@ -74,7 +77,7 @@ def assert_same(one: Message, other: Message) -> None:
 
 
 def test_every_protocol_that_says_something_has_a_proto_file_and_no_other_exists() -> None:
-    assert set(PROTOS) == {name for name, contract in CONTRACTS.items() if contract.messages}
+    assert set(PROTOS) == {name for name, contract in ALL.items() if contract.messages}
 
 
 @every_kind
@@ -92,14 +95,14 @@ def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str
 
 @pytest.mark.parametrize("protocol", PROTOS)
 def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
-    own = {kind.__name__ for kind in CONTRACTS[protocol].messages if kind not in BLINDED}
+    own = {kind.__name__ for kind in ALL[protocol].messages if kind not in BLINDED}
     assert set(PROTOS[protocol].DESCRIPTOR.message_types_by_name) == own
 
 
 def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
     declared = {name for place in SHARED for name in place.DESCRIPTOR.message_types_by_name}
     assert declared == {kind.__name__ for kind in BLINDED} | set(BEFORE)
-    for contract in CONTRACTS.values():
+    for contract in ALL.values():
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
         assert shared in (set(), set(AGREEMENT), set(BLINDED))
