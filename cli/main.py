@@ -135,13 +135,16 @@ def predict(
     ] = None,
     absent: Absent = "refuse",
     wait: Wait = 30.0,
+    own: Annotated[
+        bool, typer.Option("--own", help="vfedmh: parties predict too, into own-predictions.csv in their folders")
+    ] = False,
     insecure: Insecure = False,
 ) -> None:
     """Asks the model of a run that has ended: ids come in as csv, classes and probabilities go out."""
     from cli.opened import Terms  # noqa: PLC0415
     from cli.predict import predict as run_it  # noqa: PLC0415
 
-    run_it(run, ids, out, key, file, Terms(absent, wait, insecure))
+    run_it(run, ids, out, key, file, Terms(absent, wait, insecure, own))
 
 
 @app.command()

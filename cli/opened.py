@@ -30,11 +30,13 @@ class Terms:
         absent: what is taken for a party that is not there.
         patience: seconds that parties have to come, where they may be absent.
         insecure: without TLS, on loopback only.
+        own: whether parties predict too, and keep that at home.
     """
 
     absent: Absent = "refuse"
     patience: float = 30.0
     insecure: bool = False
+    own: bool = False
 
 
 class Opened:
@@ -124,6 +126,7 @@ class Opened:
             self._terms.patience,
             None if self._answerers is None else self._answerers[0].names,
             ids,
+            self._terms.own,
             not self._terms.insecure,
             tuple(self._listeners),
         )

@@ -9,7 +9,7 @@ from client.context import ClientContext
 from client.protocols import LOCAL
 from common.conversation import SERVER, Link
 from common.errors import ContractError
-from common.prediction import Ask, Output, summed
+from common.prediction import Ask, Averaged, Output, refuse_own, summed, width
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:
@@ -34,6 +34,21 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         with torch.no_grad():
             o = local(ctx.features[ask.rows])  # (rows, width)
         await server.send(own.training(t, ctx.release(o, evaluation=True, rows=ask.rows)))  # 2
+        if ask.own:
+            await _predict(ctx, server, ask)  # 4
+
+
+async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
+    """Predicts with the party's own head from everybody's average, and keeps that at home."""
+    refuse_own(ctx.federation)
+    e = await server.recv(Averaged, ask.round, rows=len(ask.rows), width=width(ctx.federation))
+    if e is None:
+        return
+    head = ctx.head(width(ctx.federation))
+    head.eval()
+    with torch.no_grad():
+        r = head(e.e.to(ctx.device))  # (rows, classes)
+    ctx.keep(ask.rows, r.softmax(1).cpu())
 
 
 def _refuse_unknown(ask: Ask, there: int) -> None:

@@ -39,6 +39,7 @@ class ClientContext:
             returns can be sent.
         conceal: lets a function of private rows leave that nobody can read by itself: sealed, or coded.
         warn: tells whoever watches this party.
+        keep: keeps predictions of the party's own at home: rows int64 (rows,), probabilities (rows, classes).
         round: the last one that is done.
         session: which one this is: in all that is derived for it.
         identity: the party's key and certificate; None on loopback without TLS.
@@ -54,6 +55,7 @@ class ClientContext:
     release: Callable[..., Tensor]
     conceal: Callable[..., Tensor]
     warn: Callable[[str], None] = lambda _reason: None
+    keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
     base: Path = Path()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     state: State = field(default_factory=State)

@@ -15,6 +15,7 @@ from client.context import ClientContext
 from client.dialer import Membership
 from client.door import Door
 from client.incidents import RealIncidents
+from client.own_predictions import OwnPredictions
 from client.privacy import Privacy
 from client.progress import Progress
 from client.rows import Rows
@@ -78,6 +79,7 @@ class Sessions:
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
+    _own: OwnPredictions = field(init=False)
     _rows: Rows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -122,6 +124,9 @@ class Sessions:
         else:
             columns = prepare(self.config.data, features, train, seed, self.name, kept)
         self._columns = columns.to(self.device)
+        classes = self.federation.classes
+        names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
+        self._own = OwnPredictions(self.out / "own-predictions.csv", features.ids, names)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with what we hold of the run.
@@ -193,6 +198,7 @@ class Sessions:
                 door.release,
                 door.conceal,
                 self._warn,
+                self._own.add,
                 self.base,
                 self.device,
                 state,

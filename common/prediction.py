@@ -4,6 +4,7 @@
       1   server     the rows                                      -> every party
       2   party k    o_k, what its part of the model makes of them -> server, through its privacy stage
       3   server     the joint model of all o_k: logits
+      4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
 
 Where a protocol's server was shown sums alone (`aggregate: blinded`, and FedVS), it is shown no more afterwards:
 step 2 is then one of common/blinded.py, over all parties. Labels play no part, and nothing depends on them.
@@ -31,8 +32,9 @@ PURPOSE = {"purpose": "prediction"}
 
 @message
 class Ask(Message):
-    """Server to party: positions of the rows that are asked for, int64 (rows,)."""
+    """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows."""
 
+    own: bool
     rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
 
 
@@ -41,6 +43,13 @@ class Output(Message):
     """Party to server: o_k of these rows, float32 (rows, width)."""
 
     h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+
+
+@message
+class Averaged(Message):
+    """Server to party: E of these rows, float32 (rows, width)."""
+
+    e: Annotated[Tensor, TensorSpec("rows", "width")]
 
 
 class _Config(ProtocolConfig):
@@ -64,7 +73,7 @@ def contract(federation: FederationConfig) -> Contract:
         title="Prediction: outputs of asked rows",
         source="",
         config=_Config,
-        messages=(Ask, Output, *BLINDED),
+        messages=(Ask, Output, Averaged, *BLINDED),
         limits=_limits,
         sees={"server": "every party's outputs of the asked rows, or their sums", "party": "which rows are asked"},
     )
@@ -81,6 +90,15 @@ def summed(federation: FederationConfig) -> bool:
     """Whether the server is shown sums alone."""
     protocol = federation.protocol
     return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
+
+
+def refuse_own(federation: FederationConfig) -> None:
+    """Refuses step 4 where parties have no model of their own. Raises InputError."""
+    if federation.protocol.name != "vfedmh" or federation.task == "regression":
+        raise InputError(
+            f"--own: parties of {federation.protocol.name}, {federation.task}, cannot predict by themselves",
+            hint="vfedmh's can, for classes; leave it out",
+        )
 
 
 def asking(federation: FederationConfig) -> FederationConfig:

@@ -39,12 +39,15 @@ class ActiveJoint:
 
     def of_sum(self, total: Tensor) -> Tensor:
         """The same of their sum."""
-        total = total.to(self.x.device)
         with self.own.evaluation() as still:
-            e = still.embed(self.x)
             if self.averaged == "logits":
-                return (still.predict(e) + total) / self.count
-            return still.predict((e + total) / self.count)
+                return (still.predict(still.embed(self.x)) + total.to(self.x.device)) / self.count
+            return still.predict(self.average(total))
+
+    def average(self, total: Tensor) -> Tensor:
+        """E, of the parties' sum: float32 (rows, width), on the device."""
+        with self.own.evaluation() as still:
+            return (still.embed(self.x) + total.to(self.x.device)) / self.count
 
     def heads(self) -> None:
         """There are none here."""

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from common.conversation import Cohort
 from common.errors import PartyLost
-from common.prediction import Ask, Output, summed, width
+from common.prediction import Ask, Averaged, Output, summed, width
 from server.absence import Absent, Standing
+from server.active_joint import ActiveJoint
 from server.blinded import blinded
 from server.context import ServerContext
 from server.joint import Joint, Summed
@@ -73,12 +74,15 @@ async def predict(
     questions: Questions,
     absent: Absent = "refuse",
     history: Tensor | None = None,
+    *,
+    own: bool = False,
 ) -> None:
     """Asks everybody who is there for its outputs of the rows in question, and puts them together.
 
     Args:
         absent: what is taken for who is not there.
         history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
+        own: whether parties predict too, where they can.
 
     Raises:
         InputError: there is nothing that could stand in for somebody.
@@ -94,17 +98,21 @@ async def predict(
     while (question := await questions.next()) is not None:
         t, rows = await anext(rounds), question.rows
         joint = of_rows(rows)
-        await clients.tell(Ask(t, rows))  # 1
+        await clients.tell(Ask(t, own, rows))  # 1
         with torch.no_grad():
             if sums is None:
                 answers = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
                 said = {party: answer.h for party, answer in answers.items()}
                 said |= {party: standing.of(party, rows) for party in missing} if standing else {}
-                logits = joint.logits([said[party] for party in ctx.federation.names])  # 3
+                parts = [said[party] for party in ctx.federation.names]
+                total, logits = torch.stack(parts).sum(0) if own else None, joint.logits(parts)  # 3
             else:
                 assert isinstance(joint, Summed)  # of every protocol that sums
                 found = await sums.training(t, rows)
-                logits = joint.of_sum(_whole(found, clients))
+                total = _whole(found, clients)
+                logits = joint.of_sum(total)
+        if own and total is not None and isinstance(joint, ActiveJoint):
+            await clients.tell(Averaged(t, joint.average(total)))  # 4
         if not question.answer.done():  # who asked may have gone
             question.answer.set_result(logits.cpu())
     async for _ in rounds:  # which are over: the parties are told

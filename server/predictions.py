@@ -65,6 +65,7 @@ class PredictionRun:
         patience: seconds that parties have to come, where they may be absent; else federation.timeouts.away.
         expected: those that may come at all; None for all.
         ids: whom somebody will ask for, where rows are aligned; None for those whom the run was trained on.
+        own: whether parties predict too, and keep that at home.
         secure: False talks plainly, on loopback only.
         listeners: told of every event, for progress lines.
     """
@@ -78,6 +79,7 @@ class PredictionRun:
     patience: float = 10.0
     expected: Collection[str] | None = None
     ids: Collection[str] | None = None
+    own: bool = False
     secure: bool = True
     listeners: tuple[Listener, ...] = ()
 
@@ -91,6 +93,8 @@ class PredictionRun:
             ColonnadeError: somebody did not come, or has failed.
         """
         contract = prediction.contract(self.federation)  # first, since it may refuse
+        if self.own:
+            prediction.refuse_own(self.federation)
         if self.absent != "refuse" and prediction.summed(self.federation):
             raise InputError(
                 f"--absent {self.absent}: the server of this run is shown sums alone, of which nobody can be missing",
@@ -237,7 +241,7 @@ class _Asking:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                await predict(ctx, cohort, questions, self.run.absent, self.people.history())
+                await predict(ctx, cohort, questions, self.run.absent, self.people.history(), own=self.run.own)
                 return
             except PartyAway as gone:
                 questions.hearing.clear()

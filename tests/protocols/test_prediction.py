@@ -40,6 +40,7 @@ def ask(
     spoil: Any = None,
     here: tuple[str, ...] = (),
     absent: Absent = "refuse",
+    own: bool = False,
 ) -> list[Tensor]:
     """What the members of a simulated run say of some rows."""
 
@@ -58,7 +59,7 @@ def ask(
         ]
         if spoil is not None:
             spoil(cohort, links)
-        serving = asyncio.ensure_future(predict(server, cohort, asked, absent))
+        serving = asyncio.ensure_future(predict(server, cohort, asked, absent, own=own))
         answers = asyncio.gather(*(asked.ask(rows) for rows in questions))
         await asyncio.sleep(0)  # until they are asked
         asked.close()
@@ -189,3 +190,22 @@ def test_without_a_history_nothing_is_made_up() -> None:
     outcome = federate(cfg)
     with pytest.raises(InputError, match="kept nothing that party1 has said"):
         ask(cfg, outcome, torch.arange(3), here=cfg.federation.names[1:], absent="historical")
+
+
+def test_parties_of_vfedmh_predict_by_themselves_as_well_as_they_did_in_training() -> None:
+    cfg = config({"name": "vfedmh", "embedding": 16}, "federation.epochs=2")
+    outcome = federate(cfg)
+    rows, kept = outcome.server.schedule.partition.test, dict[str, Tensor]()
+    for name, ctx in outcome.clients.items():
+        ctx.keep = lambda _rows, values, name=name: kept.__setitem__(name, values)
+    ask(cfg, outcome, rows, own=True)
+    for name in cfg.federation.names:
+        said = outcome.server.metrics[f"test_accuracy_{name}"]
+        assert _accuracy(outcome, rows, kept[name]) == pytest.approx(said, abs=0.01)  # sums are of fixed points
+
+
+def test_who_has_no_model_of_its_own_is_not_asked_for_one() -> None:
+    cfg = config({"name": "split"}, "federation.epochs=1")
+    outcome = federate(cfg)
+    with pytest.raises(InputError, match="cannot predict by themselves"):
+        ask(cfg, outcome, torch.arange(3), own=True)
