@@ -36,7 +36,7 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
     cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
-    keys = Keys.of(load_labels(own.labels, base).ids, federation.keys, SERVER)
+    keys = Keys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)
     halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys, session, cohort)()}
     for name in names:
         party = config.parties[name]

@@ -37,7 +37,7 @@ class Answerers:
 
     def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
         self._base, self._folder, self._keys, self._insecure = base, folder, keys, insecure
-        self._address = keys / "address"
+        self._address, self._needed = keys / "address", needed
         self._all = config.federation.names
         self.names = [name for name in self._all if needed or self._home(name).exists()]
         tree = config.model_dump(mode="json", exclude_none=True)
@@ -65,12 +65,12 @@ class Answerers:
             partial.replace(self._address)
 
     async def watch(self, family: Family) -> None:
-        """Waits until one of them fails. Raises PartyFailed with what it said last."""
+        """Waits until one fails that is needed, or all have ended. Raises PartyFailed with what it said last."""
         while True:
             await asyncio.sleep(0.2)
             family.wait(0.0)
             for name, code in family.codes.items():
-                if code:
+                if code and (self._needed or len(family.codes) == len(self.names)):
                     reason, hint = last_words(self._log(name), code)
                     raise PartyFailed(name, reason, hint=hint)
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from common.checkpoints import write_durably
 from common.errors import DataError, EnvironmentFault, InputError, nearest
 
 
@@ -105,7 +106,9 @@ class Predictions:
         """How many lines there are already. Raises EnvironmentFault where nothing can be written."""
         try:
             lines = self._kept()
-            self._note.write_text(json.dumps({"token": self._token}))
+            if lines is None:
+                self._partial.unlink(missing_ok=True)  # what is there is of another token
+                write_durably(self._note, json.dumps({"token": self._token}).encode())
             with self._partial.open("r+" if lines is not None else "w", newline="") as self._file:
                 if lines is None:
                     csv.writer(self._file).writerow(self._header)

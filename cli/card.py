@@ -75,7 +75,7 @@ def _trained(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
         yield "batch", agreed.batch
         yield "class weights", "not known" if config.server is None else config.server.class_weights
     yield "rounds", run.summary["rounds"]
-    yield "ended", run.summary["status"] + (f": {run.summary['error']}" if run.summary.get("error") else "")
+    yield "ended", run.summary["status"]  # an error may quote what is no matter of a card
     if run.summary.get("stopped"):
         yield "stopped early", run.summary["stopped"]
     if run.summary.get("best"):

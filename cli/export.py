@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from cli.outputs import make_folder, write_text
+from cli.outputs import make_folder
 from cli.screen import out as console
 from client.context import ClientContext
 from client.local import Local
@@ -81,7 +82,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     _write(into / ENCODER, (place.home / ENCODER).read_bytes())
     _write_program(into / "model.pt2", opened)
     record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
-    write_text(into / "model.json", json.dumps(record, indent=2) + "\n")
+    _write(into / "model.json", (json.dumps(record, indent=2) + "\n").encode())
     console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
     console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
 
@@ -132,13 +133,15 @@ def _write_program(path: Path, opened: Opened) -> None:
     example = torch.zeros(_TRACED, *opened.shape)
     try:
         made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
-        torch.export.save(made, path)
+        program = io.BytesIO()
+        torch.export.save(made, program)
     except Exception as failed:  # whatever a model of the party's own does that cannot be traced
         reason = str(failed).splitlines()[0]
         raise InputError(
             f"the model cannot be exported as a program: {reason}",
             hint=f"its parameters are in {path.with_name('model.safetensors')}",
         ) from failed
+    _write(path, program.getvalue())
 
 
 def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:

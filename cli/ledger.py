@@ -68,7 +68,8 @@ def _spent(path: Path) -> str:
     """Epsilon as the newest message has it, and how many releases were reserved and not given back."""
     epsilon, reserved = None, 0
     for entry in read_lines(path):
-        epsilon = entry.get("epsilon", epsilon)
+        if entry.get("epsilon") is not None:  # what is no release of a model costs none
+            epsilon = entry["epsilon"]
         reserved += entry.get("reserved", 0) - entry.get("returned", 0)
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"

@@ -100,13 +100,21 @@ def participate(
     progress = None if server_file else PartyProgress(console, name)
     listeners = (progress,) if progress else ()
     _set_threads(own.threads)
-    find = None if server_file is None else lambda: server_file.read_text() if server_file.exists() else ""
+    find = None if server_file is None else partial(_address, server_file)
     with place.open(f"{config.federation.id}-{name}") as folder:
         base = base or file.parent.resolve()
         run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners, answers)
         if progress:
             progress.say(f"dials {own.connect}")
         run_to_end(run.run())
+
+
+def _address(file: Path) -> str:
+    """What `up` has written there; "" while a server is started again."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _keep(config: Config, folder: Path, event: Event) -> None:

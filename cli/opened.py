@@ -90,12 +90,14 @@ class Opened:
         return getattr(self._server.labels, "key", None) or ""
 
     @property
-    def without(self) -> dict[str, float]:
-        """The model's accuracy on validation rows with a party's mean in its place, as far as the run has said so."""
+    def without(self) -> dict[str, str]:
+        """How good the model was on validation rows with a party's mean in its place, as far as the run has said so."""
         try:
-            return dict(json.loads((self._folder / "summary.json").read_text())["absent"] or {})
+            found = dict(json.loads((self._folder / "summary.json").read_text())["absent"] or {})
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+        numbers = self._config.federation.task == "regression"
+        return {party: f"RMSE {value:.4g}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Tells somebody of every event."""

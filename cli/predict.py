@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import torch
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cli.asked import Asked, Predictions, batches, refuse_same
@@ -18,6 +17,7 @@ from cli.screen import out as console
 from common.errors import DataError
 from common.prediction import ROWS
 from common.telemetry import Event
+from server.absence import Absent
 from server.model import Model
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
@@ -34,14 +34,14 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
-        run.listen(partial(say, run.without))
-        run.ask(partial(answer_file, asked, count, out), tuple(asked.ids()) if run.aligns else None)
+        run.listen(partial(say, run.without, terms.absent))
+        run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
-async def answer_file(asked: Asked, count: int, out: Path, model: Model) -> None:
+async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model: Model) -> None:
     """Writes a line for every id, block by block, and shows how far it is. Raises ColonnadeError."""
-    token = f"{asked.fingerprint()} {model.run} {model.names}"
+    token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written = Predictions(out, ("id", *columns), token)
     unknown = 0
@@ -66,16 +66,16 @@ async def answer_file(asked: Asked, count: int, out: Path, model: Model) -> None
 
 async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
     """The lines of some ids; those that are unknown have empty cells."""
-    places = await model.places(ids)
-    rows = torch.tensor(sorted(set(places.values())), dtype=torch.int64)
-    lines: dict[int, list[str]] = {}
-    if len(rows):
-        values = await model.values(rows)
-        for row, best, each in zip(rows.tolist(), values.argmax(1).tolist(), values.tolist(), strict=True):
-            label = [model.names[best]] if model.classes else []
-            lines[row] = [*label, *(f"{value:.6g}" for value in each)]
-    nothing = [""] * (model.classes + len(model.names))
-    return [[id, *lines.get(places.get(id, -1), nothing)] for id in ids]
+    said, digits = await model.say(ids), ".6g" if model.classes else ".9g"
+    lines = []
+    for id in ids:
+        values = said.get(id)
+        if values is None:
+            lines.append([id] + [""] * (model.classes + len(model.names)))
+            continue
+        label = [model.names[max(range(len(values)), key=values.__getitem__)]] if model.classes else []
+        lines.append([id, *label, *(format(value, digits) for value in values)])
+    return lines
 
 
 def _progress() -> Progress:
@@ -83,7 +83,7 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def say(without: Mapping[str, float], event: Event) -> None:
+def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
     """Prints what whoever asks a model must not overlook; `without` is what a party's absence costs."""
     if event["kind"] in _SAID:
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
@@ -92,5 +92,6 @@ def say(without: Mapping[str, float], event: Event) -> None:
         console.print(f"{known}: {event['seconds']:.1f} s of alignment", style="dim")
     if event["kind"] == "begin":
         for party in event["absent"]:
-            cost = f"; accuracy without it, on validation rows: {without[party]:.2%}" if party in without else ""
-            console.print(f"{party} is absent, its mean stands in{cost}", style="yellow", markup=False)
+            cost = f"; with its mean, on validation rows: {without[party]}" if party in without else ""
+            what = "its mean stands in" if absent == "mean" else "what it last said stands in, or its mean"
+            console.print(f"{party} is absent, {what}{cost}", style="yellow", markup=False)

@@ -62,7 +62,7 @@ def serve(folder: Path, file: Path | None, terms: Terms, doors: Doors) -> None:
         tokens = doors.tokens or run.folder / _TOKENS
         callers = Callers.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
-        run.listen(partial(say, run.without))
+        run.listen(partial(say, run.without, terms.absent))
         run.ask(partial(_work, run, callers, doors))
 
 
@@ -97,4 +97,7 @@ def _context(doors: Doors) -> ssl.SSLContext | None:
 def _pair(doors: Doors) -> tuple[bytes, bytes] | None:
     if doors.certificate is None or doors.key is None:
         return None
-    return doors.key.read_bytes(), doors.certificate.read_bytes()
+    try:
+        return doors.key.read_bytes(), doors.certificate.read_bytes()
+    except OSError as wrong:
+        raise InputError(f"--certificate, --key: {wrong}", hint="both are PEM") from None

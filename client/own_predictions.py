@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -14,7 +15,7 @@ from common.errors import EnvironmentFault
 
 @dataclass
 class OwnPredictions:
-    """A CSV file that a start of the party begins with its first prediction, in the place of an earlier one.
+    """A CSV file that grows with every prediction, readable by its owner alone.
 
     Args:
         path: of the file.
@@ -25,7 +26,6 @@ class OwnPredictions:
     path: Path
     ids: Sequence[str] | None
     classes: Sequence[str]
-    _begun: bool = field(default=False, init=False)
 
     def add(self, rows: Tensor, values: Tensor) -> None:
         """Enters some rows.
@@ -43,11 +43,10 @@ class OwnPredictions:
             for row, label, each in zip(rows.tolist(), best, values.tolist(), strict=True)
         ]
         try:
-            with self.path.open("a" if self._begun else "w", newline="") as file:
+            with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", newline="") as file:
                 writer = csv.writer(file)
-                if not self._begun:
+                if not file.tell():
                     writer.writerow(["id", "class", *(f"p_{name}" for name in self.classes)])
                 writer.writerows(lines)
         except OSError as failed:
             raise EnvironmentFault(f"{self.path} cannot be written: {failed.strerror}", hint="make room") from failed
-        self._begun = True

@@ -50,6 +50,10 @@ class DataError(InputError):
     """A table, a column, a label or a path is not usable."""
 
 
+class OwnDataFailed(DataError):
+    """A member's own data are of no use. What is wrong with them stays at home: it may quote them."""
+
+
 class IdentityError(InputError):
     """A key, a certificate or a revocation list is not usable."""
 

@@ -102,8 +102,8 @@ def refuse_own(federation: FederationConfig) -> None:
 
 
 def asking(federation: FederationConfig) -> FederationConfig:
-    """The same for a prediction, which waits for everybody: there is no next round that makes good for this one."""
-    return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0})
+    """The same for a prediction, which waits for everybody: no next round makes good for this one."""
+    return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"})
 
 
 def _limits(federation: FederationConfig) -> dict[str, int]:

@@ -88,6 +88,14 @@ def columns_of(
     return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
 
 
+def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> frozenset[str] | None:
+    """The keys, as they are compared, of whom the server has columns; None where it has none at all."""
+    if config.active is None:
+        return None
+    ids = load_features(config.active.data, federation.seat(SERVER), base).ids
+    return frozenset(federation.keys.normal(id) for id in ids or ())
+
+
 def active_party(ctx: ServerContext, width: int) -> TwoPart:
     """l_0: the server's own two networks with their optimisers, as they are in the state or begin.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ class Best:
             ("RMSE", f"{best:.4g}", f"{newest:.4g}") if small else ("accuracy", f"{best:.2%}", f"{newest:.2%}")
         )
         peak = f"the best, {best_said} in round {self.round}"
-        if drop is not None and (newest > best * (1 + drop) if small else best - newest > drop):
+        if drop is not None and not (newest <= best * (1 + drop) if small else best - newest <= drop):  # NaN is far
             far = f"{100 * drop:g} % above" if small else f"{100 * drop:g} points below"
             return f"validation {name} is {newest_said}, more than {far} {peak}"
         if patience is not None and since >= patience:
@@ -60,6 +61,8 @@ class Best:
         return ""
 
     def _better(self, value: float, best: float) -> bool:
+        if math.isnan(best):
+            return not math.isnan(value)
         return value < best if self.metric == "rmse" else value > best
 
     def summary(self, saved: int) -> dict[str, Any] | None:

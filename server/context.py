@@ -175,6 +175,9 @@ class ServerContext:
         """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
         self.state, self.round = State(snapshot), round
         self._begun = self.clock()
+
+    def confirm(self) -> None:
+        """Looks whether the rows are those that the state is about, once they are settled. Raises CheckpointError."""
         if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
             raise CheckpointError(
                 "the numbers to be predicted are not those that the run began with",

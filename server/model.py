@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
-import torch
 from torch import Tensor
 
 from common import prediction
@@ -20,6 +20,7 @@ class Model:
 
     Args:
         run: its number.
+        round: that the model is of.
         people: who can be asked for.
         names: what the values of a row are called: the classes, or in regression the targets.
         classes: whether they are probabilities of classes.
@@ -29,6 +30,7 @@ class Model:
     """
 
     run: str
+    round: int
     people: People
     names: tuple[str, ...]
     classes: bool
@@ -36,19 +38,21 @@ class Model:
     finish: Callable[[Tensor], Tensor]
     show: Callable[[Collector], None] = lambda _collector: None
 
-    async def places(self, ids: Iterable[str]) -> dict[str, int]:
-        """Where the rows of these ids are, of those that all members know; waits until that is known."""
+    async def token(self) -> str:
+        """Changes with whatever changes what the model says; waits until the parties are there."""
         await self.questions.hearing.wait()
-        return {id: place for id in ids if (place := self.people.place(id)) is not None}
+        return f"{self.run} {self.round} {','.join(self.people.here)} {','.join(self.names)}"
 
-    async def values(self, rows: Tensor) -> Tensor:
-        """What the model says of some rows, (rows, names).
-
-        Args:
-            rows: positions, int64 (rows,), as many as there are, without repeats.
+    async def say(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
+        """What the model says of people: a value a name. Who is not there is not known to all members.
 
         Raises:
             ColonnadeError: the conversation with the parties has ended.
         """
-        outputs = [await self.questions.ask(block) for block in torch.split(rows, prediction.ROWS)]
-        return self.finish(torch.cat(outputs))
+        said: dict[str, tuple[float, ...]] = {}
+        wanted = iter(dict.fromkeys(ids))
+        while block := tuple(islice(wanted, prediction.ROWS)):
+            answer = await self.questions.ask(block)
+            values = self.finish(answer.outputs).tolist()
+            said |= {id: tuple(values[line]) for id, line in answer.at.items()}
+        return said

@@ -32,12 +32,14 @@ class People:
     Attributes:
         places: where a row is, by its key as it is compared; without alignment by its id or, where there is none, its
             number. With alignment there is nothing before the first one.
+        here: the parties that take part now.
     """
 
     federation: FederationConfig
     labels: Labels
     asked: tuple[str, ...] = ()
     places: Mapping[str, int] = field(default_factory=dict)
+    here: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.federation.align == "none":

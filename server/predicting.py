@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -23,16 +23,29 @@ from server.sums import Found
 
 
 @dataclass(frozen=True)
-class Question:
-    """Rows that somebody wants logits of.
+class Answer:
+    """The joint model's outputs.
 
     Args:
-        rows: their positions, int64 (rows,), at least one and at most `ROWS`, without repeats.
-        answer: where the logits come, float32 (rows, classes) on the CPU.
+        at: the line of each id that all members know.
+        outputs: float32 (rows, classes or targets), on the CPU.
     """
 
-    rows: Tensor
-    answer: asyncio.Future[Tensor] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    at: Mapping[str, int]
+    outputs: Tensor
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whom somebody wants outputs of. Which rows these are is looked up when it is asked: they may be others by then.
+
+    Args:
+        ids: at most `ROWS`.
+        answer: where the answer comes.
+    """
+
+    ids: tuple[str, ...]
+    answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Questions:
@@ -48,9 +61,9 @@ class Questions:
         self._open: Question | None = None
         self.over, self.hearing = False, asyncio.Event()
 
-    async def ask(self, rows: Tensor) -> Tensor:
-        """The logits of some rows, float32 (rows, classes). Raises whatever has ended the conversation."""
-        question = Question(rows)
+    async def ask(self, ids: Iterable[str]) -> Answer:
+        """What the joint model says of some people. Raises whatever has ended the conversation."""
+        question = Question(tuple(ids))
         self._waiting.put_nowait(question)
         return await question.answer
 
@@ -72,6 +85,7 @@ async def predict(
     ctx: ServerContext,
     clients: Cohort,
     questions: Questions,
+    place: Callable[[str], int | None],
     absent: Absent = "refuse",
     history: Tensor | None = None,
     *,
@@ -80,6 +94,7 @@ async def predict(
     """Asks everybody who is there for its outputs of the rows in question, and puts them together.
 
     Args:
+        place: the position of an id's row, None where not all members know it.
         absent: what is taken for who is not there.
         history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
         own: whether parties predict too, where they can.
@@ -96,7 +111,12 @@ async def predict(
     rounds = clients.rounds(sys.maxsize, after=ctx.round)
     questions.hearing.set()
     while (question := await questions.next()) is not None:
-        t, rows = await anext(rounds), question.rows
+        places = {id: row for id in question.ids if (row := place(id)) is not None}
+        rows = torch.tensor(sorted(set(places.values())), dtype=torch.int64)
+        if not len(rows):
+            _tell(question, Answer({}, torch.empty(0, ctx.federation.outputs)))
+            continue
+        t = await anext(rounds)
         joint = of_rows(rows)
         await clients.tell(Ask(t, own, rows))  # 1
         with torch.no_grad():
@@ -113,10 +133,15 @@ async def predict(
                 logits = joint.of_sum(total)
         if own and total is not None and isinstance(joint, ActiveJoint):
             await clients.tell(Averaged(t, joint.average(total)))  # 4
-        if not question.answer.done():  # who asked may have gone
-            question.answer.set_result(logits.cpu())
+        line = {row: number for number, row in enumerate(rows.tolist())}
+        _tell(question, Answer({id: line[row] for id, row in places.items()}, logits.cpu()))
     async for _ in rounds:  # which are over: the parties are told
         pass
+
+
+def _tell(question: Question, answer: Answer) -> None:
+    if not question.answer.done():  # who asked may have gone
+        question.answer.set_result(answer)
 
 
 def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:

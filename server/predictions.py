@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 
 from common import prediction
+from common.alignment.keys import Keys
 from common.alignment.messages import all_kinds, all_limits
-from common.alignment.record import kept_rows
+from common.alignment.record import Record
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
@@ -34,15 +35,16 @@ from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
 from server.absence import Absent
-from server.active import columns_of, load_columns
+from server.active import columns_of, load_columns, own_keys
 from server.admission import Admission, Facts
-from server.context import ServerContext
+from server.context import ServerContext, check_labels
+from server.held import refuse_other_labels
 from server.hub import Hub
 from server.model import Model
 from server.people import People, distinct
 from server.predicting import Questions, predict
 from server.rows import Rows
-from server.run import own_identity
+from server.run import own_identity, root_of
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 _EVENTS = "predictions.jsonl"
@@ -119,7 +121,7 @@ class PredictionRun:
             admission = Admission(
                 self.federation, self._facts, owner.run, revoked, secure=self.secure, purpose=prediction.PURPOSE
             )
-            hub = Hub(self.federation, contract, admission, owner.run, telemetry)
+            hub = Hub(prediction.asking(self.federation), contract, admission, owner.run, telemetry)
             ctx.traffic, ctx.phases = hub.totals.wire, hub.phases
             kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
             incoming = dict.fromkeys(kinds, self.federation.compress.evaluations)
@@ -132,7 +134,7 @@ class PredictionRun:
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=names)
                 watch.announce(telemetry)
                 asking = _Asking(self, ctx, hub, store, owner, held, people)
-                await self._converse(ctx, hub, self._model(ctx, people, owner.run, watch), asking.sessions)
+                await self._converse(ctx, hub, self._model(ctx, people, owner.run, held[0], watch), asking.sessions)
             finally:
                 await port.stop()
 
@@ -159,7 +161,9 @@ class PredictionRun:
             status = "interrupted"
             raise
         except Exception as error:
-            hub.say_failure(getattr(error, "party", SERVER), error)
+            own = asking.done() and not asking.cancelled() and asking.exception() is error
+            told = Exception("what the server does with the model has failed") if own else root_of(error)
+            hub.say_failure(getattr(error, "party", SERVER), told)
             raise
         finally:
             for task in (guard, *both):
@@ -181,9 +185,13 @@ class PredictionRun:
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, People]:
         labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation
+        check_labels(labels, federation)
         self._facts = Facts(len(labels.values), labels.official_test)
         if federation.align != "none":
-            labels = labels.rows(kept_rows(Once(self.out / "once"), SERVER))
+            record = Record(Once(self.out / "once"), Keys.of(labels.ids, federation.keys, SERVER), SERVER)
+            labels = labels.rows(record.rows(record.number))
+        else:
+            refuse_other_labels(Once(self.out / "once"), labels)
         schedule = Schedule(federation, len(labels.values), labels.official_test)
         device = choose_device(self.config.device)
         ctx = ServerContext(
@@ -195,14 +203,18 @@ class PredictionRun:
             columns = load_columns(federation, self.config, schedule, self.base, len(labels.values), kept=kept)
             ctx.columns = columns and columns.to(device)
             return ctx, People(federation, labels)
-        return ctx, People(federation, labels, distinct(federation, self.ids or labels.ids or ()))
+        asked = distinct(federation, self.ids or labels.ids or ())
+        own = own_keys(federation, self.config, self.base)
+        return ctx, People(federation, labels, tuple(key for key in asked if own is None or key in own))
 
-    def _model(self, ctx: ServerContext, people: People, run: str, watch: Watch) -> Callable[[Questions], Model]:
+    def _model(
+        self, ctx: ServerContext, people: People, run: str, round: int, watch: Watch
+    ) -> Callable[[Questions], Model]:
         names, classes = people.labels.classes, ctx.scale is None
         if ctx.scale is not None:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
         finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
-        return lambda questions: Model(run, people, names, classes, questions, finish, watch.show)
+        return lambda questions: Model(run, round, people, names, classes, questions, finish, watch.show)
 
     def _owner(self) -> Owner:
         path = self.out / "run.json"
@@ -232,16 +244,20 @@ class _Asking:
         ctx, hub, federation = self.ctx, self.hub, self.run.federation
         while True:
             names = await self.run.gather(hub)
+            self.people.here = names
             self._prepare(names)
             cohort, round = hub.begin(self.held, self.held[0], _nothing, lambda: questions.over, names)
             ctx.restore(round, self.store.load(round, self.owner))
+            ctx.confirm()
             ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
             absent = [name for name in federation.names if name not in names]
             try:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                await predict(ctx, cohort, questions, self.run.absent, self.people.history(), own=self.run.own)
+                await predict(
+                    ctx, cohort, questions, self.people.place, self.run.absent, self.people.history(), own=self.run.own
+                )
                 return
             except PartyAway as gone:
                 questions.hearing.clear()

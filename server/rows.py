@@ -15,7 +15,7 @@ from common.alignment.work import aside
 from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
 from common.crypto.sealing import Session
-from common.errors import CheckpointError
+from common.errors import CheckpointError, ColonnadeError, OwnDataFailed
 from common.message import Kinds
 from common.telemetry import Telemetry
 from server.aligning import Aligning
@@ -77,6 +77,12 @@ class Rows:
         for link in cohort.values():
             link.kinds = self.kinds
         if not self._used:
-            self.use(self.record.rows(self.record.number))
-            self._used = True
+            self._take(self.record.rows(self.record.number))
         return self.record.number
+
+    def _take(self, rows: Tensor) -> None:
+        try:
+            self.use(rows)
+        except ColonnadeError as wrong:
+            raise OwnDataFailed(str(wrong), hint=wrong.hint) from wrong
+        self._used = True

@@ -25,7 +25,7 @@ from common.data.kept import EncoderFile
 from common.data.labels import Labels
 from common.data.sources import load_labels
 from common.device import choose_device
-from common.errors import CheckpointError, ConfigError, IdentityError, PartyFailed
+from common.errors import CheckpointError, ConfigError, IdentityError, OwnDataFailed, PartyFailed
 from common.message import largest_bytes
 from common.once import Once
 from common.privacy.labels import NoisyLabels
@@ -41,6 +41,7 @@ from server.active import load_columns
 from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
+from server.held import hold_labels
 from server.labels import NoisyLabelFile
 from server.metrics import ServerMetrics
 from server.releases import RowReleases, open_releases
@@ -104,6 +105,8 @@ class ServerRun:
         ctx.identity, ctx.once = identity, once
         facts, rows = Facts(len(labels.values), labels.official_test), None
         if keys is None:
+            if not begun:
+                hold_labels(once, labels)
             self._equip(ctx, labels, *protected, begun=begun)
         else:
             record = Record(once, keys, SERVER)
@@ -159,7 +162,7 @@ class ServerRun:
     ) -> None:
         """Gives the context what goes with its rows."""
         ctx.releases = releases
-        kept = EncoderFile(self.out, begun=begun)
+        kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self.out / "checkpoints").usable()))
         columns = load_columns(
             self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
         )
@@ -204,7 +207,7 @@ class ServerRun:
             raise
         except Exception as error:
             reason = str(error)
-            hub.say_failure(getattr(error, "party", "server"), _root(error))
+            hub.say_failure(getattr(error, "party", "server"), root_of(error))
             raise
         finally:
             guard.cancel()
@@ -249,8 +252,10 @@ def own_identity(federation: FederationConfig, config: ServerConfig, base: Path,
     return identity
 
 
-def _root(error: Exception) -> Exception:
-    """The error as its owner said it: who passes it on adds nothing."""
+def root_of(error: Exception) -> Exception:
+    """The error as its owner said it, for all others: who passes it on adds nothing, and own data are not quoted."""
+    if isinstance(error, OwnDataFailed):
+        return Exception("the server cannot go on with its own data; its log says why")
     return Exception(error.reason) if isinstance(error, PartyFailed) else error
 
 

@@ -70,6 +70,7 @@ class Sessions:
             try:
                 if self.rows is not None:
                     hub.aligned = await self.rows.align(cohort, ctx.session)
+                ctx.confirm()
                 ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
                 await SERVE[name](ctx, cohort)
                 return

@@ -52,15 +52,40 @@ class CsvFile:
         convert = pa_csv.ConvertOptions(
             include_columns=list(columns), column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False
         )
+        rows = 0
         try:
-            yield from pa_csv.open_csv(
+            for batch in pa_csv.open_csv(
                 self.path,
                 read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
                 parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=convert,
-            )
+            ):
+                rows += len(batch)
+                yield batch
         except (pa.ArrowInvalid, OSError) as error:
             raise self._fault(str(error).splitlines()[0]) from error
+        if rows != self._breaks() - 1:
+            self._check_quotes()
+
+    def _breaks(self) -> int:
+        """Lines of the file."""
+        count, last = 0, b"\n"
+        with self.path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                count, last = count + block.count(b"\n"), block[-1:]
+        return count + (last != b"\n")
+
+    def _check_quotes(self) -> None:
+        """Rows of several lines are fine, unless a quotation mark lacks its partner and swallows those that follow."""
+        line = 1
+        try:
+            for begin, _ in self._lines(strict=True):
+                line = begin
+        except csv.Error:
+            raise DataError(
+                f"{self.path}, after line {line}: a quotation mark lacks its partner, or stands within a cell",
+                hint="mend the line; within quotation marks one of their kind is written twice",
+            ) from None
 
     def place(self, row: int) -> str:
         """`FILE, line 7`: where the row begins."""
@@ -73,10 +98,10 @@ class CsvFile:
             pass  # a quotation mark that nothing closes, which pyarrow closes at the end of the file
         return f"{self.path}, after line {line}"
 
-    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+    def _lines(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The header and every row as Python's reader has it, with the line that it begins in."""
         with self.path.open(encoding="utf-8-sig", newline="") as lines:
-            reader, begin = csv.reader(lines, delimiter=self.delimiter), 1
+            reader, begin = csv.reader(lines, delimiter=self.delimiter, strict=strict), 1
             for row in reader:
                 if row:
                     yield begin, row

@@ -6,6 +6,7 @@ where the database has such cursors.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -42,11 +43,12 @@ class Database:
                 # SQLite would make the file if it were not there.
                 read = read.set(database=str(find(read.database, base, Path.is_file, "database")))
             self.engine = sqlalchemy.create_engine(read)
-        except (ArgumentError, NoSuchModuleError) as error:
-            raise ConfigError(f"a database's URL cannot be used: {error}", hint="for example sqlite:///me.db") from None
+        except (ArgumentError, NoSuchModuleError, ValueError):  # whose words may hold a piece of the password
+            hint = "for example sqlite:///me.db; in a password @, : and / are written %40, %3A and %2F"
+            raise ConfigError("a database's URL cannot be used", hint=hint) from None
         except ImportError as error:
             raise EnvironmentFault(f"the database's driver is missing: {error}", hint="install it with pip") from None
-        self.name = read.render_as_string(hide_password=True)
+        self.name = read.set(query={}).render_as_string(hide_password=True)  # a query may hold one too
 
     def failed(self, error: SQLAlchemyError) -> DataError:
         """What the database says, in one line."""
@@ -125,7 +127,10 @@ def _rows(database: Database, asked: sqlalchemy.Executable, columns: Sequence[st
 
 def _column(values: list[object]) -> pa.Array:
     """A database without types for columns, as SQLite is, may hold words among numbers: then all are words."""
+    words = pa.array([None if value is None else str(value) for value in values], pa.string())
+    if any(isinstance(value, uuid.UUID) for value in values):
+        return words
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return words

@@ -92,10 +92,10 @@ class EncoderFile:
 
         Raises:
             DataError: the table is not the one that the run was begun with, or cannot be encoded.
-            CheckpointError: the file is torn, or the run was begun with another way of encoding.
+            CheckpointError: the file is torn or gone, or the run was begun with another way of encoding.
             EnvironmentFault: the disk refuses it.
         """
-        if self._begun and self._path.exists():
+        if self._begun:
             record = self._read()
             self._check(record, config, features)
             return _encoder(record)

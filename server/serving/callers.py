@@ -113,7 +113,7 @@ class Callers:
 
 
 def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 def _make(path: Path) -> None:

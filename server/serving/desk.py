@@ -8,9 +8,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
 from common.metric import Metric, Values, number
 from common.prediction import ROWS
 from common.telemetry import Event
@@ -18,6 +15,11 @@ from server.model import Model
 
 _REMEMBERED = 4096  # answers of which quantiles are taken
 _QUANTILES = (0.5, 0.95)
+_LONGEST = 1024  # requests that wait
+
+
+class Busy(Exception):
+    """More requests wait than there is room for."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Request:
-    rows: frozenset[int]
-    answer: asyncio.Future[dict[int, tuple[float, ...]]] = field(
+    ids: frozenset[str]
+    answer: asyncio.Future[dict[str, tuple[float, ...]]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -63,29 +65,28 @@ class Desk:
         return self._model.questions.hearing.is_set()
 
     async def ask(self, ids: Sequence[str]) -> list[Answer]:
-        """An answer for every id, in their order. Raises whatever has ended the conversation with the parties."""
+        """An answer for every id, in their order. Raises Busy."""
         begin = time.perf_counter()
-        places = await self._model.places(ids)
-        request = _Request(frozenset(places.values()))
-        found: dict[int, tuple[float, ...]] = {}
-        if request.rows:
-            self._waiting.append(request)
-            self._news.set()
-            found = await request.answer
+        request = _Request(frozenset(ids))
+        if len(self._waiting) >= _LONGEST:
+            raise Busy("too many requests are waiting")
+        self._waiting.append(request)
+        self._news.set()
+        found = await request.answer
         self._note(time.perf_counter() - begin, len(ids))
-        return [Answer(id, id in places, found.get(places.get(id, -1), ())) for id in ids]
+        return [Answer(id, id in found, found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
         """Asks the model for whatever waits, again and again, until it is cancelled."""
         while True:
-            while not self._waiting:
+            while not (taken := self._take()):
                 self._news.clear()
                 await self._news.wait()
-            taken = self._take()
-            rows = torch.tensor(sorted(frozenset.union(*(request.rows for request in taken))))
-            values = await self._model.values(rows)
+            found = await self._model.say(frozenset.union(*(request.ids for request in taken)))
             self._rounds += 1
-            self._hand_out(taken, rows, values)
+            for request in taken:
+                if not request.answer.done():  # its caller may have gone
+                    request.answer.set_result({id: found[id] for id in request.ids if id in found})
 
     def quantiles(self) -> dict[float, float]:
         """Seconds that half and 95 % of the newest answers took at most; nothing before the first."""
@@ -105,19 +106,15 @@ class Desk:
         """Events say nothing that is shown here."""
 
     def _take(self) -> list[_Request]:
-        """Those that fit into one question, the first in any case."""
-        taken = [self._waiting.popleft()]
-        size = len(taken[0].rows)
-        while self._waiting and size + len(self._waiting[0].rows) <= ROWS:
-            taken.append(self._waiting.popleft())
-            size += len(taken[-1].rows)
+        """Those that fit into one question, the first in any case; who has gone is not asked for."""
+        taken: list[_Request] = []
+        size = 0
+        while self._waiting and (not taken or size + len(self._waiting[0].ids) <= ROWS):
+            request = self._waiting.popleft()
+            if not request.answer.done():
+                taken.append(request)
+                size += len(request.ids)
         return taken
-
-    def _hand_out(self, taken: list[_Request], rows: Tensor, values: Tensor) -> None:
-        by_row = dict(zip(rows.tolist(), map(tuple, values.tolist()), strict=True))
-        for request in taken:
-            if not request.answer.done():  # its caller may have gone
-                request.answer.set_result({row: by_row[row] for row in request.rows})
 
     def _note(self, seconds: float, ids: int) -> None:
         self._seconds.append(seconds)

@@ -12,7 +12,7 @@ from common.ports import cannot_listen, refuse_taken, with_port
 from common.prediction import ROWS
 from common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
 from server.serving.callers import Callers, TooMany, Unknown
-from server.serving.desk import Answer, Desk
+from server.serving.desk import Answer, Busy, Desk
 from server.serving.web import Refused, read_ids
 
 METHOD = "/colonnade.serving.Predictor/Predict"
@@ -23,6 +23,7 @@ _STATUS: Mapping[type[Exception], grpc.StatusCode] = {
     Unknown: grpc.StatusCode.UNAUTHENTICATED,
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Refused: grpc.StatusCode.INVALID_ARGUMENT,
+    Busy: grpc.StatusCode.UNAVAILABLE,
     ColonnadeError: grpc.StatusCode.UNAVAILABLE,
 }
 

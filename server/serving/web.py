@@ -24,7 +24,7 @@ from common.errors import ColonnadeError
 from common.ports import cannot_listen, refuse_taken, split_address, with_port
 from common.prediction import ROWS
 from server.serving.callers import Callers, TooMany, Unknown
-from server.serving.desk import Answer, Desk
+from server.serving.desk import Answer, Busy, Desk
 
 _LARGEST = 1 << 20  # bytes of a request
 _LONGEST = 256  # characters of an id
@@ -74,7 +74,7 @@ class Web:
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
         app.router.add_get("/healthz", self._healthy)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, *split_address(address), ssl_context=tls)
         try:
@@ -92,7 +92,7 @@ class Web:
         self._callers.admit(request.headers.get("Authorization", ""), 0)  # before anything of it is read
         try:
             ids = read_ids(json.loads(await request.text()))
-        except (ValueError, RecursionError):
+        except (ValueError, LookupError, RecursionError):
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))
         answers = await self._desk.ask(ids)
@@ -131,7 +131,8 @@ async def _in_words(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response({"error": str(many)}, status=429, headers={"Retry-After": str(ceil(many.wait))})
     except Refused as refused:
         return web.json_response({"error": str(refused)}, status=400)
-    except ColonnadeError:
-        return web.json_response({"error": "the parties do not answer"}, status=503)
+    except (Busy, ColonnadeError) as error:
+        said = str(error) if isinstance(error, Busy) else "the parties do not answer"
+        return web.json_response({"error": said}, status=503)
     except web.HTTPException as plain:
         return web.json_response({"error": plain.reason}, status=plain.status)

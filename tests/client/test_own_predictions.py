@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import stat
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,10 @@ def read(path: Path) -> list[list[str]]:
         return list(csv.reader(lines))
 
 
-def test_lines_are_of_the_ids_of_rows_and_an_earlier_file_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_text("of an earlier start")
-    own = OwnPredictions(tmp_path / "own.csv", ["x", "y", "z"], ("no", "yes"))
-    own.add(torch.tensor([2, 0]), VALUES)
-    own.add(torch.tensor([1]), VALUES[:1])
+def test_lines_are_of_the_ids_of_rows_and_another_start_goes_on(tmp_path: Path) -> None:
+    OwnPredictions(tmp_path / "own.csv", ["x", "y", "z"], ("no", "yes")).add(torch.tensor([2, 0]), VALUES)
+    OwnPredictions(tmp_path / "own.csv", ["x", "y", "z"], ("no", "yes")).add(torch.tensor([1]), VALUES[:1])
+    assert stat.S_IMODE((tmp_path / "own.csv").stat().st_mode) == 0o600
     assert read(tmp_path / "own.csv") == [
         ["id", "class", "p_no", "p_yes"], ["z", "yes", "0.25", "0.75"], ["x", "no", "0.5", "0.25"],
         ["y", "yes", "0.25", "0.75"],

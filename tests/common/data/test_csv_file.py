@@ -119,3 +119,14 @@ def test_refuses_an_unknown_column(opened: Opened) -> None:
     with pytest.raises(DataError, match=r"no column 'agee' \(did you mean 'age'\?\)") as caught:
         require(opened("age,sex\n1,2\n"), ["sex", "agee"])
     assert "age, sex" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ['a,b\n1,x\n2,"y\n3,z\n4,w\n', 'a,b\n1,x\n2,"y\n3,z\n4,"w\n5,v\n', 'a,b\n1,"x\n2,y\n'])
+def test_a_quotation_mark_without_its_partner_swallows_no_row_in_silence(opened: Opened, text: str) -> None:
+    with pytest.raises(DataError, match=r"quotation mark|values for the 2 columns"):
+        read_words(opened(text), "b", "a")
+
+
+def test_cells_of_several_lines_are_read_as_they_are(opened: Opened) -> None:
+    words, keys = read_words(opened('a,b\n1,"x\ny"\n\n2,z\n'), "b", "a")
+    assert (words, keys) == (["x\ny", "z"], ("1", "2"))

@@ -21,6 +21,7 @@ from common.prediction import ROWS
 from common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 from server.model import Model
 from server.people import People
+from server.predicting import Answer as Said
 from server.predicting import Question, Questions
 from server.serving.callers import Callers
 from server.serving.desk import Answer, Desk
@@ -42,10 +43,10 @@ class Stage:
         labels = Labels(
             torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
         )
-        self.questions, self.asked = Questions(), list[Tensor]()
+        self.questions, self.asked, self.people = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
         people = People(config({"name": "split"}).federation, labels)
         finish = partial(torch.softmax, dim=1)
-        self.desk = Desk(Model("run", people, labels.classes, True, self.questions, finish))
+        self.desk = Desk(Model("run", 1, people, labels.classes, True, self.questions, finish))
 
     async def answer(self) -> None:
         self.questions.hearing.set()
@@ -54,8 +55,10 @@ class Stage:
             self.reply(question)
 
     def reply(self, question: Question) -> None:
-        self.asked.append(question.rows)
-        question.answer.set_result(torch.stack([torch.tensor([float(row), 1.0]) for row in question.rows]))
+        self.asked.append(question.ids)
+        at = {id: line for line, id in enumerate(id for id in question.ids if id in self.people)}
+        outputs = [[float(id.removeprefix("p")), 1.0] for id in at]
+        question.answer.set_result(Said(at, torch.tensor(outputs).reshape(-1, 2)))
 
 
 @asynccontextmanager
