@@ -317,3 +317,26 @@ def test_an_absent_party_is_left_out_of_the_alignment_too(
     assert process.returncode == 0, output
     with (tmp_path / "out.csv").open(newline="") as lines:
         assert all(row["class"] for row in csv.DictReader(lines))
+
+
+@pytest.mark.processes
+def test_numbers_of_aligned_tables_are_predicted_in_their_own_units(tmp_path: Path) -> None:
+    ids, tree = write_tables(tmp_path), table_tree(task="regression")
+    del tree["federation"]["classes"]
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(tree))
+    process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
+    output = finish(process)
+    assert process.returncode == 0, output
+    asked = write_ids(tmp_path / "ids.csv", [*ids["server"]])
+    process = start("predict", tmp_path / "run", "--ids", asked, "--out", tmp_path / "out.csv")
+    output = finish(process)
+    assert process.returncode == 0, output
+    with (tmp_path / "server.csv").open(newline="") as lines:
+        truth = {row["who"]: row["label"] for row in csv.DictReader(lines)}
+    by_label: dict[str, list[float]] = {"0": [], "1": []}
+    with (tmp_path / "out.csv").open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            if row["value_1"]:
+                by_label[truth[row["id"]]].append(float(row["value_1"]))
+    low, high = (sum(values) / len(values) for values in by_label.values())
+    assert low < 0.4 and high > 0.6

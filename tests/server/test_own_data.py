@@ -1,0 +1,48 @@
+"""What is wrong with the server's own data stays at the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from common.alignment.keys import Keys, KeysConfig
+from common.alignment.record import Record
+from common.conversation import SERVER, Cohort
+from common.crypto.sealing import Session
+from common.data.labels import Labels
+from common.errors import DataError, OwnDataFailed
+from common.inprocess import run_virtual
+from common.mailbox import Mailbox
+from common.once import Once
+from common.telemetry import Telemetry
+from server.held import hold_labels, refuse_other_labels
+from server.rows import Rows
+from server.run import root_of
+from tests.federation import config
+
+
+def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
+    def use(_rows: torch.Tensor) -> None:
+        raise DataError("column 'job': a word that no training row has, as 'HIV clinic'")
+
+    record = Record(Once(), Keys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
+    record.keep("number", torch.tensor([1, 0]))
+    rows = Rows(config({"name": "split"}).federation, record, Telemetry(), {}, use)
+    with pytest.raises(OwnDataFailed, match="HIV clinic") as failed:
+        run_virtual(rows.align(Cohort({}, Mailbox()), Session()))
+    assert "HIV" not in str(root_of(failed.value)) and "log" in str(root_of(failed.value))
+
+
+def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
+    labels = Labels(torch.tensor([0, 1, 1]), ("no", "yes"), ids=("x", "y", "z"))
+    hold_labels(Once(tmp_path), labels)
+    refuse_other_labels(Once(tmp_path), labels)
+    for other in (labels.rows(torch.tensor([0, 2, 1])), labels.rows(torch.tensor([0, 1]))):
+        with pytest.raises(DataError, match=r"server\.labels has changed"):
+            refuse_other_labels(Once(tmp_path), other)
+
+
+def test_a_run_that_held_none_goes_on(tmp_path: Path) -> None:
+    refuse_other_labels(Once(tmp_path), Labels(torch.tensor([0, 1]), ("no", "yes")))
