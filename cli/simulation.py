@@ -178,6 +178,7 @@ class Simulation:
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))
+        server.confirm()
         return Outcome(server, events=events)
 
     def _open_door(self, outcome: Outcome, name: str, link: Link, state: State) -> Door:

@@ -41,7 +41,7 @@ from server.active import load_columns
 from server.admission import Admission, Facts
 from server.context import ServerContext, check_labels
 from server.handshakes import watch_handshakes
-from server.held import hold_labels
+from server.held import digest_of, hold_labels
 from server.labels import NoisyLabelFile
 from server.metrics import ServerMetrics
 from server.releases import RowReleases, open_releases
@@ -105,14 +105,13 @@ class ServerRun:
         ctx.identity, ctx.once = identity, once
         facts, rows = Facts(len(labels.values), labels.official_test), None
         if keys is None:
-            if not begun:
-                hold_labels(once, labels)
             self._equip(ctx, labels, *protected, begun=begun)
         else:
             record = Record(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = CONTRACTS[self.federation.protocol.name].kinds
             rows = Rows(self.federation, record, telemetry, kinds, again)
+        held = None if begun or aligned else digest_of(labels)
         del labels, values, protected  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
             session = self._sessions(ctx, facts, revoked, rows)
@@ -129,6 +128,8 @@ class ServerRun:
                 (self.out / "summary.json").unlink(missing_ok=True)  # of the start before this one
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
                 watch.announce(telemetry)  # after it, with which a start begins
+                if held is not None:
+                    hold_labels(once, held)
                 await self._converse(session)
             finally:
                 await port.stop()

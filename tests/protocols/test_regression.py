@@ -94,10 +94,11 @@ def test_a_run_does_not_go_on_with_other_numbers() -> None:
     ctx = federate(config("split", epochs=1)).server
     snapshot = ctx.state.capture()
     ctx.restore(3, snapshot)
-    ctx.labels = ctx.labels + 1
+    ctx.confirm()
     snapshot.values["targets"]["items"][0][1]["list"][0] += 1.0
+    ctx.restore(3, snapshot)
     with pytest.raises(CheckpointError, match="not those that the run began with"):
-        ctx.restore(3, snapshot)
+        ctx.confirm()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from common.inprocess import run_virtual
 from common.mailbox import Mailbox
 from common.once import Once
 from common.telemetry import Telemetry
-from server.held import hold_labels, refuse_other_labels
+from server.held import digest_of, hold_labels, refuse_other_labels
 from server.rows import Rows
 from server.run import root_of
 from tests.federation import config
@@ -37,7 +37,7 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
 
 def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
     labels = Labels(torch.tensor([0, 1, 1]), ("no", "yes"), ids=("x", "y", "z"))
-    hold_labels(Once(tmp_path), labels)
+    hold_labels(Once(tmp_path), digest_of(labels))
     refuse_other_labels(Once(tmp_path), labels)
     for other in (labels.rows(torch.tensor([0, 2, 1])), labels.rows(torch.tensor([0, 1]))):
         with pytest.raises(DataError, match=r"server\.labels has changed"):
