@@ -1,0 +1,147 @@
+"""What is kept of a run, and the numbers that can be asked of it.
+
+accuracy         of the test rows, in per cent, at the end; of an active party's joint model where it is one
+accuracy@5       after the fifth epoch, or at the last evaluation before its end
+own@party3       of a party's own whole model
+auc              of the test rows, in per cent
+deviation        between the classes' accuracies, in points (standard deviation)
+mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
+seconds@80       when it first reached 80 %, on the run's clock
+mb, mib          what training messages brought in all
+up, down         MiB that training messages bring from and to a party in a round
+epsilon          that the run's records say it spent
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from common.errors import ConfigError
+
+_MIB, _MB = 2**20, 10**6
+_FORM = re.compile(r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds)@([a-z0-9_.]+)$")
+_LOWER = ("deviation", "mb", "mib", "seconds", "up", "down", "epsilon")
+
+
+def _known(value: str) -> str:
+    if not _FORM.match(value):
+        raise ConfigError(f"measure {value!r}: expected one of accuracy, accuracy@EPOCH, own@PARTY, mb@PERCENT ..")
+    return value
+
+
+Measure = Annotated[str, AfterValidator(_known)]
+
+
+class Point(BaseModel):
+    """The state of a run at an evaluation of the test rows; bytes are those of training so far, both ways."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    round: int
+    epoch: float
+    seconds: float
+    bytes: int
+    accuracy: float
+
+
+class Record(BaseModel):
+    """What is kept of a run.
+
+    Args:
+        metrics: the last of each.
+        points: every evaluation of the test rows.
+        classes: the share of each class' test rows that are right.
+        rounds, parties: how many there were.
+        bytes_up, bytes_down: of training messages.
+        epsilon: of the party that spent most; None where nothing is protected.
+        wall: seconds that the run took on this machine.
+        version: of Colonnade.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metrics: dict[str, float]
+    points: tuple[Point, ...]
+    classes: tuple[float, ...] = ()
+    rounds: int
+    parties: int
+    bytes_up: int
+    bytes_down: int
+    epsilon: float | None = None
+    wall: float
+    version: str = ""
+
+
+def value(record: Record, measure: str) -> float:
+    """A number of a record; infinite where an accuracy was never reached, not a number where there is none."""
+    kind, _, about = measure.partition("@")
+    if about and kind in {"mb", "mib", "seconds"}:
+        return _first(record, float(about) / 100, kind)
+    if kind == "accuracy" and about:
+        return _after(record, float(about))
+    if kind == "own":
+        return 100 * record.metrics.get(f"test_accuracy_{about}", math.nan)
+    return _PLAIN[kind](record)
+
+
+def lower_is_better(measure: str) -> bool:
+    """Whether less of it is better."""
+    return measure.partition("@")[0] in _LOWER
+
+
+def unit(measure: str) -> str:
+    """What it is counted in."""
+    kind = measure.partition("@")[0]
+    return {"mb": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s", "epsilon": "", "deviation": ""}.get(
+        kind, "%"
+    )
+
+
+def reached(ours: float, paper: float, measure: str) -> bool:
+    """Whether we are within a point of the paper, or of a hundredth of what is no share, or better."""
+    slack = abs(paper) / 100 if unit(measure) in {"MB", "MiB", "s"} else 1.0
+    return ours <= paper + slack + _rounded(paper) if lower_is_better(measure) else ours >= paper - slack
+
+
+def _rounded(paper: float) -> float:
+    """Half of the last digit that the paper prints of a number: what its rounding may hide."""
+    digits = len(f"{paper}".partition(".")[2])
+    return 0.5 * 10**-digits
+
+
+def _first(record: Record, share: float, kind: str) -> float:
+    point = next((point for point in record.points if point.accuracy >= share), None)
+    if point is None:
+        return math.inf
+    return point.seconds if kind == "seconds" else point.bytes / (_MB if kind == "mb" else _MIB)
+
+
+def _after(record: Record, epoch: float) -> float:
+    before = [point for point in record.points if point.epoch <= epoch + 1e-6]
+    return 100 * before[-1].accuracy if before else math.nan
+
+
+def _deviation(record: Record) -> float:
+    return 100 * statistics.pstdev(record.classes) if record.classes else math.nan
+
+
+def _of_metric(key: str) -> Callable[[Record], float]:
+    return lambda record: 100 * record.metrics.get(key, math.nan)
+
+
+_PLAIN: Mapping[str, Callable[[Record], Any]] = {
+    "accuracy": _of_metric("test_accuracy"),
+    "auc": _of_metric("test_auc"),
+    "deviation": _deviation,
+    "mb": lambda record: (record.bytes_up + record.bytes_down) / _MB,
+    "mib": lambda record: (record.bytes_up + record.bytes_down) / _MIB,
+    "up": lambda record: record.bytes_up / record.rounds / record.parties / _MIB,
+    "down": lambda record: record.bytes_down / record.rounds / record.parties / _MIB,
+    "epsilon": lambda record: math.inf if record.epsilon is None else record.epsilon,
+}

@@ -1,0 +1,62 @@
+"""Results that are kept: results.json, one record a run and seed. What is there is not run again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cli.outputs import write_text
+from cli.reproduction.measures import Record
+from cli.reproduction.running import Job
+from common.errors import InputError
+
+NAME = "results.json"
+
+
+class Kept(BaseModel):
+    """A record and the configuration that it is of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    digest: str
+    record: Record
+
+
+class Results:
+    """All records of a folder.
+
+    Args:
+        folder: holds results.json, or will.
+
+    Raises:
+        InputError: the file is there and cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._kept: dict[str, Kept] = {}
+        if self.path.is_file():
+            try:
+                tree = json.loads(self.path.read_text())
+                self._kept = {key: Kept.model_validate(value) for key, value in tree.items()}
+            except (OSError, ValueError, ValidationError) as wrong:
+                hint = "name another folder with --out, or delete the file"
+                raise InputError(f"{self.path}: {str(wrong).splitlines()[0]}", hint=hint) from None
+
+    def get(self, job: Job) -> Record | None:
+        """What was found of a run with this configuration; None if there is nothing, or it is of another one."""
+        kept = self._kept.get(_key(job))
+        return kept.record if kept is not None and kept.digest == job.digest else None
+
+    def keep(self, job: Job, record: Record) -> None:
+        """Keeps a record on the disk. Raises EnvironmentFault if it cannot be written."""
+        self._kept[_key(job)] = Kept(digest=job.digest, record=record)
+        tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
+        write_text(self.path, f"{{\n{lines}\n}}\n")
+
+
+def _key(job: Job) -> str:
+    return f"{job.paper}/{job.name}/{job.seed}" + ("/wire" if job.wire else "")
