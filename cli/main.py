@@ -264,6 +264,25 @@ def report(
 
 
 @app.command()
+def reproduce(
+    which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="left out, all", show_default=False)] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
+    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="runs nothing: what there is, and how long it takes")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", help="where results are kept")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
+    wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
+) -> None:
+    """Runs what the papers report and prints their values beside ours; what is done already is not run again."""
+    from cli.reproduce import Asked, processors  # noqa: PLC0415
+    from cli.reproduce import reproduce as run  # noqa: PLC0415
+
+    run(Asked(which, seeds, out, processes or processors(), quick, only_list, wire))
+
+
+@app.command()
 def attack(
     run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
     kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],

@@ -1,0 +1,135 @@
+"""`colonnade reproduce`: the papers' tables beside our own."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table
+
+from cli.outputs import make_folder
+from cli.reproduction.measures import Record
+from cli.reproduction.pages import write_pages
+from cli.reproduction.papers import Paper, chosen
+from cli.reproduction.results import Results
+from cli.reproduction.running import Job
+from cli.reproduction.standing import Count, TableStanding, count, stand
+from cli.reproduction.work import jobs, minutes, missing, run_all
+from cli.screen import out as console
+from common.errors import ColonnadeError, InputError
+
+_MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says.
+
+    Args:
+        which: PAPER, PAPER/TABLE, or "" for all.
+        seeds: how many.
+        out: the folder of results.
+        processes: that run at a time.
+        quick: the quick looks instead of the tables.
+        only_list: whether nothing is to be run.
+        wire: as processes over the wire, rather than on the virtual clock.
+    """
+
+    which: str
+    seeds: int
+    out: Path
+    processes: int
+    quick: bool = False
+    only_list: bool = False
+    wire: bool = False
+
+
+def reproduce(asked: Asked) -> None:
+    """Runs what is missing, prints the paper's values beside ours, and writes pages.
+
+    Raises:
+        InputError: there is no such paper or table.
+        EnvironmentFault: nothing can be written there.
+    """
+    papers = list(chosen(asked.which, quick=asked.quick))
+    make_folder(asked.out)
+    results = Results(asked.out)
+    wanted = jobs(papers, asked.seeds, asked.out / "derived", wire=asked.wire)
+    todo = missing(wanted, results)
+    _announce(asked, len(wanted), todo)
+    failed = [] if asked.only_list else _run(todo, results, asked)
+    standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
+    for name, paper in papers:
+        _show(name, paper, standings[name])
+    _total([table for tables in standings.values() for table in tables])
+    if not asked.which:
+        for page in write_pages(asked.out, dict(papers), standings, asked.seeds, quick=asked.quick):
+            console.print(f"page: {page}", markup=False, soft_wrap=True)
+    if failed:
+        hint = "the others are kept; run the command again to try these once more"
+        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed)}", hint=hint)
+
+
+def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
+    estimate = minutes(todo, asked.processes)
+    about = f"{estimate / 60:.1f} hours" if estimate > 90 else f"{max(1, round(estimate))} minutes"
+    rest = f"{len(todo)} to be run, about {about} by {asked.processes} processes" if todo else "all are kept"
+    console.print(f"{wanted} runs with {asked.seeds} seeds: {rest}", markup=False)
+
+
+def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
+    failed, begun = [], time.monotonic()
+    for number, (job, outcome) in enumerate(run_all(todo, asked.processes), 1):
+        said = f"{job.paper}/{job.name}, seed {job.seed}"
+        gone = (time.monotonic() - begun) / 60
+        if isinstance(outcome, ColonnadeError):
+            failed.append(said)
+            console.print(f"[{number}/{len(todo)}, {gone:.1f} min] {said}: {outcome}", style="red", markup=False)
+            continue
+        results.keep(job, outcome)
+        accuracy = outcome.metrics.get("test_accuracy")
+        found = "" if accuracy is None else f" {accuracy:.2%}"
+        line = f"[{number}/{len(todo)}, {gone:.1f} min] {said}:{found} in {outcome.wall:.0f} s"
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+    return failed
+
+
+def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:
+    return results.get(Job(name, run, paper.runs[run], seed, asked.out / "derived", asked.wire))
+
+
+def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:
+    for standing in tables:
+        table = Table("", "", "paper", "ours", "", title=f"{name}/{standing.name}: {standing.table.title}")
+        for one in standing.cells:
+            table.add_row(one.cell.row, one.cell.column, f"{one.cell.paper:g}", one.words, _MARKS[one.reached])
+        for claim in standing.claims:
+            table.add_row(claim.claim.text, "", "", claim.words, _MARKS[claim.reached])
+        if table.row_count:
+            console.print(table)
+        for excluded in standing.table.excluded:
+            said = f"{name}/{standing.name}, left out: {excluded.cells} cells, {excluded.what}: {excluded.reason}"
+            console.print(said, style="dim", markup=False, soft_wrap=True)
+    console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
+
+
+def _total(tables: list[TableStanding]) -> None:
+    console.print(total_words(count(tables)), markup=False, soft_wrap=True)
+
+
+def total_words(found: Count) -> str:
+    """How many cells are reached, in a sentence."""
+    done = found.reached + found.short
+    share = f" ({found.reached / done:.0%} of what was run)" if done else ""
+    return (
+        f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
+        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them."
+    )
+
+
+def processors() -> int:
+    """How many runs go at a time unless told: one a processor."""
+    return os.cpu_count() or 1

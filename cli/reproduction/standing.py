@@ -1,0 +1,142 @@
+"""Where we stand: of every cell and every claim, the paper's value, ours over the seeds that were run, and whether it is
+reached."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cli.reproduction.measures import Record, lower_is_better, reached, unit, value
+from cli.reproduction.papers import Cell, Claim, Paper, PaperTable
+
+Find = Callable[[str, int], Record | None]
+"""The record of a run with a seed, if there is one."""
+
+
+@dataclass(frozen=True)
+class CellStanding:
+    """A cell with what was measured, a value a seed."""
+
+    cell: Cell
+    ours: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds that were run; not a number where none was."""
+        return statistics.fmean(self.ours) if self.ours else math.nan
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation between seeds, of two or more."""
+        return statistics.stdev(self.ours) if len(self.ours) > 1 and math.isfinite(self.mean) else None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether it is; None where nothing was run yet."""
+        return reached(self.mean, self.cell.paper, self.cell.measure) if self.ours else None
+
+    @property
+    def words(self) -> str:
+        """The value as people read it."""
+        if not self.ours:
+            return "not run yet"
+        if not math.isfinite(self.mean):
+            return "never"
+        said = f"{self.mean:.{_digits(self.cell)}f}"
+        return said if self.spread is None else f"{said} ± {self.spread:.{_digits(self.cell)}f}"
+
+
+@dataclass(frozen=True)
+class ClaimStanding:
+    """A claim with the mean of each of its runs, in the claim's order."""
+
+    claim: Claim
+    values: dict[str, float]
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the first is ahead of all others; None where one was not run yet."""
+        first, *others = self.values.values()
+        if any(math.isnan(one) for one in self.values.values()):
+            return None
+        slack = self.claim.within
+        if self.claim.fewer:
+            return all(first < other + slack for other in others)
+        return all(first > other - slack for other in others)
+
+    @property
+    def words(self) -> str:
+        """What was measured, run by run."""
+        measures = self.claim.measures
+        return ", ".join(f"{run} {_plain(one, measures[run])}" for run, one in self.values.items())
+
+
+@dataclass(frozen=True)
+class TableStanding:
+    """A table with its cells and claims."""
+
+    name: str
+    table: PaperTable
+    cells: tuple[CellStanding, ...]
+    claims: tuple[ClaimStanding, ...]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many cells and claims are reached, fall short, wait to be run, and are left out."""
+
+    reached: int
+    short: int
+    waiting: int
+    excluded: int
+
+    @property
+    def listed(self) -> int:
+        """All that are not left out."""
+        return self.reached + self.short + self.waiting
+
+
+def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
+    """Of every table of a paper."""
+
+    def values(run: str, measure: str) -> tuple[float, ...]:
+        records = (find(run, seed) for seed in range(seeds))
+        return tuple(value(record, measure) for record in records if record is not None)
+
+    return [
+        TableStanding(
+            name,
+            table,
+            tuple(CellStanding(cell, values(cell.run, cell.measure)) for cell in table.cells),
+            tuple(_claim(claim, values) for claim in table.claims),
+        )
+        for name, table in paper.tables.items()
+    ]
+
+
+def count(tables: Sequence[TableStanding]) -> Count:
+    """What stands how."""
+    found = [each.reached for table in tables for each in (*table.cells, *table.claims)]
+    left_out = sum(excluded.cells for table in tables for excluded in table.table.excluded)
+    return Count(found.count(True), found.count(False), found.count(None), left_out)
+
+
+def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
+    means = {}
+    for run, measure in claim.measures.items():
+        ours = values(run, measure)
+        means[run] = statistics.fmean(ours) if ours else math.nan
+    return ClaimStanding(claim, means)
+
+
+def _digits(cell: Cell) -> int:
+    return 3 if unit(cell.measure) == "MiB" and cell.paper < 1 else 2
+
+
+def _plain(one: float, measure: str) -> str:
+    if math.isnan(one):
+        return "not run yet"
+    said = f"{one:.2f} {unit(measure)}".strip()
+    return said if math.isfinite(one) else "never" if lower_is_better(measure) else "no bound"

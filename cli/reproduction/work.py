@@ -1,0 +1,54 @@
+"""What is yet to be run, and several processes that run it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from cli.reproduction.measures import Record
+from cli.reproduction.papers import Paper
+from cli.reproduction.results import Results
+from cli.reproduction.running import Job, perform
+from common.errors import ColonnadeError
+
+
+def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, scratch: Path, *, wire: bool) -> list[Job]:
+    """Every run with every seed: the first seed of all, the shortest run first, then the second."""
+    found = [
+        Job(name, run, paper.runs[run], seed, scratch, wire)
+        for name, paper in papers
+        for run in dict.fromkeys(run for table in paper.tables.values() for run in table.runs)
+        for seed in range(seeds)
+    ]
+    return sorted(found, key=lambda job: (job.seed, job.run.minutes))
+
+
+def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
+    """Those whose results are not kept yet."""
+    return [job for job in wanted if results.get(job) is None]
+
+
+def minutes(wanted: Iterable[Job], processes: int) -> float:
+    """About how long they take together."""
+    return sum(job.run.minutes for job in wanted) / processes
+
+
+def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
+    """Runs them in so many processes, and yields each as it ends, or the error that ended it."""
+    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
+        under_way: dict[Future[Record], Job] = {pool.submit(perform, job): job for job in wanted}
+        try:
+            for done in as_completed(under_way):
+                yield under_way[done], _outcome(done)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _outcome(done: Future[Record]) -> Record | ColonnadeError:
+    try:
+        return done.result()
+    except ColonnadeError as failed:
+        return failed
