@@ -268,9 +268,7 @@ def reproduce(
     which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="left out, all", show_default=False)] = "",
     quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
     seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
-    only_list: Annotated[
-        bool, typer.Option("--list", help="runs nothing: what there is, and how long it takes")
-    ] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is")] = False,
     out: Annotated[Path, typer.Option("--out", help="where results are kept")] = Path("results"),
     processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
     wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,

@@ -12,11 +12,11 @@ from rich.table import Table
 
 from cli.outputs import make_folder
 from cli.reproduction.measures import Record
-from cli.reproduction.pages import write_pages
+from cli.reproduction.pages import Pages, total_words
 from cli.reproduction.papers import Paper, chosen
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job
-from cli.reproduction.standing import Count, TableStanding, count, stand
+from cli.reproduction.standing import TableStanding, count, stand
 from cli.reproduction.work import jobs, minutes, missing, run_all
 from cli.screen import out as console
 from common.errors import ColonnadeError, InputError
@@ -66,7 +66,8 @@ def reproduce(asked: Asked) -> None:
         _show(name, paper, standings[name])
     _total([table for tables in standings.values() for table in tables])
     if not asked.which:
-        for page in write_pages(asked.out, dict(papers), standings, asked.seeds, quick=asked.quick):
+        pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
+        for page in pages.write(asked.out):
             console.print(f"page: {page}", markup=False, soft_wrap=True)
     if failed:
         hint = "the others are kept; run the command again to try these once more"
@@ -103,12 +104,16 @@ def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, see
 
 def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:
     for standing in tables:
-        table = Table("", "", "paper", "ours", "", title=f"{name}/{standing.name}: {standing.table.title}")
-        for one in standing.cells:
-            table.add_row(one.cell.row, one.cell.column, f"{one.cell.paper:g}", one.words, _MARKS[one.reached])
-        for claim in standing.claims:
-            table.add_row(claim.claim.text, "", "", claim.words, _MARKS[claim.reached])
-        if table.row_count:
+        title = f"{name}/{standing.name}: {standing.table.title}"
+        if standing.cells:
+            table = Table("", "", "paper", "ours", "", title=title)
+            for one in standing.cells:
+                table.add_row(one.cell.row, one.cell.column, f"{one.cell.paper:g}", one.words, _MARKS[one.reached])
+            console.print(table)
+        if standing.claims:
+            table = Table("claim", "measured", "", title=title)
+            for claim in standing.claims:
+                table.add_row(claim.claim.text, claim.words, _MARKS[claim.reached])
             console.print(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.cells} cells, {excluded.what}: {excluded.reason}"
@@ -118,16 +123,6 @@ def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:
 
 def _total(tables: list[TableStanding]) -> None:
     console.print(total_words(count(tables)), markup=False, soft_wrap=True)
-
-
-def total_words(found: Count) -> str:
-    """How many cells are reached, in a sentence."""
-    done = found.reached + found.short
-    share = f" ({found.reached / done:.0%} of what was run)" if done else ""
-    return (
-        f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them."
-    )
 
 
 def processors() -> int:

@@ -18,7 +18,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -87,7 +87,7 @@ def value(record: Record, measure: str) -> float:
         return _after(record, float(about))
     if kind == "own":
         return 100 * record.metrics.get(f"test_accuracy_{about}", math.nan)
-    return _PLAIN[kind](record)
+    return float(_PLAIN[kind](record))
 
 
 def lower_is_better(measure: str) -> bool:
@@ -112,7 +112,7 @@ def reached(ours: float, paper: float, measure: str) -> bool:
 def _rounded(paper: float) -> float:
     """Half of the last digit that the paper prints of a number: what its rounding may hide."""
     digits = len(f"{paper}".partition(".")[2])
-    return 0.5 * 10**-digits
+    return float(0.5 * 10**-digits)
 
 
 def _first(record: Record, share: float, kind: str) -> float:
@@ -135,7 +135,7 @@ def _of_metric(key: str) -> Callable[[Record], float]:
     return lambda record: 100 * record.metrics.get(key, math.nan)
 
 
-_PLAIN: Mapping[str, Callable[[Record], Any]] = {
+_PLAIN: Mapping[str, Callable[[Record], float]] = {
     "accuracy": _of_metric("test_accuracy"),
     "auc": _of_metric("test_auc"),
     "deviation": _deviation,

@@ -1,8 +1,141 @@
-"""Pages about where we stand."""
+"""Pages about where we stand: one a paper, with a picture of every table, and one that sums up."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from cli.outputs import write_text
+from cli.reproduction.measures import unit
+from cli.reproduction.papers import Paper
+from cli.reproduction.picture import draw
+from cli.reproduction.standing import CellStanding, Count, TableStanding, count
+from common.environment import describe_environment
 
-def write_pages(out, papers, standings, seeds, *, quick):
-    return []
+_MARKS = {True: "reached", False: "**short**", None: ""}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What pages are written of.
+
+    Args:
+        papers: by name.
+        standings: the tables of each.
+        seeds: that were asked for.
+        quick: whether these are the quick looks.
+        wire: whether runs were processes over the wire.
+    """
+
+    papers: Mapping[str, Paper]
+    standings: Mapping[str, Sequence[TableStanding]]
+    seeds: int
+    quick: bool = False
+    wire: bool = False
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes them all. Raises EnvironmentFault if the disk refuses.
+
+        Returns:
+            What was written, the page that sums up first.
+        """
+        written = [self._write(folder / f"{'quick' if self.quick else 'index'}.md", self._summary())]
+        for name in () if self.quick else self.papers:
+            pictures = {table.name: draw(f"{name}/{table.name}", table) for table in self.standings[name]}
+            for table, picture in pictures.items():
+                if picture:
+                    self._write(folder / f"{name}-{table}.svg", picture)
+            written.append(self._write(folder / f"{name}.md", self._page(name, {t for t, p in pictures.items() if p})))
+        return written
+
+    @staticmethod
+    def _write(path: Path, text: str) -> Path:
+        write_text(path, text)
+        return path
+
+    def _summary(self) -> str:
+        everything = [table for tables in self.standings.values() for table in tables]
+        title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
+        lines = [f"# {title}", "", self._how(), "", total_words(count(everything)), ""]
+        lines += ["| paper | reached | short | not run yet | left out |", "|---|---|---|---|---|"]
+        for name, paper in self.papers.items():
+            found = count(self.standings[name])
+            said = paper.cite if self.quick else f"[{paper.cite}]({name}.md)"
+            lines.append(f"| {said} | {found.reached} | {found.short} | {found.waiting} | {found.excluded} |")
+        if self.quick:
+            for name in self.papers:
+                lines += ["", f"## {self.papers[name].cite}", ""]
+                lines += [line for table in self.standings[name] for line in _claims(table)]
+        return "\n".join([*lines, ""])
+
+    def _how(self) -> str:
+        command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
+        clock = "processes over the wire" if self.wire else "the virtual clock: the same halves, without a wire"
+        system = describe_environment()
+        return (
+            f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
+            "A cell is reached if the mean of its seeds is within a point of the paper, or better; bytes within a "
+            "hundredth, or fewer. A claim is reached if its first run is ahead of all others."
+        )
+
+    def _page(self, name: str, drawn: set[str]) -> str:
+        paper = self.papers[name]
+        lines = [f"# {paper.cite}", "", self._how(), "", total_words(count(self.standings[name])), ""]
+        for standing in self.standings[name]:
+            lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
+            lines += _cells(standing.cells)
+            lines += _claims(standing)
+            if standing.name in drawn:
+                lines += [f"![{_named(standing.name)}]({name}-{standing.name}.svg)", ""]
+            if standing.table.note:
+                lines += [standing.table.note, ""]
+            for out in standing.table.excluded:
+                lines.append(f"- left out: {out.cells} cells, {out.what}: {out.reason}")
+            lines += [""] if standing.table.excluded else []
+        return "\n".join([*lines, *self._runs(paper), ""])
+
+    @staticmethod
+    def _runs(paper: Paper) -> list[str]:
+        lines = ["## What was run", "", "| run | configuration | changed |", "|---|---|---|"]
+        for name, run in paper.runs.items():
+            changed = "<br>".join(f"`{each}`" for each in run.set)
+            lines.append(f"| {name} | `experiments/{run.file}` | {changed} |")
+        return lines
+
+
+def total_words(found: Count) -> str:
+    """How many cells are reached, in a sentence."""
+    done = found.reached + found.short
+    share = f" ({found.reached / done:.0%} of what was run)" if done else ""
+    return (
+        f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
+        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them."
+    )
+
+
+def _cells(cells: Sequence[CellStanding]) -> list[str]:
+    if not cells:
+        return []
+    lines = ["| | | the paper | ours | seeds | |", "|---|---|---|---|---|---|"]
+    for one in cells:
+        sign = unit(one.cell.measure)
+        lines.append(
+            f"| {one.cell.row} | {one.cell.column} | {one.cell.paper:g} {sign} | {one.words} | {len(one.ours)} | "
+            f"{_MARKS[one.reached]} |"
+        )
+    return [*lines, ""]
+
+
+def _claims(standing: TableStanding) -> list[str]:
+    if not standing.claims:
+        return []
+    lines = ["| what it says | measured | |", "|---|---|---|"]
+    lines += [f"| {each.claim.text} | {each.words} | {_MARKS[each.reached]} |" for each in standing.claims]
+    return [*lines, ""]
+
+
+def _named(table: str) -> str:
+    """`table3` as Table 3."""
+    letters = table.rstrip("0123456789")
+    return f"{letters.capitalize()} {table[len(letters) :]}".strip()

@@ -89,9 +89,10 @@ class Excluded(Section):
 
 
 class PaperTable(Section):
-    """A table or a figure."""
+    """A table or a figure. `note` says what there is to say about cells that fall short."""
 
     title: str
+    note: str = ""
     cells: tuple[Cell, ...] = ()
     claims: tuple[Claim, ...] = ()
     excluded: tuple[Excluded, ...] = ()

@@ -127,7 +127,7 @@ def _over_the_wire(job: Job) -> Record:
         out = Path(scratch) / "run"
         argv = [sys.executable, "-m", "cli.start", "up", str(job.run.path), "--out", str(out)]
         argv += [word for each in _derived(job) for word in ("--set", each)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
@@ -161,6 +161,5 @@ def _epsilon(found: dict[str, Any]) -> float | None:
     """What the accounting comes to, whether or not clean evaluations void it."""
     if not (privacy := found.get("privacy")):
         return None
-    spent = [e for each in privacy["epsilon"].values() for e in each.values() if e is not None]
-    first = next(iter(privacy["epsilon"].values()), {})
-    return max((e for e in first.values() if e is not None), default=None) if spent else None
+    adjacency = next(iter(privacy["epsilon"]))
+    return max((spent for spent in privacy["epsilon"][adjacency].values() if spent is not None), default=None)

@@ -1,5 +1,4 @@
-"""Where we stand: of every cell and every claim, the paper's value, ours over the seeds that were run, and whether it is
-reached."""
+"""Where we stand: of every cell and claim the paper's value, ours over the seeds, and whether it is reached."""
 
 from __future__ import annotations
 
@@ -118,7 +117,8 @@ def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
 
 def count(tables: Sequence[TableStanding]) -> Count:
     """What stands how."""
-    found = [each.reached for table in tables for each in (*table.cells, *table.claims)]
+    found = [cell.reached for table in tables for cell in table.cells]
+    found += [claim.reached for table in tables for claim in table.claims]
     left_out = sum(excluded.cells for table in tables for excluded in table.table.excluded)
     return Count(found.count(True), found.count(False), found.count(None), left_out)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from cli.reproduction.measures import Record
 from cli.reproduction.papers import Paper
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job, perform
-from common.errors import ColonnadeError
+from common.errors import ColonnadeError, EnvironmentFault
 
 
 def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, scratch: Path, *, wire: bool) -> list[Job]:
@@ -36,19 +37,23 @@ def minutes(wanted: Iterable[Job], processes: int) -> float:
 
 
 def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
-    """Runs them in so many processes, and yields each as it ends, or the error that ended it."""
-    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
-        under_way: dict[Future[Record], Job] = {pool.submit(perform, job): job for job in wanted}
+    """Runs them, so many at a time, and yields each as it ends, or the error that ended it."""
+    with ThreadPoolExecutor(processes) as pool:
+        under_way: dict[Future[Record | ColonnadeError], Job] = {pool.submit(_apart, job): job for job in wanted}
         try:
             for done in as_completed(under_way):
-                yield under_way[done], _outcome(done)
+                yield under_way[done], done.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _outcome(done: Future[Record]) -> Record | ColonnadeError:
+def _apart(job: Job) -> Record | ColonnadeError:
+    """Runs it in a process of its own: one that is killed takes no other with it."""
+    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     try:
-        return done.result()
+        with ProcessPoolExecutor(1, mp_context=spawned) as alone:
+            return alone.submit(perform, job).result()
     except ColonnadeError as failed:
         return failed
+    except BrokenProcessPool:
+        return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
