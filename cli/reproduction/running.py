@@ -19,7 +19,7 @@ from cli.reproduction.measures import Point, Record
 from cli.reproduction.papers import Run
 from cli.simulate import summary
 from cli.simulation import Simulation
-from common.config import Config, load
+from common.config import load
 from common.conversation import Cohort
 from common.errors import EnvironmentFault
 from common.telemetry import Event, Telemetry
@@ -78,12 +78,17 @@ def _derived(job: Job) -> tuple[str, ...]:
 
 @dataclass
 class _Course:
-    """What a run comes to while it goes."""
+    """What a run comes to while it goes.
 
-    config: Config
+    Bytes are those of training's messages where links can be counted by kind. Over the wire events tell of all bytes,
+    evaluations among them.
+    """
+
     points: list[Point] = field(default_factory=list)
     _cohort: Cohort | None = None
     _epoch: float = 0.0
+    _begun: float = 0.0
+    _told: tuple[int, int] = (0, 0)
 
     def watch(self, cohort: Cohort) -> None:
         """Counts these links from now on."""
@@ -91,19 +96,23 @@ class _Course:
 
     def __call__(self, event: Event) -> None:
         """Hears of rounds and of evaluations."""
-        self._epoch = float(event.get("epoch", self._epoch))
+        if event["kind"] == "begin":
+            self._begun = float(event["time"])
+        if event["kind"] == "round":
+            self._epoch = float(event.get("epoch", self._epoch))
+            self._told = event["bytes_up"], event["bytes_down"]
         if event["kind"] != "evaluation" or event.get("test_accuracy") is None:
             return
-        sent, seconds = sum(self.bytes), float(event["time"])
+        sent, seconds = sum(self.bytes), round(float(event["time"]) - self._begun, 6)
         accuracy = round(float(event["test_accuracy"]), 6)
         point = Point(round=event["round"], epoch=self._epoch, seconds=seconds, bytes=sent, accuracy=accuracy)
         self.points.append(point)
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """Of tensors in training's messages, from and to the parties."""
+        """From and to the parties, so far."""
         if self._cohort is None:
-            return 0, 0
+            return self._told
         links = self._cohort.values()
         up, down = ([link.traffic.received for link in links], [link.traffic.sent for link in links])
         return _training(up), _training(down)
@@ -116,7 +125,7 @@ def _training(books: list[Any]) -> int:
 def _simulated(job: Job) -> Record:
     torch.set_num_threads(1)
     config = load(job.run.path, _derived(job))
-    course = _Course(config)
+    course = _Course()
     telemetry = Telemetry(None, course)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
     return _record(summary(outcome), tuple(course.points), course.bytes)
@@ -133,11 +142,10 @@ def _over_the_wire(job: Job) -> Record:
             raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
         found = json.loads((out / "summary.json").read_text())
         events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
-    course = _Course(load(job.run.path, _derived(job)))
+    course = _Course()
     for event in events:
         course(event)
-    sizes = [found["bytes"][way]["payload"] for way in ("up", "down")]
-    return _record(found, tuple(course.points), (sizes[0], sizes[1]))
+    return _record(found, tuple(course.points), course.bytes)
 
 
 def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, int]) -> Record:

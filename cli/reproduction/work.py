@@ -52,8 +52,14 @@ def _apart(job: Job) -> Record | ColonnadeError:
     spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     try:
         with ProcessPoolExecutor(1, mp_context=spawned) as alone:
-            return alone.submit(perform, job).result()
-    except ColonnadeError as failed:
-        return failed
+            return alone.submit(_told, job).result()
     except BrokenProcessPool:
         return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
+
+
+def _told(job: Job) -> Record | ColonnadeError:
+    """The record, or what is wrong in words: errors of all kinds do not travel between processes."""
+    try:
+        return perform(job)
+    except ColonnadeError as failed:
+        return EnvironmentFault(str(failed))

@@ -1,0 +1,269 @@
+"""The lists of the papers' cells, what is measured of a run, what is kept, and what pages say."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from cli.reproduce import Asked, reproduce
+from cli.reproduction import longtail
+from cli.reproduction.measures import Point, Record, lower_is_better, reached, value
+from cli.reproduction.pages import Pages
+from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, names, read_paper
+from cli.reproduction.results import Results
+from cli.reproduction.running import Job, perform
+from cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
+from cli.reproduction.work import jobs, missing, run_all
+from cli.simulation import Simulation
+from common.config import load
+from common.data.idx import IdxImages, read_labels
+from common.data.split import AllSplit, Seat
+from common.errors import ConfigError, InputError
+
+RECORD = Record(
+    metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
+    points=(
+        Point(round=1, epoch=0.5, seconds=1.0, bytes=1_000_000, accuracy=0.5),
+        Point(round=2, epoch=1.0, seconds=2.5, bytes=2_000_000, accuracy=0.85),
+        Point(round=4, epoch=2.0, seconds=5.0, bytes=4_000_000, accuracy=0.9),
+    ),
+    classes=(1.0, 0.8),
+    rounds=4,
+    parties=2,
+    bytes_up=3 * 2**20,
+    bytes_down=2**20,
+    wall=1,
+)
+QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
+
+
+def job(seed: int = 0, run: Run = QUICK, **more: object) -> Job:
+    return Job("paper", "run", run, seed, Path("scratch"), **more)  # type: ignore[arg-type]
+
+
+class TestLists:
+    @pytest.mark.parametrize("quick", [False, True])
+    def test_every_run_is_a_configuration(self, quick: bool) -> None:
+        for _name, paper in chosen("", quick=quick):
+            for run in paper.runs.values():
+                load(run.path, run.set)  # raises if a key or a value is wrong
+
+    def test_the_five_papers_are_there_and_have_quick_looks(self) -> None:
+        assert names() == names(quick=True) == ["afe", "czofo", "fedvs", "vfedmh", "vim"]
+
+    def test_nothing_is_left_out_for_a_reason_that_is_none(self) -> None:
+        words = [out.reason for _name, paper in chosen("") for t in paper.tables.values() for out in t.excluded]
+        assert words
+        assert all(len(word) > 8 for word in words)
+
+    def test_one_table_has_the_runs_that_it_needs(self) -> None:
+        ((_, paper),) = chosen("vim/table3")
+        assert set(paper.runs) == {"vimadmm", "linear_admm"}
+
+    @pytest.mark.parametrize(("which", "nearest"), [("wim", "vim"), ("vim/tabel3", "table3")])
+    def test_a_wrong_name_names_the_nearest(self, which: str, nearest: str) -> None:
+        with pytest.raises(InputError, match=nearest):
+            list(chosen(which))
+
+    def test_a_cell_of_an_unknown_run_is_refused(self) -> None:
+        cell = {"row": "a", "column": "b", "paper": 1.0, "run": "other"}
+        with pytest.raises(ConfigError, match="other"):
+            Paper.model_validate({"cite": "", "runs": {"one": QUICK}, "tables": {"t": {"title": "", "cells": [cell]}}})
+
+    def test_a_claim_compares_at_least_two(self) -> None:
+        with pytest.raises(ConfigError, match="two runs"):
+            Claim(text="alone", more={"one": "accuracy"})
+
+
+class TestMeasures:
+    @pytest.mark.parametrize(
+        ("measure", "expected"),
+        [
+            ("accuracy", 90),
+            ("accuracy@1", 85),
+            ("accuracy@1.9", 85),
+            ("auc", 99),
+            ("own@party2", 80),
+            ("mb@85", 2),
+            ("mb@86", 4),
+            ("mib@50", 1_000_000 / 2**20),
+            ("seconds@85", 2.5),
+            ("mib", 4),
+            ("up", 3 / 8),
+            ("down", 1 / 8),
+            ("deviation", 10),
+        ],
+    )
+    def test_values(self, measure: str, expected: float) -> None:
+        assert value(RECORD, measure) == pytest.approx(expected)
+
+    def test_what_was_never_reached_is_infinite(self) -> None:
+        assert value(RECORD, "mb@95") == math.inf
+
+    def test_what_is_not_there_is_not_a_number(self) -> None:
+        assert math.isnan(value(RECORD, "own@party9"))
+        assert math.isnan(value(RECORD, "accuracy@0.1"))
+
+    def test_an_unknown_measure_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="speed"):
+            Cell(row="", column="", paper=1, run="x", measure="speed")
+
+    @pytest.mark.parametrize(
+        ("ours", "paper", "measure", "holds"),
+        [
+            (96.2, 97.13, "accuracy", True),
+            (96.1, 97.13, "accuracy", False),
+            (99.0, 97.13, "accuracy", True),
+            (0.234, 0.23, "up", True),  # the paper prints two digits
+            (0.25, 0.23, "up", False),
+            (9.0, 233.36, "mib@96", True),
+            (240.0, 233.36, "mib@96", False),
+            (math.inf, 233.36, "mib@96", False),
+            (math.nan, 50.0, "accuracy", False),
+            (1.5, 0.76, "deviation", True),
+        ],
+    )
+    def test_what_counts_as_reached(self, ours: float, paper: float, measure: str, holds: bool) -> None:
+        assert reached(ours, paper, measure) is holds
+
+    def test_less_is_better_of_bytes_and_more_of_accuracy(self) -> None:
+        assert lower_is_better("mb@95")
+        assert not lower_is_better("accuracy@3")
+
+
+class TestStanding:
+    def test_the_mean_of_the_seeds_counts(self) -> None:
+        cell = Cell(row="", column="", paper=91.0, run="one")
+        standing = CellStanding(cell, (90.0, 92.0))
+        assert (standing.mean, standing.reached) == (91.0, True)
+        assert standing.words == "91.00 ± 1.41"
+
+    def test_nothing_run_is_neither_reached_nor_short(self) -> None:
+        paper = Paper(
+            cite="",
+            runs={"one": QUICK},
+            tables={"t": PaperTable(title="", cells=(Cell(row="", column="", paper=1, run="one"),))},
+        )
+        found = count(stand(paper, lambda _run, _seed: None, 3))
+        assert (found.reached, found.short, found.waiting) == (0, 0, 1)
+
+    @pytest.mark.parametrize(("first", "holds"), [(1.0, True), (2.0, False), (math.inf, False)])
+    def test_a_claim_asks_the_first_to_be_ahead(self, first: float, holds: bool) -> None:
+        claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
+        assert ClaimStanding(claim, {"a": first, "b": 2.0}).reached is holds
+
+    def test_a_claim_with_slack_allows_a_point(self) -> None:
+        claim = Claim(text="", more={"a": "accuracy", "b": "accuracy"}, within=1)
+        assert ClaimStanding(claim, {"a": 90.0, "b": 90.9}).reached is True
+        assert ClaimStanding(claim, {"a": 90.0, "b": 91.1}).reached is False
+
+
+class TestResults:
+    def test_what_is_kept_is_not_run_again(self, tmp_path: Path) -> None:
+        results = Results(tmp_path)
+        results.keep(job(), RECORD)
+        again = Results(tmp_path)
+        assert again.get(job()) == RECORD
+        assert missing([job(), job(seed=1)], again) == [job(seed=1)]
+
+    def test_another_configuration_is_another_result(self, tmp_path: Path) -> None:
+        results = Results(tmp_path)
+        results.keep(job(), RECORD)
+        changed = Run(file="demo.yaml", set=("federation.epochs=2",), minutes=0.1)
+        assert results.get(job(run=changed)) is None
+
+    def test_a_torn_file_says_what_to_do(self, tmp_path: Path) -> None:
+        (tmp_path / "results.json").write_text('{"paper/run/0": {')
+        with pytest.raises(InputError, match=r"results\.json") as wrong:
+            Results(tmp_path)
+        assert "--out" in wrong.value.hint
+
+
+class TestRuns:
+    def test_a_run_is_what_simulate_would_have(self) -> None:
+        record = perform(job(seed=3))
+        outcome = Simulation(load(QUICK.path, (*QUICK.set, "federation.seed=3"))).run()
+        assert record.metrics["test_accuracy"] == pytest.approx(outcome.server.metrics["test_accuracy"], abs=1e-6)
+        assert record.points[-1].accuracy == record.metrics["test_accuracy"]
+        assert 0 < record.bytes_up < outcome.payload[0]  # an outcome counts evaluations too
+
+    def test_the_wire_gives_the_same_numbers(self) -> None:
+        virtual, wire = perform(job()), perform(job(wire=True))
+        assert wire.metrics["test_accuracy"] == virtual.metrics["test_accuracy"]
+        assert wire.rounds == virtual.rounds
+        assert wire.bytes_up > virtual.bytes_up  # events count evaluations, and what the wire adds
+
+    def test_a_run_that_fails_says_why_and_the_others_go_on(self) -> None:
+        wrong = Run(file="demo.yaml", set=("federation.epochs=1", "every_party.optimiser.lr=1e30"), minutes=0.1)
+        outcomes = dict(run_all([job(run=wrong), job(seed=1)], 2))
+        assert "finite" in str(outcomes[job(run=wrong)])
+        assert isinstance(outcomes[job(seed=1)], Record)
+
+    def test_the_shortest_run_of_the_first_seed_goes_first(self) -> None:
+        paper = Paper.model_validate({
+            "cite": "",
+            "runs": {"long": QUICK.model_copy(update={"minutes": 9.0}), "short": QUICK},
+            "tables": {"t": {"title": "", "claims": [{"text": "", "more": {"long": "accuracy", "short": "accuracy"}}]}},
+        })  # fmt: skip
+        order = [(each.seed, each.name) for each in jobs([("p", paper)], 2, Path(), wire=False)]
+        assert order == [(0, "short"), (0, "long"), (1, "short"), (1, "long")]
+
+    def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+        (tmp_path / "mnist").mkdir()
+        classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
+        for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
+            pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
+            _idx(tmp_path / "mnist" / f"{part}-images-idx3-ubyte", pixels)
+            _idx(tmp_path / "mnist" / f"{part}-labels-idx1-ubyte", classes[index])
+        made = longtail.make(tmp_path)
+        labels, test = read_labels(made)
+        assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
+        assert test == 70
+        images = IdxImages(made)
+        pixels = images.read(AllSplit().part(images.shape, images.names, Seat(0, 1)))
+        assert torch.equal(pixels.reshape(-1, 4)[:, 0].long(), labels * 20)  # every image kept its label
+
+
+class TestPages:
+    def test_say_what_is_reached_and_what_is_left_out(self, tmp_path: Path) -> None:
+        paper = read_paper("vim")
+        standings = {"vim": stand(paper, lambda _run, _seed: RECORD, 2)}
+        written = Pages({"vim": paper}, standings, 2).write(tmp_path)
+        text = (tmp_path / "vim.md").read_text()
+        assert [path.name for path in written] == ["index.md", "vim.md"]
+        assert "| VIMADMM | MNIST | 97.13 % | 90.00 ± 0.00 | 2 | **short** |" in text
+        assert "left out: 2 cells, NUS-WIDE: the data are not at hand" in text
+        assert all((tmp_path / name).is_file() for name in _pictures(text))
+
+    def test_the_command_runs_lists_and_resumes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        asked = Asked("afe/table2", 1, tmp_path, 2, quick=True)
+        reproduce(asked)
+        first = capsys.readouterr().out
+        assert "3 to be run" in first
+        assert "2 of 2 listed" in first
+        reproduce(asked)
+        assert "all are kept" in capsys.readouterr().out
+        kept = yaml.safe_load((tmp_path / "results.json").read_text())
+        assert len(kept) == 3
+
+    def test_a_list_runs_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        reproduce(Asked("vim/table4", 3, tmp_path, 2, only_list=True))
+        assert "not run yet" in capsys.readouterr().out
+        assert not (tmp_path / "results.json").exists()
+
+
+def _idx(path: Path, values: np.ndarray) -> None:
+    path.write_bytes(struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes())
+
+
+def _pictures(text: str) -> list[str]:
+    return [line.partition("](")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
