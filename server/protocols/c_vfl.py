@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from common.conversation import Cohort
@@ -44,7 +43,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         if parts is None:
             ctx.skip(t, answers)
             continue
-        y = _stated(ctx, whole, parts, batch)
+        y = ctx.stated(batch)  # for server and parties alike
         told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
         await clients.tell(dict.fromkeys(answers, told))  # 2
         for sender, h in zip(parties, parts, strict=True):
@@ -54,12 +53,6 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         losses = [_descend(whole, parts, y) for _ in range(cfg.local_steps)]  # 6
         ctx.record(t, losses[0], answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
-
-
-def _stated(ctx: ServerContext, whole: JointHead, parts: list[Tensor], batch: Tensor) -> Tensor:
-    """y, for server and parties alike: int64 (rows,), or float32 (rows, targets)."""
-    with torch.no_grad():
-        return ctx.stated(ctx.targets(batch, whole.logits(parts)))
 
 
 def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:

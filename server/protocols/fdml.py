@@ -35,7 +35,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             ctx.skip(t, answers)
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
-        y = ctx.stated(ctx.targets(batch, mean))
+        y = ctx.stated(batch)
         told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
         await clients.tell(dict.fromkeys(answers, told))  # 2
         await clients.tell({party: Aggregate(t, mean) for party in answers})  # 3

@@ -48,5 +48,18 @@ def test_it_learns_from_noisy_labels() -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.8
 
 
+@pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.shares_labels])
+def test_what_parties_are_told_is_the_noise_and_not_what_the_model_believes(name: str) -> None:
+    outcome = federate(config(PROTOCOLS[name], NOISY, *SHORT))
+    server = outcome.server
+    assert server.noisy is not None
+    told = torch.full((len(server.labels),), -1)
+    told[server.schedule.partition.train] = server.noisy.evidence().argmax(1)
+    labels = [message for _from, _to, message in outcome.messages if type(message).__name__ == "Labels"]
+    assert labels
+    for message in labels:
+        assert torch.equal(message.y, told[server.schedule.batch(message.round)])  # type: ignore[attr-defined]
+
+
 def test_every_protocol_is_here() -> None:
     assert set(PROTOCOLS) == set(CONTRACTS)
