@@ -21,7 +21,8 @@ from common.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
-FENCES = re.findall(r"^```(\w*)(?: title=\"(.*?)\")?\n(.*?)^```", PAGE, re.M | re.S)
+FENCE = re.compile(r"^```(\w*)(?: title=\"(.*?)\")?\n(.*?)^```", re.M | re.S)
+FENCES = FENCE.findall(PAGE)
 RUNNING = ", left running"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
 VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here")
@@ -122,7 +123,7 @@ def test_the_tutorial_ends_as_it_says_and_shows_what_is_said(followed: Follower)
 
     said = " ".join(followed.said.split())
     sections = PAGE.partition("## 4. Keys")[2].partition("## 8.")[0]
-    shown = [line for text in re.findall(r"^```\n(.*?)^```", sections, re.M | re.S) for line in text.splitlines()]
+    shown = [line for kind, _, text in FENCE.findall(sections) if not kind for line in text.splitlines()]
     assert len(shown) > 30
     for line in shown:
         words = " ".join(line.replace("7400", followed.port).split()).strip(" │")
