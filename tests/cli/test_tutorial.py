@@ -55,7 +55,7 @@ class Follower:
 
     def finish(self) -> None:
         for process in self.running:
-            self.said += process.communicate(timeout=90)[0]
+            self.said += process.communicate(timeout=150)[0]
             assert process.returncode == 0, self.said
         self.running.clear()
 
