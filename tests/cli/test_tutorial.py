@@ -25,7 +25,8 @@ FENCE = re.compile(r"^```(\w*)(?: title=\"(.*?)\")?\n(.*?)^```", re.M | re.S)
 FENCES = FENCE.findall(PAGE)
 RUNNING = ", left running"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
-VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here")
+# By run, or by how busy the machine is: checkpoints and messages that are made again, or left out.
+VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here|round 50 of 60|[12] of 3 blocks")
 MEMBERS = ("server", "clinic", "lab")
 
 
@@ -126,8 +127,9 @@ def test_the_tutorial_ends_as_it_says_and_shows_what_is_said(followed: Follower)
     shown = [line for kind, _, text in FENCE.findall(sections) if not kind for line in text.splitlines()]
     assert len(shown) > 30
     for line in shown:
-        words = " ".join(line.replace("7400", followed.port).split()).strip(" │")
-        assert words in said or VARYING.search(line), line
+        words = " ".join(line.replace("7400", followed.port).split()).strip("│ ").split(" │ ")
+        kept = (words[0], words[-1])  # of a table's line: not what was counted
+        assert all(part in said for part in kept) or VARYING.search(line), (line, followed.said)
 
 
 def test_the_misspelt_key_is_answered_as_the_page_says(tmp_path: Path) -> None:
