@@ -3,10 +3,11 @@ VENV     ?= .venv
 PYTHON   ?= python3
 PIP_ARGS ?=
 BIN      := $(VENV)/bin
+export NO_MKDOCS_2_WARNING = 1
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test containers lint format bench drill proto clean
+.PHONY: help demo test containers docs dist lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -20,6 +21,12 @@ test: $(VENV)/.developed ## the whole test suite
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine
 	$(BIN)/python -m pytest -m containers tests/deploy
+
+docs: $(VENV)/.documented ## the site, into build/site; a warning fails
+	$(BIN)/mkdocs build
+
+dist: $(VENV)/.developed ## the wheel and the sdist, into dist
+	$(BIN)/python -m build --no-isolation
 
 lint: $(VENV)/.developed ## style, types and import contracts
 	$(BIN)/ruff check .
@@ -56,4 +63,8 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.developed: $(VENV)/.installed
 	$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.documented: $(VENV)/.installed
+	@$(PIP) -e '.[docs]' || { echo "the site needs what the extra \`docs\` of pyproject.toml names, and pip cannot install it"; exit 1; }
 	@touch $@

@@ -112,7 +112,7 @@ def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -
         "party": parties, "member": {SERVER, *parties}, "direction": {"up", "down"}, "queue": {"unsent", "unread"},
         "kind": {"Embedding", "Evaluation", "Update"}, "part": {"training", "validation", "test"},
         "phase": {"computing", "waiting", "evaluation", "checkpoint"}, "adjacency": {"participation"},
-        "protocol": {"vimadmm"}, "federation": {"test"}, "version": {"0.1.0.dev0"},
+        "protocol": {"vimadmm"}, "federation": {"test"}, "version": {"0.1.0"},
     }  # fmt: skip
     for text in shown.values():
         for sample in (s for family in families(text) for s in family.samples):

@@ -1,0 +1,69 @@
+"""docs/security.md has a row for every protocol, and offers what its configuration takes and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from common.config import load
+from common.errors import ConfigError
+from common.protocols import CONTRACTS
+
+ROOT = Path(__file__).parents[1]
+SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]
+ROWS = {
+    name: cells.split(" | ")
+    for name, page, cells in re.findall(r"^\| \[`(\w+)`\]\(protocols/(\w+)\.md\) \| (.*) \|$", SECTION, re.M)
+    if name == page
+}
+SWITCHES = {
+    "F": "federation.privacy={clip: 1, noise_multiplier: 2, delta: 1.0e-6}",
+    "R": "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 2, delta: 1.0e-6}",
+    "B": "federation.protocol.aggregate=blinded",
+    "A": "server.privacy.answers={clip: 1, head_clip: 1, noise_multiplier: 2, delta: 1.0e-6}",
+}
+
+
+def test_every_protocol_has_one_row_of_four_columns() -> None:
+    assert set(ROWS) == set(CONTRACTS)
+    assert all(len(cells) == 4 and all(cells[:3]) for cells in ROWS.values())
+    assert len(re.findall(r"^\| \[", SECTION, re.M)) == len(CONTRACTS)
+
+
+def takes(name: str, switch: str) -> bool:
+    """Whether the protocol's demo can be run with it."""
+    demo = ROOT / "experiments" / name / "demo.yaml"
+    fitting = ("federation.protocol.update=signal",) if (name, switch) == ("vimadmm_j", SWITCHES["B"]) else ()
+    try:
+        load(demo, (switch, *fitting))
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_what_can_be_switched_on_is_what_the_configuration_takes(name: str) -> None:
+    load(ROOT / "experiments" / name / "demo.yaml")  # what is refused below is the switch
+    able = {letter for letter, switch in SWITCHES.items() if takes(name, switch)}
+    assert set(re.findall(r"\b[FRBA]\b", ROWS[name][3])) == able
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_row_says_what_the_contract_says(name: str) -> None:
+    server, others, labels, _ = (_resolved(name, column) for column in range(4))
+    contract = CONTRACTS[name]
+    assert ("all training labels" in labels) == contract.shares_labels
+    assert ("embeddings" in server) == ("embedding" in contract.sees["server"])
+    assert ("logits" in server) == ("logits" in contract.sees["server"])
+    assert ("EMBEDDINGS" in contract.sees["party"]) == ("every other party's embeddings" in others)
+    assert (labels == "nothing") == (contract.sees["party"] == "nothing")
+
+
+def _resolved(name: str, column: int) -> str:
+    """A cell, with what it refers to: "as `split`"."""
+    cell = ROWS[name][column]
+    if found := re.search(r"as (?:in )?`(\w+)`", cell):
+        return f"{_resolved(found[1], column)}; {cell}"
+    return cell
