@@ -32,7 +32,7 @@ class Asked:
     like: str = ""
 
     def ids(self) -> Iterator[str]:
-        """One after the other, without the spaces around them.
+        """One after the other, as they are written.
 
         Raises:
             DataError: the file cannot be read, has no such column, or a line is broken.
@@ -49,12 +49,12 @@ class Asked:
                             "of the header",
                             hint="mend the line",
                         )
-                    if not (word := row[place].strip()):
+                    if not (id := row[place]).strip():
                         raise DataError(
                             f"{self.path}, line {reader.line_num}: the id is missing",
                             hint="fill it in, or leave it out",
                         )
-                    yield word
+                    yield id
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
