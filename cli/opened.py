@@ -28,13 +28,13 @@ class Terms:
 
     Args:
         absent: what is taken for a party that is not there.
-        patience: seconds that parties have to come, where they may be absent.
+        patience: seconds that parties have to come; None for federation.timeouts.away.
         insecure: without TLS, on loopback only.
         own: whether parties predict too, and keep that at home.
     """
 
     absent: Absent = "refuse"
-    patience: float = 30.0
+    patience: float | None = None
     insecure: bool = False
     own: bool = False
 
