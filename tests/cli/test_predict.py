@@ -197,16 +197,17 @@ def test_what_an_earlier_start_has_written_is_not_asked_for_again(tmp_path: Path
     first = Predictions(file, ("id", "class"), "token")
     with first.open() as there:
         assert there == 0
-        first.add([["1", "a"], ["2,\n", "b"]])
+        first.add([["1", "a"], ["2,\n", ""]])
     with (tmp_path / "out.csv.partial").open("a") as torn:
         torn.write("3,")
     again = Predictions(file, ("id", "class"), "token")
     with again.open() as there:
         assert there == 2
-        again.add([["3", "c"]])
+        again.add([["3", "c"], ["4", ""]])
         again.finish()
+    assert again.unknown == 2  # of the whole file
     with file.open(newline="") as lines:
-        assert list(csv.reader(lines)) == [["id", "class"], ["1", "a"], ["2,\n", "b"], ["3", "c"]]
+        assert list(csv.reader(lines)) == [["id", "class"], ["1", "a"], ["2,\n", ""], ["3", "c"], ["4", ""]]
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
