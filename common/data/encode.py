@@ -132,6 +132,7 @@ class Encoder:
         raise DataError(
             f"the table has {' of '.join(filter(None, now))} where training had {' of '.join(filter(None, was))}",
             hint="give the columns of training, in the same order, and their `types`",
+            told="its table has other columns than in training",
         )
 
     def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
