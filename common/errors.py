@@ -44,7 +44,7 @@ class InputError(ColonnadeError):
     """
 
     exit_code = 2
-    told = "it cannot go on with its own input"
+    told: str = "it cannot go on with its own configuration or folder"
 
 
 class ConfigError(InputError):
