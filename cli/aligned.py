@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from cli.whose import whose
 from client.matching import Matching
 from common import inprocess
 from common.alignment.keys import Keys
@@ -36,12 +37,16 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
     cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
-    keys = Keys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)
-    halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys, session, cohort)()}
+    with whose(SERVER):
+        keys = {SERVER: Keys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
     for name in names:
-        party = config.parties[name]
-        keys = Keys.of(load_features(party.data, federation.seat(name), base).ids, federation.keys, name)
-        halves[name] = Matching(name, federation, party.policy, keys, session, links[name])()
+        with whose(name):
+            ids = load_features(config.parties[name].data, federation.seat(name), base).ids
+            keys[name] = Keys.of(ids, federation.keys, name)
+    halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
+    for name in names:
+        policy = config.parties[name].policy
+        halves[name] = Matching(name, federation, policy, keys[name], session, links[name])()
     tasks = [asyncio.ensure_future(half) for half in halves.values()]
     try:
         return dict(zip(halves, await asyncio.gather(*tasks), strict=True))

@@ -74,6 +74,16 @@ class Answerers:
                     reason, hint = last_words(self._log(name), code)
                     raise PartyFailed(name, reason, hint=hint)
 
+    def in_its_words(self, failed: PartyFailed, family: Family) -> PartyFailed:
+        """The same as the party has said it to itself: it runs on this machine, where all of it may be read."""
+        deadline = time.monotonic() + _LINGER
+        while failed.party in family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
+        if not (code := family.codes.get(failed.party)):
+            return failed
+        reason, hint = last_words(self._log(failed.party), code)
+        return PartyFailed(failed.party, reason, hint=hint)
+
     def end(self, family: Family) -> None:
         """Waits for those that say farewell, and ends the others."""
         deadline = time.monotonic() + _LINGER

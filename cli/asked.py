@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -32,7 +32,7 @@ class Asked:
     like: str = ""
 
     def ids(self) -> Iterator[str]:
-        """One after the other, without the spaces around them.
+        """One after the other, as they are written.
 
         Raises:
             DataError: the file cannot be read, has no such column, or a line is broken.
@@ -49,12 +49,12 @@ class Asked:
                             "of the header",
                             hint="mend the line",
                         )
-                    if not (word := row[place].strip()):
+                    if not (id := row[place]).strip():
                         raise DataError(
                             f"{self.path}, line {reader.line_num}: the id is missing",
                             hint="fill it in, or leave it out",
                         )
-                    yield word
+                    yield id
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
@@ -94,12 +94,16 @@ class Predictions:
         path: where it shall be.
         header: its columns.
         token: says what it is made from; what another token has begun is begun anew.
+
+    Attributes:
+        unknown: how many lines say nothing of their id, those of an earlier start included.
     """
 
     def __init__(self, path: Path, header: Sequence[str], token: str) -> None:
         self._path, self._header, self._token = path, header, token
         self._partial = path.with_name(path.name + ".partial")
         self._note = path.with_name(path.name + ".partial.json")
+        self.unknown = 0
 
     @contextmanager
     def open(self) -> Iterator[int]:
@@ -122,6 +126,7 @@ class Predictions:
     def add(self, rows: Sequence[Sequence[str]]) -> None:
         """Some lines; they are on the disk when this returns. Raises OSError."""
         csv.writer(self._file).writerows(rows)
+        self.unknown += _unknown(rows)
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -141,10 +146,19 @@ class Predictions:
         if token != self._token or not whole:
             return None
         os.truncate(self._partial, whole)
+        there = 0
         with self._partial.open(newline="") as lines:
-            return sum(1 for _ in csv.reader(lines)) - 1
+            reader = csv.reader(lines)
+            next(reader)
+            for row in reader:
+                there, self.unknown = there + 1, self.unknown + _unknown([row])
+        return there
 
     _file: TextIO
+
+
+def _unknown(rows: Iterable[Sequence[str]]) -> int:
+    return sum(not any(row[1:]) for row in rows)
 
 
 def batches(ids: Iterator[str], size: int) -> Iterator[list[str]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from cli.coding import Coding
+from cli.contexts import refuse_other_rows
+from cli.overlap import Overlap
 from cli.screen import out
+from cli.whose import whose
 from client.context import party_seed
-from common.alignment.keys import Keys
 from common.config import Config, load
 from common.conversation import SERVER
 from common.data.sources import load_features, load_labels, prepare
-from common.errors import ConfigError, DataError
+from common.errors import ConfigError
 from common.models.bottom import bottom_model
 from common.protocols import CONTRACTS
 from common.protocols.fedvs import Config as CodedConfig
@@ -25,24 +27,23 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     config = load(file, sets)
     federation = config.federation
     base = file.parent.resolve()
-    rows = _check_labels(config, base)
+    overlap = Overlap(federation)
+    rows = _check_labels(config, base, overlap)
     coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
-        features = load_features(party.data, federation.seat(name), base)
-        if federation.align != "none":
-            Keys.of(features.ids, federation.keys, name)
-        elif rows is not None and len(features.values) != rows:
-            raise DataError(
-                f"{name} has {len(features.values)} rows, the labels have {rows}",
-                hint="all members need the same rows in the same order",
-            )
-        schedule = Schedule(federation, len(features.values), features.official_test)
-        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+        with whose(name):
+            features = load_features(party.data, federation.seat(name), base)
+            if federation.align == "none" and rows is not None:
+                refuse_other_rows(name, len(features.values), rows)
+            overlap.add(name, features.ids)
+            schedule = Schedule(federation, len(features.values), features.official_test)
+            columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
         shape = tuple(columns.shape[1:])
         width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
         model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""
         out.print(f"{name}: {len(features.values)} rows of {shape}{more}", markup=False)
+    overlap.show()
     if coding:
         coding.show()
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
@@ -64,13 +65,13 @@ def check_members(config: Config, file: Path) -> None:
         )
 
 
-def _check_labels(config: Config, base: Path) -> int | None:
+def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
     if config.server is None:
         return None
-    labels = load_labels(config.server.labels, base, config.federation.task)
+    with whose(SERVER):
+        labels = load_labels(config.server.labels, base, config.federation.task)
+        overlap.add(SERVER, labels.ids)
     check_labels(labels, config.federation)
-    if config.federation.align != "none":
-        Keys.of(labels.ids, config.federation.keys, SERVER)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
     parts = schedule.partition
     sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"

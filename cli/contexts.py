@@ -7,16 +7,18 @@ from pathlib import Path
 
 from torch import Tensor
 
+from cli.whose import whose
 from client.context import ClientContext
 from common.alignment.refusal import refuse_aligned
 from common.config import Config
+from common.conversation import SERVER
 from common.data.rows import sampled
 from common.data.sources import load_features, load_labels, prepare
-from common.errors import ConfigError
+from common.errors import ConfigError, DataError
 from common.schedule import Schedule
 from common.telemetry import Telemetry
 from server.active import load_columns
-from server.context import ServerContext
+from server.context import ServerContext, check_labels
 
 
 def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
@@ -34,7 +36,9 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
         raise ConfigError("no `server` section", hint="the server's labels are needed")
     if sample is None:
         refuse_aligned(config.federation.align, "a look at a run")
-    labels = load_labels(config.server.labels, base, config.federation.task)
+    with whose(SERVER):
+        labels = load_labels(config.server.labels, base, config.federation.task)
+    check_labels(labels, config.federation)
     known = sampled(labels, sample)
     schedule = Schedule(config.federation, len(known.values), known.official_test)
     ctx = ServerContext(config.federation, config.server, known.values, schedule, telemetry, base)
@@ -64,7 +68,17 @@ def client_context(
         DataError: its data are not there or not usable.
     """
     federation, party = config.federation, config.parties[name]
-    features = sampled(load_features(party.data, federation.seat(name), base), sample)
-    schedule = Schedule(federation, len(features.values), features.official_test)
-    columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+    with whose(name):
+        features = sampled(load_features(party.data, federation.seat(name), base), sample)
+        schedule = Schedule(federation, len(features.values), features.official_test)
+        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
     return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)
+
+
+def refuse_other_rows(party: str, rows: int, labels: int) -> None:
+    """Raises DataError unless a party has as many rows as there are labels."""
+    if rows != labels:
+        raise DataError(
+            f"{party} has {rows} rows, the labels have {labels}",
+            hint="all members need the same rows in the same order",
+        )

@@ -13,6 +13,8 @@ from common.errors import InputError
 from common.lines import read_lines
 from common.privacy.chain import Verdict, newest, verify
 
+_NAMED = 10  # lines whose numbers are told
+
 
 def ledger(folder: Path, *, check: bool, head: bool) -> None:
     """Says what left, by kind of message; or the newest hash; or whether all hashes fit.
@@ -45,8 +47,11 @@ def _say(path: Path, found: Verdict) -> None:
             "before it fit",
             hint="the file was altered there, or a line before it was taken out; compare with a copy",
         )
-    torn = f"; {count(found.torn, 'line')} cut short, as by a crash" if found.torn else ""
-    console.print(f"{count(found.lines, 'line')}, and every hash fits{torn}", markup=False)
+    console.print(f"{count(found.lines, 'line')}, and every hash fits", markup=False)
+    if found.torn:
+        where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")
+        cut = f"{count(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
+        console.print(cut, style="yellow", markup=False, soft_wrap=True)
     console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
 
 

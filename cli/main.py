@@ -42,7 +42,9 @@ Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the
 Absent = Annotated[
     Literal["refuse", "mean", "historical"], typer.Option(help="what stands in for a party that is not there")
 ]
-Wait = Annotated[float, typer.Option(help="seconds that parties have to come, where they may be absent", min=0)]
+Wait = Annotated[
+    float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 
@@ -134,7 +136,7 @@ def predict(
         Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
     ] = None,
     absent: Absent = "refuse",
-    wait: Wait = 30.0,
+    wait: Wait = None,
     own: Annotated[
         bool, typer.Option("--own", help="vfedmh: parties predict too, into own-predictions.csv in their folders")
     ] = False,
@@ -160,7 +162,7 @@ def serve(
         Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
     ] = None,
     absent: Absent = "refuse",
-    wait: Wait = 30.0,
+    wait: Wait = None,
     insecure: Insecure = False,
 ) -> None:
     """Answers callers for the model of a run that has ended, until it is stopped."""

@@ -15,7 +15,7 @@ from cli.family import Family
 from cli.folder import run_folder
 from cli.screen import run_to_end
 from common.config import Config, load
-from common.errors import ConfigError, InputError
+from common.errors import ConfigError, InputError, PartyFailed
 from common.telemetry import Event
 from server.absence import Absent
 from server.model import Model
@@ -28,13 +28,13 @@ class Terms:
 
     Args:
         absent: what is taken for a party that is not there.
-        patience: seconds that parties have to come, where they may be absent.
+        patience: seconds that parties have to come; None for federation.timeouts.away.
         insecure: without TLS, on loopback only.
         own: whether parties predict too, and keep that at home.
     """
 
     absent: Absent = "refuse"
-    patience: float = 30.0
+    patience: float | None = None
     insecure: bool = False
     own: bool = False
 
@@ -132,9 +132,15 @@ class Opened:
             not self._terms.insecure,
             tuple(self._listeners),
         )
-        if self._answerers is not None:
-            self._answerers[0].start(self._answerers[1])
-        run_to_end(run.run())
+        if self._answerers is None:
+            run_to_end(run.run())
+            return
+        answerers, family = self._answerers
+        answerers.start(family)
+        try:
+            run_to_end(run.run())
+        except PartyFailed as failed:
+            raise answerers.in_its_words(failed, family) from failed
 
     def _watched(self, work: Work) -> Work:
         """The work, which ends when a party's process fails."""

@@ -44,7 +44,6 @@ async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written = Predictions(out, ("id", *columns), token)
-    unknown = 0
     with written.open() as there, _progress() as progress:
         line = progress.add_task("predicting", total=count, completed=there)
         if there:
@@ -52,7 +51,6 @@ async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model
         ids, done, plain = islice(asked.ids(), there, None), there, time.monotonic() + _PLAIN_PERIOD
         for block in batches(ids, ROWS):
             rows = await _predict(model, block)
-            unknown += sum(not row[1] for row in rows)
             await asyncio.to_thread(written.add, rows)
             done += len(block)
             progress.advance(line, len(block))
@@ -60,8 +58,8 @@ async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model
                 plain = time.monotonic() + _PLAIN_PERIOD
                 console.print(f"{done} of {count} rows", style="dim")
         written.finish()
-    if unknown:
-        console.print(f"{unknown} ids are unknown to some member: their lines are empty", style="yellow")
+    if written.unknown:
+        console.print(f"{written.unknown} ids are unknown to some member: their lines are empty", style="yellow")
 
 
 async def _predict(model: Model, ids: list[str]) -> list[list[str]]:

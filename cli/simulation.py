@@ -16,7 +16,7 @@ from types import MappingProxyType
 from torch import Tensor
 
 from cli.aligned import find_rows
-from cli.contexts import client_context, server_context
+from cli.contexts import client_context, refuse_other_rows, server_context
 from client.context import ClientContext
 from client.door import Door
 from client.privacy import Privacy
@@ -129,7 +129,7 @@ class Simulation:
             state = State(states.get(name))
             door = self._open_door(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
-            ctx = outcome.clients[name] = self._context(name, door, state, round)
+            ctx = outcome.clients[name] = self._context(name, len(outcome.server.labels), door, state, round)
             ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
@@ -208,10 +208,11 @@ class Simulation:
         outcome.captures[name] = made
         return made
 
-    def _context(self, name: str, door: Door, state: State, round: int) -> ClientContext:
+    def _context(self, name: str, rows: int, door: Door, state: State, round: int) -> ClientContext:
         ctx = client_context(
             self.config, name, self.base, door.release, door.conceal, self._rows.get(name, self.sample)
         )
+        refuse_other_rows(name, ctx.features.shape[0], rows)
         ctx.state, ctx.round = state, round
         return ctx
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +14,16 @@ from common.crypto.names import dns_name
 from common.crypto.peers import verify_peer
 from common.crypto.probe import fetch_certificate
 from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError, ContractError, PartyAway, PartyFailed, PartyLost, PeerError, RefusedError
+from common.errors import (
+    ColonnadeError,
+    ContractError,
+    InputError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    PeerError,
+    RefusedError,
+)
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
 from common.message import Message
 from common.telemetry import Telemetry
@@ -21,7 +31,7 @@ from common.wire.codec import Codec
 from common.wire.connection import Connection
 from common.wire.dial import ClientTls, Dialer
 
-_N = TypeVar("_N", Welcome, Begin)
+_N = TypeVar("_N", bound=Parcel)
 
 _PARTING = 60.0  # seconds that the server has for its farewell: others may be slower than we are
 
@@ -75,9 +85,22 @@ class Membership:
         await self._await(Welcome)
         self._telemetry.event("join", party=hello.party)
 
-    async def begin(self) -> Begin:
-        """Waits until the whole roster is there. Raises as `join`, and PartyFailed if the run has failed."""
-        return await self._await(Begin)
+    async def begin(self) -> Begin | None:
+        """Waits until the whole roster is there; None if the server has come to its end without us.
+
+        Raises as `join`, and PartyFailed if the run has failed.
+        """
+        begun = await self._await(Begin, Farewell)
+        return begun if isinstance(begun, Begin) else None
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tells the server that we stop if our own input is of no use, and no more of it than others may read."""
+        try:
+            yield
+        except InputError as wrong:
+            self.post(Failure("", wrong.told, "its own log says more"))
+            raise
 
     def greet_again(self, hello: Hello) -> None:
         """Says Hello after the server has told us to rewind."""
@@ -164,11 +187,11 @@ class Membership:
         await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)
         parted.cancel()  # a server that is still busy has had our farewell
 
-    async def _await(self, kind: type[_N]) -> _N:
+    async def _await(self, *kinds: type[_N]) -> _N:
         notice = await self._inbox.get()
         if isinstance(notice, Exception):
             raise notice
-        if isinstance(notice, kind):
+        if isinstance(notice, kinds):
             return notice
         raise _as_error(notice)
 

@@ -77,7 +77,8 @@ class Rows:
             PeerError: the server is gone, has failed or says what it must not.
         """
         if begin.aligned:
-            return self.features.rows(self.record.rows(begin.aligned))
+            with membership.telling():
+                return self.features.rows(self.record.rows(begin.aligned))
         started, found = time.monotonic(), list[Tensor]()
         with closing(Ledger(self.out / "ledger.jsonl", after=sys.maxsize)) as ledger:  # with secrets of its own
             door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)

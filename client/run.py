@@ -94,7 +94,8 @@ class ClientRun:
                 try:
                     await membership.join(sessions.greeting(hello), address, identity, pin, left)
                     if features is not None:
-                        sessions.take(features)
+                        with membership.telling():
+                            sessions.take(features)
                         features = None  # as the source had them; what is kept is scaled
                         release_free_memory()
                     await sessions.run(membership, hello)

@@ -146,9 +146,11 @@ class Sessions:
             ColonnadeError: the run has failed.
         """
         try:
-            while not await self._go_on(membership, await membership.begin()):
+            while (begin := await membership.begin()) is not None and not await self._go_on(membership, begin):
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
+            if begin is None:
+                self._warn("the server has come to its end without us: we came too late to take part")
         finally:
             await self._saved()
             if self.progress.privacy is not None:  # else there is nothing yet that spends
@@ -160,7 +162,8 @@ class Sessions:
             aligned = await self._rows.align(membership, begin)
             if aligned is None:
                 return False
-            self._prepare(aligned)
+            with membership.telling():
+                self._prepare(aligned)
             if not self.task.answers:  # who may be asked again for others
                 self._rows = None  # the table as the source had it; what is kept is scaled
             release_free_memory()

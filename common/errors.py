@@ -37,9 +37,14 @@ class ColonnadeError(Exception):
 
 
 class InputError(ColonnadeError):
-    """Our own input is wrong."""
+    """Our own input is wrong.
+
+    Attributes:
+        told: what other members may read of it. The message itself may quote data, and stays at home.
+    """
 
     exit_code = 2
+    told: str = "it cannot go on with its own configuration or folder"
 
 
 class ConfigError(InputError):
@@ -47,7 +52,15 @@ class ConfigError(InputError):
 
 
 class DataError(InputError):
-    """A table, a column, a label or a path is not usable."""
+    """A table, a column, a label or a path is not usable.
+
+    Args:
+        told: what other members may read of it; "" for no more than that something is wrong with the data.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", told: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.told = told or "it cannot go on with its own data"
 
 
 class OwnDataFailed(DataError):

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 def open_to_append(path: Path) -> TextIO:
     """Opens a file for more lines, each written at once. A line that was cut short is closed first."""
-    torn = path.is_file() and _last_byte(path) not in (b"", b"\n")
+    torn = is_torn(path)
     file = path.open("a", buffering=1)
     if torn:
         file.write("\n")
@@ -29,6 +29,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue  # its writer was killed
         if isinstance(entry, dict):
             yield entry
+
+
+def is_torn(path: Path) -> bool:
+    """Whether the last line was cut short."""
+    return path.is_file() and _last_byte(path) not in (b"", b"\n")
 
 
 def _last_byte(path: Path) -> bytes:

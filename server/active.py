@@ -51,7 +51,8 @@ def load_columns(
         raise DataError(
             f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
         )
-    if ids is not None and features.ids is not None and features.ids != ids:
+    same = federation.keys.normal
+    if ids is not None and features.ids is not None and [*map(same, features.ids)] != [*map(same, ids)]:
         raise DataError(
             "server.active.data and server.labels have other keys, or the same in another order",
             hint="bring both into the order of one of them",

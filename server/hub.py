@@ -196,6 +196,18 @@ class Hub:
             except TimeoutError:
                 pass  # who it is and since when is said above
 
+    async def watch_absence(self) -> None:
+        """Notices at once who goes, also while nobody is waited for. Runs until cancelled. Raises as `gate`."""
+        while True:
+            await self.gate()
+            self._changed.clear()
+            await self._changed.wait()
+
+    def excuse(self, party: str) -> None:
+        """Goes on without a party that has failed, as if it had never come."""
+        self._failure = None
+        self.members.pop(party, None)
+
     async def watch_revocations(self) -> None:
         """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
         said = ""
@@ -220,6 +232,8 @@ class Hub:
         self._over = True
         for member in list(self.members.values()):
             member.connection.post(Farewell())
+            if not member.connection.session:
+                member.parted.set()  # it came too late to take part, and has nothing to say
         try:
             async with asyncio.timeout(patience):
                 for member in list(self.members.values()):
@@ -262,6 +276,7 @@ class Hub:
             case Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
+                member.ready = False
                 self._fail(party, PartyFailed(party, reason, hint=hint))
             case Farewell() if party in self._links:
                 member.parted.set()

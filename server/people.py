@@ -30,9 +30,12 @@ class People:
         asked: keys of whom somebody may ask for, each once, as they are compared; unused where rows need no alignment.
 
     Attributes:
-        places: where a row is, by its key as it is compared; without alignment by its id or, where there is none, its
-            number. With alignment there is nothing before the first one.
+        places: where a row is, by its key as it is compared or, where there are neither keys nor alignment, its number.
+            With alignment there is nothing before the first one.
         here: the parties that take part now.
+
+    Raises:
+        DataError: two of the labels' keys are the same as they are compared.
     """
 
     federation: FederationConfig
@@ -43,13 +46,11 @@ class People:
 
     def __post_init__(self) -> None:
         if self.federation.align == "none":
-            ids = self.labels.ids
-            names = map(str, range(len(self.labels.values))) if ids is None else ids
-            self.places = {name: place for place, name in enumerate(names)}
+            self.places = {name: place for place, name in enumerate(self._names())}
 
     def place(self, id: str) -> int | None:
         """Where the row of an id is; None if not all members know it."""
-        return self.places.get(id if self.federation.align == "none" else self.federation.keys.normal(id))
+        return self.places.get(self.federation.keys.normal(id))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> Rows:
         """An alignment with these parties, which ends in other places.
@@ -81,6 +82,12 @@ class People:
     def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
         self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
         use()
+
+    def _names(self) -> Iterable[str]:
+        if self.labels.ids is None:
+            return map(str, range(len(self.labels.values)))
+        Keys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses what would be the same
+        return self._normal(self.labels.ids)
 
     def _normal(self, ids: Iterable[str]) -> Iterable[str]:
         return map(self.federation.keys.normal, ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,10 @@ from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.revocation import RevocationList
-from common.crypto.sealing import Session
 from common.data.kept import EncoderFile
 from common.data.sources import load_labels
 from common.device import choose_device
-from common.errors import CheckpointError, InputError, PartyAway, PartyLost
+from common.errors import CheckpointError, InputError
 from common.message import largest_bytes
 from common.once import Once
 from common.schedule import Schedule
@@ -35,15 +34,15 @@ from common.wire.frame import FRAME_ALLOWANCE
 from common.wire.listen import Listener as Port
 from common.wire.listen import ServerTls
 from server.absence import Absent
-from server.active import columns_of, load_columns, own_keys
+from server.active import load_columns, own_keys
 from server.admission import Admission, Facts
+from server.asking import Asking
 from server.context import ServerContext, check_labels
 from server.held import refuse_other_labels
 from server.hub import Hub
 from server.model import Model
 from server.people import People, distinct
-from server.predicting import Questions, predict
-from server.rows import Rows
+from server.predicting import Questions
 from server.run import own_identity, root_of
 
 _PARTING = 10.0  # seconds that parties have for their farewell
@@ -64,7 +63,7 @@ class PredictionRun:
         out: the run's folder.
         work: what is done with the model; when it returns, the parties are dismissed.
         absent: what is taken for a party that is not there.
-        patience: seconds that parties have to come, where they may be absent; else federation.timeouts.away.
+        patience: seconds that parties have to come; None for federation.timeouts.away.
         expected: those that may come at all; None for all.
         ids: whom somebody will ask for, where rows are aligned; None for those whom the run was trained on.
         own: whether parties predict too, and keep that at home.
@@ -78,7 +77,7 @@ class PredictionRun:
     out: Path
     work: Work
     absent: Absent = "refuse"
-    patience: float = 10.0
+    patience: float | None = None
     expected: Collection[str] | None = None
     ids: Collection[str] | None = None
     own: bool = False
@@ -133,7 +132,7 @@ class PredictionRun:
                 names = list(self.federation.names)
                 telemetry.event("listening", address=f"{host}:{number}", waiting_for=names)
                 watch.announce(telemetry)
-                asking = _Asking(self, ctx, hub, store, owner, held, people)
+                asking = Asking(self, ctx, hub, store, owner, held, people)
                 await self._converse(ctx, hub, self._model(ctx, people, owner.run, held[0], watch), asking.sessions)
             finally:
                 await port.stop()
@@ -172,16 +171,10 @@ class PredictionRun:
             await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round)
 
-    async def gather(self, hub: Hub) -> tuple[str, ...]:
-        """Who is there, after everybody has come or has had the time to."""
-        if self.absent == "refuse":
-            await hub.assemble(self.federation.timeouts.away)
-        else:
-            with suppress(PartyLost):
-                await hub.assemble(self.patience, self.expected)
-            if not hub.here:
-                raise PartyLost(", ".join(self.federation.names), f"did not join within {self.patience:g} s")
-        return hub.here
+    @property
+    def patience_or_away(self) -> float:
+        """Seconds that parties have to come, and to come back."""
+        return self.federation.timeouts.away if self.patience is None else self.patience
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, People]:
         labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation
@@ -223,64 +216,3 @@ class PredictionRun:
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{path} is missing or was altered", hint="name the folder of a run") from None
         return Owner(SERVER, run, self.federation.lasting_hashes())
-
-
-@dataclass
-class _Asking:
-    """The sessions of one start: whoever is there answers, with rows that they have in common."""
-
-    run: PredictionRun
-    ctx: ServerContext
-    hub: Hub
-    store: Checkpoints
-    owner: Owner
-    held: list[int]
-    people: People
-    _rows: Rows | None = None
-    _aligned: tuple[str, ...] = ()
-
-    async def sessions(self, questions: Questions) -> None:
-        """Answers questions, over as many sessions as that takes."""
-        ctx, hub, federation = self.ctx, self.hub, self.run.federation
-        while True:
-            names = await self.run.gather(hub)
-            self.people.here = names
-            self._prepare(names)
-            cohort, round = hub.begin(self.held, self.held[0], _nothing, lambda: questions.over, names)
-            ctx.restore(round, self.store.load(round, self.owner))
-            ctx.confirm()
-            ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
-            absent = [name for name in federation.names if name not in names]
-            try:
-                if self._rows is not None:
-                    hub.aligned = await self._rows.align(cohort, ctx.session)
-                ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                await predict(
-                    ctx, cohort, questions, self.people.place, self.run.absent, self.people.history(), own=self.run.own
-                )
-                return
-            except PartyAway as gone:
-                questions.hearing.clear()
-                ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
-                hub.rewind(str(gone))
-
-    def _prepare(self, names: tuple[str, ...]) -> None:
-        """Rows are aligned anew whenever others are there."""
-        federation, hub = self.run.federation, self.hub
-        if federation.align == "none":
-            return
-        if names != self._aligned:
-            kinds = prediction.contract(federation).kinds
-            self._rows = self.people.rows(names, kinds, self.ctx.telemetry, self._use)
-            self._aligned = names
-        assert self._rows is not None  # made with the first names
-        hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
-
-    def _use(self) -> None:
-        """The server's own columns, where it has any, of the rows that are common now."""
-        columns = columns_of(self.run.federation, self.run.config, self.run.base, self.people.places, self.run.out)
-        self.ctx.columns = columns and columns.to(self.ctx.device)
-
-
-async def _nothing(_round: int) -> None:
-    """Nothing is to be done between two questions."""

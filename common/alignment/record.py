@@ -58,6 +58,7 @@ class Record:
             raise DataError(
                 f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
                 hint="restore the table, or begin a new run",
+                told="the keys of its table, or their order, have changed since rows were aligned",
             )
         return kept["rows"]
 

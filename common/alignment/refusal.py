@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from common.errors import ConfigError, DataError
 
-_ALIKE = "all members must name the same column as key, written alike; federation.keys says what counts as the same"
+_ALIKE = (
+    "all members must name the same column as key, written alike (17 and 00017 are two); federation.keys says what "
+    "counts as the same"
+)
 
 
 def refuse_nothing(align: str, rows: int) -> None:

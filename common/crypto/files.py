@@ -91,8 +91,8 @@ def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_mode & (0o037 if mounted else 0o077):
         mode = stat.S_IMODE(status.st_mode)
         raise IdentityError(
-            f"the private key {path} can be read or changed by others (mode {mode:04o})",
-            hint=f"run: chmod 600 {path}; if others use this machine, make a new key",
+            f"{path} holds a secret, and can be read or changed by others (mode {mode:04o})",
+            hint=f"run: chmod 600 {path}; if others use this machine, make a new one",
         )
 
 

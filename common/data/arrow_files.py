@@ -57,5 +57,6 @@ class ArrowFiles:
         return f"{self._path}, row {row + 1}"
 
     def _broken(self, error: Exception) -> DataError:
-        hint = f"write the table again as {'Parquet' if self._kind == 'parquet' else 'an Arrow (Feather) file'}"
+        kind = "Parquet" if self._kind == "parquet" else "an Arrow (Feather) file"
+        hint = f"write the table again as {kind}, or name the `source` that it is"
         return DataError(f"{self._path} cannot be read: {str(error).splitlines()[0]}", hint=hint)

@@ -74,23 +74,22 @@ def words(cells: pa.Array) -> pa.Array:
     Raises:
         Misfit: the column's type cannot be written as words.
     """
-    try:
-        text = pc.utf8_trim_whitespace(pc.cast(cells, pa.string()))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise Misfit(0, f"is of type {cells.type}, which holds no words", "leave it out with `drop`") from None
+    text = pc.utf8_trim_whitespace(_as_text(cells))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
 
 def keys(cells: pa.Array) -> list[str]:
-    """(n) keys as text: whole numbers in decimal digits, words without the spaces around them.
+    """(n) keys as text: whole numbers in decimal digits, words as they are written, for `federation.keys` to compare.
 
     Raises:
-        Misfit: a key is missing, or of a type that is neither a whole number nor a word.
+        Misfit: a key is missing or blank, or of a type that is neither a whole number nor a word.
     """
     kind = _plain(cells.type)
     if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
-    return whole(words(cells))
+    text = _as_text(cells)
+    blank = pc.equal(pc.utf8_trim_whitespace(text), "")
+    return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))
 
 
 def whole(text: pa.Array) -> list[str]:
@@ -99,6 +98,13 @@ def whole(text: pa.Array) -> list[str]:
         raise Misfit(pc.index(pc.is_null(text), True).as_py(), "the value is missing", "no row can do without it")
     found: list[str] = text.to_pylist()
     return found
+
+
+def _as_text(cells: pa.Array) -> pa.Array:
+    try:
+        return pc.cast(cells, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise Misfit(0, f"is of type {cells.type}, which holds no words", "leave it out with `drop`") from None
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

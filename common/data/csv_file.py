@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 from common.errors import DataError
 
 _BLOCK = 4 * 2**20  # bytes that are parsed together
-_HINT = "save the table as CSV in UTF-8"
+_HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class CsvFile:
         try:
             with path.open(encoding="utf-8-sig", newline="") as lines:
                 header = tuple(next(csv.reader(lines, delimiter=delimiter), ()))
-        except (UnicodeDecodeError, OSError, csv.Error) as error:
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+        except (OSError, csv.Error) as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
         _check_header(path, header)
         return cls(path, delimiter, header)
@@ -121,7 +123,9 @@ class CsvFile:
             return DataError(
                 f"{self.path}, after line {line}: {error}", hint="does a quotation mark lack its partner there?"
             )
-        except (UnicodeDecodeError, OSError) as error:
+        except UnicodeDecodeError:
+            return _not_utf8(self.path)
+        except OSError as error:
             otherwise = str(error)
         return DataError(f"{self.path} cannot be read: {otherwise}", hint=_HINT)
 
@@ -137,6 +141,16 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
     for place, name in enumerate(header):
         if name in header[:place]:
             raise DataError(f"{path}, line 1: two columns are called {name!r}", hint="rename one of them")
+
+
+def _not_utf8(path: Path) -> DataError:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                raw.decode()
+            except UnicodeDecodeError as wrong:
+                return DataError(f"{path}, line {number}: byte 0x{raw[wrong.start]:02x} is not UTF-8", hint=_HINT)
+    return DataError(f"{path} cannot be read: it has changed meanwhile", hint=_HINT)
 
 
 def _is_number(cell: str) -> bool:

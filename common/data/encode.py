@@ -132,6 +132,7 @@ class Encoder:
         raise DataError(
             f"the table has {' of '.join(filter(None, now))} where training had {' of '.join(filter(None, was))}",
             hint="give the columns of training, in the same order, and their `types`",
+            told="its table has other columns than in training",
         )
 
     def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
@@ -147,6 +148,7 @@ class Encoder:
             raise DataError(
                 f"column {code.name!r}: {int(unseen.sum())} rows have words that no training row has, as {word!r}",
                 hint="say `unseen: zero` to take them as of no category, or mend them",
+                told="its table has values that were not seen in training, and its `unseen` is refuse",
             )
         rows = torch.nonzero(marks >= 0).squeeze(1)
         into[rows, marks[rows]] = 1.0
@@ -195,5 +197,7 @@ def _numbers(values: Tensor, codes: Sequence[Code]) -> Tensor:
 
 def _missing(name: str, count: int) -> DataError:
     return DataError(
-        f"column {name!r} lacks {count} values", hint="fill them in, or say with `missing` what stands in for them"
+        f"column {name!r} lacks {count} values",
+        hint="fill them in, or say with `missing` what stands in for them",
+        told="its table lacks values, and its `missing` is refuse",
     )

@@ -24,7 +24,7 @@ def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> 
     """
     if len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)
-    if all(_FRACTION.fullmatch(key) for key in keys):
+    if all(_FRACTION.fullmatch(key.strip()) for key in keys):
         raise DataError(
             f"{where}: keys are fractions, such as {keys[0]}", hint="keys are words or whole numbers: write them so"
         )

@@ -46,9 +46,10 @@ def require(table: Table, columns: Sequence[str]) -> None:
     """Raises DataError unless the table has all these columns."""
     for column in columns:
         if column not in table.header:
+            lone = len(table.header) == 1 and "; is the file's `delimiter` another?"
             raise DataError(
                 f"{table} has no column {column!r}{nearest(column, table.header)}",
-                hint=f"its {len(table.header)} columns begin with {', '.join(table.header[:6])}",
+                hint=f"its columns ({len(table.header)}) begin with {', '.join(table.header[:6])}{lone or ''}",
             )
 
 

@@ -7,15 +7,18 @@ rewrites the whole file makes a chain that fits: only the noted hash tells then.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from common.lines import open_to_append
+from common.lines import is_torn
 
 BEGINNING = "0" * 64
 """What stands for the hash before the first line."""
@@ -28,7 +31,8 @@ _TAIL = 65_536  # bytes at a file's end in which its last whole line is looked f
 class Chain:
     """A file that chained lines are added to, each written at once.
 
-    Several may write to one file in turn: who finds it longer than it was left goes on from its newest line.
+    Several may write to one file, each line under a lock: who finds it longer than it was left goes on from its newest
+    line. One that was cut short, by a crash or a full disk, is closed first.
 
     Args:
         path: where it lies.
@@ -36,7 +40,7 @@ class Chain:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: TextIO | None = None
+        self._file: io.FileIO | None = None
         self._head, self._size = BEGINNING, -1
 
     def append(self, entry: Mapping[str, Any], *, durably: bool = False) -> None:
@@ -49,15 +53,18 @@ class Chain:
         Raises:
             OSError: the disk does not take it.
         """
-        file = self._file = self._file or open_to_append(self._path)
-        if os.fstat(file.fileno()).st_size != self._size:
-            self._head = newest(self._path)
-        line = json.dumps(entry)
-        head = _after(self._head, line)
-        file.write(f"{line[:-1]}{_MARK}{head}{_END}\n")
-        self._head, self._size = head, os.fstat(file.fileno()).st_size
-        if durably:
-            os.fsync(file.fileno())
+        # Unbuffered: of a line that the disk did not take, nothing may come with the next one.
+        file = self._file = self._file or io.FileIO(self._path, "a")
+        with _alone(file):
+            before = ""
+            if os.fstat(file.fileno()).st_size != self._size:
+                self._head, before = newest(self._path), "\n" if is_torn(self._path) else ""
+            line = json.dumps(entry)
+            head = _after(self._head, line)
+            _write(file, f"{before}{line[:-1]}{_MARK}{head}{_END}\n".encode())
+            self._head, self._size = head, os.fstat(file.fileno()).st_size
+            if durably:
+                os.fsync(file.fileno())
 
     def close(self) -> None:
         """Closes the file. Raises OSError where what was written cannot be kept."""
@@ -71,25 +78,25 @@ class Verdict:
 
     Attributes:
         lines: that are whole, up to the first broken one.
-        torn: lines that were cut short, as by a crash; they say nothing, and the chain goes over them.
+        torn: numbers of lines that were cut short, as by a crash; they say nothing, and the chain goes over them.
         broken: the number of the first line that does not fit, from 1; None if all do.
         head: the newest hash that fits.
     """
 
     lines: int
-    torn: int
+    torn: tuple[int, ...]
     broken: int | None
     head: str
 
 
 def verify(path: Path) -> Verdict:
     """Looks through a whole file. Raises OSError if it cannot be read."""
-    head, lines, torn = BEGINNING, 0, 0
+    head, lines, torn = BEGINNING, 0, tuple[int, ...]()
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             line, found = _parted(raw)
             if not found and not _is_entry(raw):
-                torn += 1
+                torn += (number,)
             elif found != (expected := _after(head, line)):
                 return Verdict(lines, torn, number, head)
             else:
@@ -110,6 +117,21 @@ def newest(path: Path) -> str:
             if found := _parted(raw)[1]:
                 return found
     return BEGINNING
+
+
+@contextmanager
+def _alone(file: io.FileIO) -> Iterator[None]:
+    """No other process, and no other chain of this one, writes meanwhile."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _write(file: io.FileIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data) :]
 
 
 def _after(head: str, line: str) -> str:

@@ -128,7 +128,9 @@ class PolicyConfig(BaseModel):
     @staticmethod
     def object(party: str, rule: str, wants: object, has: object) -> NoReturn:
         """Raises the ConfigError that every broken rule ends in."""
-        raise ConfigError(
+        objection = ConfigError(
             f"parties.{party}.policy.{rule} = {wants}: the federation has {has}",
             hint="agree on a stronger federation, or change your policy",
         )
+        objection.told = str(objection)  # the others have to agree on something else
+        raise objection

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.crypto import files
 from common.errors import DataError, EnvironmentFault
 
 _BYTES = 24  # of a token that we make
@@ -77,12 +78,13 @@ class Callers:
 
         Raises:
             DataError: a line is none, or a name stands there twice.
+            IdentityError: others can read or change the file.
             EnvironmentFault: the file cannot be made.
         """
         if not path.exists():
             _make(path)
         tokens: dict[str, str] = {}
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
+        for number, line in enumerate(_text(path).splitlines(), start=1):
             if not (words := line.partition("#")[0].split()):
                 continue
             if len(words) != 2 or words[0] in tokens:
@@ -114,6 +116,13 @@ class Callers:
 
 def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _text(path: Path) -> str:
+    try:
+        return files.read(path, private=True).decode()
+    except UnicodeDecodeError as wrong:
+        raise DataError(f"{path} is no text: {wrong}", hint="one caller a line: NAME TOKEN, in UTF-8") from None
 
 
 def _make(path: Path) -> None:

@@ -51,7 +51,7 @@ def read_ids(body: Any) -> list[str]:
     for id in ids:
         if isinstance(id, bool) or not isinstance(id, str | int) or not 0 < len(str(id)) <= _LONGEST:
             raise Refused(f"an id is a text or a whole number of 1 to {_LONGEST} characters")
-    return [str(id).strip() for id in ids]
+    return [str(id) for id in ids]
 
 
 class Web:

@@ -111,6 +111,18 @@ def test_a_simulated_run_aligns_too_and_learns_what_belongs_together(tmp_path: P
     assert one.server.metrics == again.server.metrics and one.server.metrics["test_accuracy"] > 0.8
 
 
+def test_spaces_around_keys_count_if_the_federation_says_so(tmp_path: Path) -> None:
+    ids = write_tables(tmp_path, people=40)
+    table = (tmp_path / "party1.csv").read_text()
+    (tmp_path / "party1.csv").write_text(table.replace("Person", " Person"))
+    how = {"batch": 4, "epochs": 1}
+    common = len(set.intersection(*map(set, ids.values())))
+    found = Simulation(parse(table_tree(keys={"seeded": True}, **how)), tmp_path).run()
+    assert len(found.server.labels) == common
+    with pytest.raises(DataError, match="no key is common to all members"):
+        Simulation(parse(table_tree(keys={"seeded": True, "trim": False}, **how)), tmp_path).run()
+
+
 def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) -> None:
     write_tables(tmp_path, people=20)
     table = (tmp_path / "party1.csv").read_text()

@@ -47,6 +47,17 @@ def test_it_verifies_and_names_the_first_broken_line(home: Path, capfd: pytest.C
         summarise(home, check=True, head=False)
 
 
+def test_what_a_crash_cut_short_is_said(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = home / "ledger.jsonl"
+    count = len(path.read_text().splitlines())
+    with path.open("a") as file:
+        file.write('{"round": 4, "kind": "Emb')
+    summarise(home, check=True, head=False)
+    said = capfd.readouterr().out
+    assert f"{count} lines, and every hash fits" in said
+    assert f"1 line cut short, as by a crash, and passed over: number {count + 1}" in said
+
+
 def test_the_head_alone_can_be_noted_elsewhere(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     summarise(home, check=False, head=True)
     assert capfd.readouterr().out.strip() == newest(home / "ledger.jsonl")

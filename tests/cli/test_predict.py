@@ -24,7 +24,6 @@ from common.schedule import Schedule
 from tests.cli.test_up import finish, start, write
 from tests.cli.test_wrong_input import run
 from tests.federation import config
-from tests.tables import table_tree, write_tables
 
 VIMADMM = {"name": "vimadmm", "missing": "last"}
 
@@ -132,6 +131,19 @@ def test_members_on_their_own_meet_and_one_that_trains_is_turned_away(copy: Path
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
+def test_the_server_waits_for_its_parties_as_long_as_it_is_told(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ids, file = write_ids(tmp_path / "ids.csv", [0]), tmp_path / "server.yaml"
+    tree = yaml.safe_load((copy / "config.yaml").read_text())
+    server = {**tree["server"], "listen": "127.0.0.1:0"}
+    file.write_text(yaml.safe_dump({"federation": tree["federation"], "server": server}))
+    words = ["predict", copy, "--file", file, "--ids", ids, "--out", tmp_path / "out.csv", "--insecure"]
+    for absent in ("refuse", "mean"):
+        code, output = run(monkeypatch, capfd, *words, "--absent", absent, "--wait", 0.4)
+        assert code == 3 and "party1, party2, party3, party4 was lost: did not join within 0.4 s" in output
+
+
 @pytest.mark.processes
 def test_a_budget_that_is_spent_pays_for_no_prediction(tmp_path: Path) -> None:
     private = {"epsilon": 50, "delta": 1e-5, "noise_multiplier": 3, "clip": 1}
@@ -185,16 +197,17 @@ def test_what_an_earlier_start_has_written_is_not_asked_for_again(tmp_path: Path
     first = Predictions(file, ("id", "class"), "token")
     with first.open() as there:
         assert there == 0
-        first.add([["1", "a"], ["2,\n", "b"]])
+        first.add([["1", "a"], ["2,\n", ""]])
     with (tmp_path / "out.csv.partial").open("a") as torn:
         torn.write("3,")
     again = Predictions(file, ("id", "class"), "token")
     with again.open() as there:
         assert there == 2
-        again.add([["3", "c"]])
+        again.add([["3", "c"], ["4", ""]])
         again.finish()
+    assert again.unknown == 2  # of the whole file
     with file.open(newline="") as lines:
-        assert list(csv.reader(lines)) == [["id", "class"], ["1", "a"], ["2,\n", "b"], ["3", "c"]]
+        assert list(csv.reader(lines)) == [["id", "class"], ["1", "a"], ["2,\n", ""], ["3", "c"], ["4", ""]]
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
@@ -208,7 +221,7 @@ def test_what_was_begun_for_other_ids_is_begun_anew(tmp_path: Path) -> None:
 
 def test_ids_come_with_the_column_that_the_server_calls_its_own(tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("﻿name,client\nx, 7 \n")
-    assert list(Asked(tmp_path / "ids.csv", like="client").ids()) == ["7"]
+    assert list(Asked(tmp_path / "ids.csv", like="client").ids()) == [" 7 "]
     with pytest.raises(ColonnadeError):
         list(Asked(tmp_path / "none.csv").ids())
 
@@ -264,79 +277,3 @@ def _wait_until_healthy(http: str, process: subprocess.Popen[str]) -> None:
         except OSError:
             time.sleep(0.1)
     raise AssertionError("it never became healthy")
-
-
-@pytest.fixture(scope="module")
-def with_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, list[str]]]]:
-    """A run over tables that partly overlap, and who is in which."""
-    folder = tmp_path_factory.mktemp("keys")
-    ids = write_tables(folder)
-    (folder / "federation.yaml").write_text(yaml.safe_dump(table_tree(keys={"case": "fold"})))
-    process = start("up", folder / "federation.yaml", "--out", folder / "run")
-    output = finish(process)
-    assert process.returncode == 0, output
-    yield folder, ids
-
-
-@pytest.mark.processes
-def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
-    with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
-) -> None:
-    folder, ids = with_keys
-    both = set(ids["party1"]) & set(ids["party2"])
-    new, lone = sorted(both - set(ids["server"])), sorted(set(ids["party1"]) - both)[0]
-    known = [key for key in ids["server"] if key in both]
-    assert new  # of whom the server has no label
-    asked = write_ids(tmp_path / "ids.csv", [*known, *new, lone, f"  {new[0].upper()} "])
-    process = start("predict", folder / "run", "--ids", asked, "--out", tmp_path / "out.csv")
-    output = " ".join(finish(process).split())
-    assert process.returncode == 0, output
-    assert f"{len(known) + len(new)} of {len(known) + len(new) + 1} ids are known to all members" in output
-    with (tmp_path / "out.csv").open(newline="") as lines:
-        said = {row["id"]: row for row in csv.DictReader(lines)}
-    with (folder / "server.csv").open(newline="") as lines:
-        truth = {row["who"]: row["label"] for row in csv.DictReader(lines)}
-    hits = [said[key]["class"] == truth[key] for key in known]
-    assert sum(hits) / len(hits) > 0.8
-    assert all(said[key]["class"] for key in new) and said[lone]["class"] == ""
-    assert said[new[0].upper()]["p_1"] == said[new[0]]["p_1"]
-
-
-@pytest.mark.processes
-def test_an_absent_party_is_left_out_of_the_alignment_too(
-    with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
-) -> None:
-    folder, ids = with_keys
-    shutil.copytree(folder, tmp_path / "copy")
-    shutil.rmtree(tmp_path / "copy" / "run" / "parties" / "party2")
-    lone = sorted(set(ids["party1"]) - set(ids["party2"]))
-    asked = write_ids(tmp_path / "ids.csv", [*lone])
-    words = ["--ids", asked, "--out", tmp_path / "out.csv", "--absent", "mean", "--wait", 60]
-    process = start("predict", tmp_path / "copy" / "run", *words)
-    output = finish(process)
-    assert process.returncode == 0, output
-    with (tmp_path / "out.csv").open(newline="") as lines:
-        assert all(row["class"] for row in csv.DictReader(lines))
-
-
-@pytest.mark.processes
-def test_numbers_of_aligned_tables_are_predicted_in_their_own_units(tmp_path: Path) -> None:
-    ids, tree = write_tables(tmp_path), table_tree(task="regression")
-    del tree["federation"]["classes"]
-    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(tree))
-    process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
-    output = finish(process)
-    assert process.returncode == 0, output
-    asked = write_ids(tmp_path / "ids.csv", [*ids["server"]])
-    process = start("predict", tmp_path / "run", "--ids", asked, "--out", tmp_path / "out.csv")
-    output = finish(process)
-    assert process.returncode == 0, output
-    with (tmp_path / "server.csv").open(newline="") as lines:
-        truth = {row["who"]: row["label"] for row in csv.DictReader(lines)}
-    by_label: dict[str, list[float]] = {"0": [], "1": []}
-    with (tmp_path / "out.csv").open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["value_1"]:
-                by_label[truth[row["id"]]].append(float(row["value_1"]))
-    low, high = (sum(values) / len(values) for values in by_label.values())
-    assert low < 0.4 and high > 0.6

@@ -281,6 +281,38 @@ def test_late_mail_is_told_and_counted() -> None:
     play(scene())
 
 
+def test_who_goes_while_nobody_is_waited_for_is_noticed_at_once() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        await there.assemble(1)
+        watching = asyncio.create_task(there.hub.watch_absence())
+        await asyncio.sleep(7)
+        assert not watching.done()
+        ada.lose(PartyAway("ada", "the connection was closed"))
+        with pytest.raises(PartyAway, match="ada was lost"):
+            await watching
+        assert asyncio.get_running_loop().time() == pytest.approx(7)
+
+    play(scene())
+
+
+def test_who_has_failed_is_missed_until_it_is_excused() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        ada.arrive(Failure("", "its table has changed"))
+        assert there.hub.here == ("bob",)
+        with pytest.raises(PartyFailed, match="ada failed: its table has changed"):
+            await there.assemble(1)
+        there.hub.excuse("ada")
+        await there.hub.assemble(1, ["bob"])
+        await there.join("ada")
+        assert list(await there.assemble(1)) == ["ada", "bob"]
+
+    play(scene())
+
+
 # Parting.
 
 
@@ -299,6 +331,27 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
         assert ada.closed.is_set() and bob.closed.is_set() and not there.told("leave")
 
     play(scene())
+
+
+def test_parting_does_not_wait_for_who_came_too_late_to_take_part() -> None:
+    async def scene() -> None:
+        there = stage()
+        there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])
+        (bob,) = await there.join("bob")
+        parting = asyncio.create_task(there.hub.part(10))
+        await asyncio.sleep(1)
+        assert bob.last == Farewell()
+        there.hub.members["ada"].connection.arrive(Farewell())  # type: ignore[attr-defined]  # of a fake one
+        bob.arrive(Farewell())
+        await parting
+        assert asyncio.get_running_loop().time() == pytest.approx(1) and bob.closed.is_set()
+        assert not there.told("refused") and not there.told("leave")
+
+    play(scene())
+
+
+async def _nothing(_round: int) -> None:
+    pass
 
 
 def test_parting_does_not_wait_for_who_is_silent_or_lost() -> None:

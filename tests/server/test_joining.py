@@ -103,7 +103,8 @@ class Place:
         self.cohort, _ = self.hub.begin([], 0, between)
         memberships = [await one for one in joining]
         for one in memberships:
-            assert (await one.begin()).session == self.hub.session
+            begin = await one.begin()
+            assert begin is not None and begin.session == self.hub.session
         return [(one, Link(SERVER, CONTRACT.kinds, LIMITS, one.post)) for one in memberships]
 
     def refused(self) -> list[tuple[str, str]]:
@@ -152,6 +153,32 @@ def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Pa
             await there.hub.part(20)
             await asyncio.gather(*parties)
             assert there.refused() == []
+
+    run(body())
+
+
+def test_who_joins_when_the_work_is_done_is_told_so_and_parts_in_peace(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            ada = await there.join("ada", certificates.of("ada"))
+            beginning = asyncio.create_task(ada.begin())
+            await there.hub.part(20)
+            assert await beginning is None and there.refused() == []
+
+    run(body())
+
+
+def test_input_of_no_use_is_told_without_what_it_says(certificates: Certificates, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with place(certificates, tmp_path) as there:
+            ada = await there.join("ada", certificates.of("ada"))
+            with pytest.raises(DataError, match="Ulm"), ada.telling():
+                raise DataError("column 'town': no row of training has 'Ulm'", told="its table has unseen values")
+            with pytest.raises(PartyFailed, match="ada failed: its table has unseen values") as failed:
+                await there.hub.assemble(20)
+            assert failed.value.hint == "its own log says more"
 
     run(body())
 

@@ -108,6 +108,16 @@ def test_faults_in_every_format(tmp_path: Path, write: Format, more: dict, messa
     assert caught.value.hint and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("write", FORMATS)
+def test_keys_are_kept_as_they_are_written_and_a_blank_one_is_missing(tmp_path: Path, write: Format) -> None:
+    rows = [(1, 1.5, " Ulm ", "x"), (2, 2.5, "Ulm", "y"), (3, 2.5, "Ulm\u00a0", "z")]
+    assert read(tmp_path, write(tmp_path, rows), key="town", columns=["who"]).ids == (" Ulm ", "Ulm", "Ulm\u00a0")
+    (tmp_path / "blank").mkdir()
+    how = write(tmp_path / "blank", [*rows, (4, 1.0, " \t", "x")])
+    with pytest.raises(DataError, match=r"(line 5|row 4), column 'town': the value is missing"):
+        read(tmp_path / "blank", how, key="town", columns=["who"])
+
+
 @pytest.mark.parametrize("write", [as_csv, as_parquet, as_arrow])
 def test_a_key_of_fractions_is_refused(tmp_path: Path, write: Format) -> None:
     rows = [(1, 1.5, "a", "x"), (2, 2.5, "b", "y")]

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.lines import read_lines
 from common.privacy.budget import Budget
 from common.privacy.chain import BEGINNING, Chain, newest, verify
 from common.privacy.ledger import Ledger
 from tests.common.test_ledger import embedding
+
+ROOT = Path(__file__).parents[3]
 
 
 def written(path: Path, *entries: dict[str, object]) -> Path:
@@ -75,7 +81,56 @@ def test_the_chain_goes_over_a_line_that_a_crash_cut_short(tmp_path: Path) -> No
     path.write_bytes(b"".join(kept)[:-20])
     written(path, {"round": 3}, {"round": 4})
     found = verify(path)
-    assert (found.lines, found.torn, found.broken) == (4, 1, None)
+    assert (found.lines, found.torn, found.broken) == (4, (3,), None)
+
+
+def test_a_line_that_the_disk_took_a_part_of_is_passed_over_by_the_next(tmp_path: Path) -> None:
+    path, chain = tmp_path / "l", Chain(tmp_path / "l")
+    chain.append({"round": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, before[1]))
+        with pytest.raises(OSError, match="File too large"):
+            chain.append({"round": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    for round in (3, 4):
+        chain.append({"round": round})
+    chain.close()
+    found = verify(path)
+    assert (found.lines, found.torn, found.broken) == (3, (2,), None)
+    assert [entry["round"] for entry in read_lines(path)] == [1, 3, 4]
+
+
+@given(kept=st.integers(0, 400))
+def test_wherever_a_crash_cuts_the_file_off_the_next_start_goes_on(
+    tmp_path_factory: pytest.TempPathFactory, kept: int
+) -> None:
+    path = tmp_path_factory.mktemp("chain") / "l"
+    whole = b"".join(lines(path, 4))
+    path.write_bytes(whole[:kept])
+    written(path, {"round": 5})
+    found = verify(path)
+    assert found.broken is None and [entry["round"] for entry in read_lines(path)][-1] == 5
+    assert len(found.torn) <= 1 and found.lines >= whole[:kept].count(b"\n") + 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from common.privacy.chain import Chain
+chain = Chain(Path(sys.argv[1]))
+for number in range(200):
+    chain.append({"number": number})
+"""
+
+
+def test_processes_that_write_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], cwd=ROOT) for _ in range(3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    found = verify(path)
+    assert (found.lines, found.torn, found.broken) == (600, (), None)
 
 
 def test_several_writers_in_turn_make_one_chain(tmp_path: Path) -> None:

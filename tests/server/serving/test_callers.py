@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import DataError
+from common.errors import DataError, IdentityError
 from server.serving.callers import Bucket, Callers, TooMany, Unknown
 
 
@@ -67,8 +67,19 @@ def test_every_caller_has_a_bucket_of_its_own() -> None:
         callers.admit("Bearer a", 10)
 
 
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_tokens_that_others_can_read_or_change_are_refused(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    Callers.read(path, 10)
+    path.chmod(mode)
+    with pytest.raises(IdentityError, match=rf"tokens holds a secret, and .* others \(mode {mode:04o}\)") as refused:
+        Callers.read(path, 10)
+    assert "chmod 600" in refused.value.hint
+
+
 @pytest.mark.parametrize(("text", "said"), [("a\n", "line 1"), ("a b\n# c\na c\n", "line 3"), ("# none\n", "no token")])
 def test_a_file_that_is_none_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "tokens").touch(mode=0o600)
     (tmp_path / "tokens").write_text(text)
     with pytest.raises(DataError, match=said):
         Callers.read(tmp_path / "tokens", 10)

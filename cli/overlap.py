@@ -1,0 +1,55 @@
+"""Whether the members' tables are about the same people, where all of them are on this machine to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.screen import out
+from common.alignment.keys import Keys
+from common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from common.config import FederationConfig
+from common.conversation import SERVER
+from common.errors import DataError
+
+
+class Overlap:
+    """The keys of those members whose tables have been read.
+
+    Args:
+        federation: the agreed section.
+    """
+
+    def __init__(self, federation: FederationConfig) -> None:
+        self._federation = federation
+        self._keys: dict[str, Keys] = {}
+
+    def add(self, member: str, ids: Sequence[str] | None) -> None:
+        """Takes a member's in. Raises DataError if rows go by keys, and these are of no use."""
+        if self._federation.align != "none" or ids is not None:
+            self._keys[member] = Keys.of(ids, self._federation.keys, member)
+
+    def show(self) -> None:
+        """Says how many rows are common to all, if all have been read.
+
+        Raises:
+            DataError: there are none, or with `sorted` or without alignment the keys are not the same.
+        """
+        align = self._federation.align
+        if align == "none":
+            self._refuse_others()
+        elif set(self._keys) == {SERVER, *self._federation.names}:
+            everyones = self._keys.values()
+            if align == "sorted":
+                refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
+            common = len(set.intersection(*(set(keys.values) for keys in everyones)))
+            refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
+            out.print(f"{common} rows are common to all", markup=False)
+
+    def _refuse_others(self) -> None:
+        """Rows that are said to be in the same order have the same keys in every row, where they have any."""
+        for member, keys in self._keys.items():
+            if SERVER in self._keys and keys.values != self._keys[SERVER].values:
+                raise DataError(
+                    f"{member}: the keys of its table are others than those of server.labels, or in another order",
+                    hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
+                )

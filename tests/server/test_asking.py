@@ -1,0 +1,62 @@
+"""Who takes part in a prediction, where parties may be absent: on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.config import ServerConfig
+from common.errors import PartyFailed, PartyLost
+from common.membership import Failure
+from server.asking import Asking
+from server.predictions import PredictionRun
+from tests.server.stage import Stage, play, stage
+
+
+def asking(there: Stage, **how: Any) -> Asking:
+    config = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "digits"}})
+    nothing: Any = None
+    run = PredictionRun(there.agreed, config, Path(), Path(), nothing, **how)
+    return Asking(run, nothing, there.hub, nothing, nothing, [], nothing)
+
+
+@pytest.mark.parametrize("absent", ["refuse", "mean"])
+@pytest.mark.parametrize("patience", [3.0, None])
+def test_parties_have_the_time_that_was_said(absent: str, patience: float | None) -> None:
+    async def scene() -> None:
+        there = stage()
+        with pytest.raises(PartyLost, match="did not join within"):
+            await asking(there, absent=absent, patience=patience)._gather()
+        waited = there.agreed.timeouts.away if patience is None else patience
+        assert asyncio.get_running_loop().time() == pytest.approx(waited)
+
+    play(scene())
+
+
+def test_who_fails_is_absent_where_that_is_allowed_and_the_others_are_waited_for() -> None:
+    async def scene() -> None:
+        there = stage()
+        gathering = asyncio.create_task(asking(there, absent="mean", patience=9)._gather())
+        await asyncio.sleep(0)
+        (ada,) = await there.join("ada")
+        ada.arrive(Failure("", "its table has changed"))
+        await asyncio.sleep(2)
+        assert not gathering.done()
+        await there.join("bob")
+        assert await gathering == ("bob",) and asyncio.get_running_loop().time() == pytest.approx(2)
+
+    play(scene())
+
+
+def test_who_fails_ends_it_where_nobody_may_be_absent() -> None:
+    async def scene() -> None:
+        there = stage()
+        (ada,) = await there.join("ada")
+        ada.arrive(Failure("", "its table has changed"))
+        with pytest.raises(PartyFailed, match="ada failed: its table has changed"):
+            await asking(there)._gather()
+
+    play(scene())

@@ -1,0 +1,29 @@
+"""Whose row an id finds, where rows are in the same order already."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from common.config import parse
+from common.data.labels import Labels
+from common.errors import DataError
+from server.people import People
+from tests.federation import tree
+
+
+def people(*ids: str, **keys: object) -> People:
+    labels = Labels(torch.zeros(len(ids), dtype=torch.int64), ("0",), ids=ids)
+    return People(parse(tree({"name": "split"}, keys=keys)).federation, labels)
+
+
+def test_ids_are_compared_as_the_federation_says() -> None:
+    assert [people("7", " Ann ").place(id) for id in ("7", " 7 ", "Ann", "ann")] == [0, 0, 1, None]
+    assert [people("7", "Ann", case="fold").place(id) for id in ("ANN", "bob")] == [1, None]
+    exact = people("7", " 7", trim=False)
+    assert [exact.place(id) for id in ("7", " 7", "7 ")] == [0, 1, None]
+
+
+def test_keys_that_are_the_same_name_no_row() -> None:
+    with pytest.raises(DataError, match="server: 1 of 2 rows repeat the key of another row"):
+        people("7", " 7")
