@@ -15,8 +15,8 @@ from common.alignment.hand import Hand, draw_for, tag_of
 from common.alignment.keys import Keys
 from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from common.alignment.ring import Ring
-from common.alignment.work import Work, at_once
+from common.alignment.ring import SERVER_SEAT, Ring
+from common.alignment.work import T, Work, at_once
 from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
 from common.crypto.group import ELEMENT
@@ -24,8 +24,6 @@ from common.crypto.sealing import Session
 from common.errors import ContractError, InputError, PartyAway
 from common.harvest import Harvest, Quorum
 from common.message import M, check_exact
-
-_SEAT = 0
 
 
 @dataclass
@@ -96,10 +94,10 @@ class Aligning:
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
         ring = Ring(sizes, self.block)
-        return ring, Hand(ring, _SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
+        return ring, Hand(ring, SERVER_SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
 
     async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Tensor]:
-        """Every list, raised by everybody."""
+        """Every list, raised by all parties."""
         lists = {
             member: torch.empty(size, ELEMENT, dtype=torch.uint8)
             for member, size in zip(self._members, ring.sizes, strict=True)
@@ -110,6 +108,7 @@ class Aligning:
                 if stage < ring.seats - 1:
                     await self._pass_on(hand, stage, block, held)
                 else:
+                    held[-1] = await self._accept(partial(hand.take_back, held[-1]))
                     for seat, points in enumerate(held):
                         owner = ring.owner(seat, stage)
                         lists[self._members[owner]][ring.span(owner, block)] = points
@@ -129,26 +128,31 @@ class Aligning:
         """Every seat's block goes to the next one, the last one's to us."""
         names = self.federation.names
         await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
+        await self._accept(partial(hand.take, stage, block, held[-1]))
+
+    async def _accept(self, call: Callable[[], T]) -> T:
+        """What becomes of points that came from the last seat, to whom we are the next one."""
         try:
-            await self.work(partial(hand.take, stage, block, held[-1]))
+            return await self.work(call)
         except InputError as broken:
-            raise ContractError(names[-1], "Points", "points", "elements of the curve", str(broken)) from None
+            last = self.federation.names[-1]
+            raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
 
     async def _come_back(self, ring: Ring, hand: Hand, places: dict[str, Tensor]) -> Tensor:
         """Where the common keys stand in our table: every member undoes its shuffle of every list."""
         at = [places[member] for member in self._members]
         for stage in range(ring.seats):
             owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
-            for span in ring.spans_of(len(at[_SEAT])):
+            for span in ring.spans_of(len(at[SERVER_SEAT])):
                 self._round += 1
                 messages = (Positions(self._round, at[owner][span]) for owner in owners[1:])
                 await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
-                at[owners[_SEAT]][span] = hand.undo(owners[_SEAT], at[owners[_SEAT]][span])
+                at[owners[SERVER_SEAT]][span] = hand.undo(owners[SERVER_SEAT], at[owners[SERVER_SEAT]][span])
                 if stage < ring.seats - 1:
                     await self._take_back(ring, owners, at, span)
-        if len(set(at[_SEAT].tolist())) < len(at[_SEAT]):
+        if len(set(at[SERVER_SEAT].tolist())) < len(at[SERVER_SEAT]):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
-        return at[_SEAT]
+        return at[SERVER_SEAT]
 
     async def _take_back(self, ring: Ring, owners: list[int], at: list[Tensor], span: slice) -> None:
         """The parties' answers in a stage of the return."""

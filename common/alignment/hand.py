@@ -14,7 +14,7 @@ from torch import Tensor
 
 from common.alignment.keys import Keys
 from common.alignment.ring import Ring
-from common.crypto.group import ELEMENT, Secret, hash_to_curve
+from common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
 from common.crypto.sealing import Session
 from common.errors import InputError
 from common.raw import to_bytes, to_tensor
@@ -43,6 +43,7 @@ class Hand:
     def __init__(self, ring: Ring, seat: int, keys: Keys, tag: bytes, draw: Draw = os.urandom) -> None:
         self._ring, self._seat, self._keys, self._tag, self._draw = ring, seat, keys, tag, draw
         self._secret = Secret(draw(ELEMENT))
+        self._inverse = self._secret.inverse()
         self._orders = {seat: self._shuffle(len(keys))}
         self._passing = self._coming = torch.empty(0, ELEMENT, dtype=torch.uint8)
 
@@ -55,7 +56,7 @@ class Hand:
         return _as_points(self._secret.raise_all(hash_to_curve(keys, self._tag)))
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
-        """Raises a block of the list that comes in a stage; with the last one the list is shuffled, and goes on.
+        """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
 
         Args:
             points: uint8 (keys, 32), as many as the ring says.
@@ -66,11 +67,19 @@ class Hand:
         owner = self._ring.owner(self._seat, stage + 1)
         if not block:
             self._coming = torch.empty(self._ring.sizes[owner], ELEMENT, dtype=torch.uint8)
-        self._coming[self._ring.span(owner, block)] = _as_points(self._secret.raise_all(to_bytes(points)))
+        self._coming[self._ring.span(owner, block)] = self._raised(owner, points)
         if block == self._ring.blocks() - 1:
             self._passing = torch.empty(0, ELEMENT, dtype=torch.uint8)  # all of it has gone
             self._orders[owner] = self._shuffle(len(self._coming))
             self._passing = self._coming[self._orders[owner]]
+
+    def take_back(self, points: Tensor) -> Tensor:
+        """Elements of our own list as they come home, uint8 (keys, 32): without our secret, raised by the others alone.
+
+        Raises:
+            InputError: one of them is no element.
+        """
+        return _as_points(self._inverse.raise_all(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
         """Where rows of a list that we have passed on stood before our shuffle.
@@ -86,6 +95,13 @@ class Hand:
         if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < size):
             raise InputError(f"positions of 0 to {size - 1}")
         return self._orders[owner][positions]
+
+    def _raised(self, owner: int, points: Tensor) -> Tensor:
+        elements = to_bytes(points)
+        if self._ring.raises(self._seat, owner):
+            return _as_points(self._secret.raise_all(elements))
+        check_elements(elements)  # the next member would hold us to account
+        return points
 
     def _shuffle(self, rows: int) -> Tensor:
         """A random order, int64 (rows,): that of random numbers of 64 bits."""

@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.alignment.hand import Hand, tag_of
+from common.alignment.hand import Hand, draw_for, tag_of
 from common.alignment.keys import Keys, KeysConfig
 from common.alignment.messages import Common, Points, Positions
 from common.alignment.ring import Ring
 from common.conversation import SERVER, Item
-from common.crypto.group import hash_to_curve
+from common.crypto.group import Secret, hash_to_curve
 from common.crypto.sealing import Session
 from common.errors import ConfigError, ContractError, DataError, PartyLost
 from common.message import Message, payload_bytes
@@ -138,12 +138,28 @@ class TestWhatTravels:
 
     def test_what_the_server_can_tell_is_the_pattern_of_overlaps(self) -> None:
         """Of the elements that all have raised it knows in which lists they are, and no more."""
-        found = align(federation(2), TABLES, block=100)
+        agreed = federation(2, keys={"seeded": True})
+        found = align(agreed, TABLES, block=100)
         last = max(m.round for _f, _t, m in found.messages if isinstance(m, Points))
         owners = {"party1": "party2", "party2": SERVER}  # who holds whose list in the last stage
         raised = {owners[f]: m for f, _t, m in found.messages if isinstance(m, Points) and m.round == last}
         elements = {o: {to_bytes(row) for row in m.points} for o, m in raised.items()}  # type: ignore[attr-defined]
-        assert len(elements["party2"] & elements[SERVER]) == len({*TABLES["party2"]} & {*TABLES[SERVER]})
+        assert not elements["party2"] & elements[SERVER]  # its own list is still raised to its own secret
+        inverse = Secret(draw_for(agreed, SERVER)(32)).inverse()
+        own = {inverse.raise_all(element) for element in elements[SERVER]}
+        assert len(elements["party2"] & own) == len({*TABLES["party2"]} & {*TABLES[SERVER]})
+
+    @pytest.mark.parametrize("parties", [1, 3])
+    def test_every_list_is_raised_by_every_party_and_the_server_s_twice_by_the_server(
+        self, parties: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        raised, raise_all = list[int](), Secret.raise_all
+        monkeypatch.setattr(
+            Secret, "raise_all", lambda own, elements: (raised.append(len(elements) // 32), raise_all(own, elements))[1]
+        )
+        people = [f"person {n}" for n in range(6)]
+        align(federation(parties), dict.fromkeys(members(parties), people))
+        assert sum(raised) == len(people) * (parties**2 + parties + 2)
 
     def test_a_party_sees_no_two_lists_that_it_could_compare(self) -> None:
         """Although all members have the same keys, no element reaches a party twice."""
