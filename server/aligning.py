@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from common.alignment.comparison import compare
+from common.alignment.comparison import RAISED, compare, distinct
 from common.alignment.hand import Hand, draw_for, tag_of
 from common.alignment.keys import Keys
 from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from common.alignment.ring import SERVER_SEAT, Ring
+from common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from common.alignment.sorting import Sorter
 from common.alignment.work import T, Work, at_once
 from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
@@ -64,9 +67,9 @@ class Aligning:
         """
         ring, hand = await self._gather()
         lists = await self._go_round(ring, hand)
-        places = await self.work(partial(compare, lists))
+        common, places = await self.work(partial(compare, lists, self.keys.folder))
         del lists
-        common, number = len(places[SERVER]), secrets.token_hex(8)
+        number = secrets.token_hex(8)
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
         await self.cohort.tell(Common(self._round, rows, number))
@@ -74,7 +77,7 @@ class Aligning:
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:
-            found = await self._come_back(ring, hand, places)
+            found = await self._come_back(ring, hand, list(places.values()), common)
         await self._hear(Kept)
         self.keep(number, found)
         await self.cohort.tell(Settled(self._round))
@@ -96,12 +99,10 @@ class Aligning:
         ring = Ring(sizes, self.block)
         return ring, Hand(ring, SERVER_SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
 
-    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Tensor]:
+    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Sorter]:
         """Every list, raised by all parties."""
-        lists = {
-            member: torch.empty(size, ELEMENT, dtype=torch.uint8)
-            for member, size in zip(self._members, ring.sizes, strict=True)
-        }
+        longest = max(ring.sizes)  # so that all have as many buckets
+        lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
         for stage in range(ring.seats):
             for block in range(ring.blocks()):
                 held = await self._exchange(ring, hand, stage, block)
@@ -109,9 +110,7 @@ class Aligning:
                     await self._pass_on(hand, stage, block, held)
                 else:
                     held[-1] = await self._accept(partial(hand.take_back, held[-1]))
-                    for seat, points in enumerate(held):
-                        owner = ring.owner(seat, stage)
-                        lists[self._members[owner]][ring.span(owner, block)] = points
+                    await self.work(partial(self._lay_down, ring, lists, block, held))
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
         return lists
 
@@ -138,23 +137,33 @@ class Aligning:
             last = self.federation.names[-1]
             raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
 
-    async def _come_back(self, ring: Ring, hand: Hand, places: dict[str, Tensor]) -> Tensor:
+    def _lay_down(self, ring: Ring, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
+        """The last stage's block of every list, to be compared."""
+        for seat, points in enumerate(held):
+            owner, raiser = ring.owner(seat, ring.seats - 1), self.federation.names[seat - 1]
+            try:
+                lists[self._members[owner]].add(np.hstack([points.numpy(), places_of(ring.span(owner, block))]))
+            except InputError as broken:
+                raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
+
+    async def _come_back(self, ring: Ring, hand: Hand, at: list[Scratch], common: int) -> Tensor:
         """Where the common keys stand in our table: every member undoes its shuffle of every list."""
-        at = [places[member] for member in self._members]
         for stage in range(ring.seats):
             owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
-            for span in ring.spans_of(len(at[SERVER_SEAT])):
+            for span in ring.spans_of(common):
                 self._round += 1
-                messages = (Positions(self._round, at[owner][span]) for owner in owners[1:])
+                own, *others = (to_numbers(at[owner].read(span.start, span.stop - span.start)) for owner in owners)
+                messages = (Positions(self._round, after) for after in others)
                 await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
-                at[owners[SERVER_SEAT]][span] = hand.undo(owners[SERVER_SEAT], at[owners[SERVER_SEAT]][span])
+                at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
                 if stage < ring.seats - 1:
                     await self._take_back(ring, owners, at, span)
-        if len(set(at[SERVER_SEAT].tolist())) < len(at[SERVER_SEAT]):
+        found = at[SERVER_SEAT].numbers(common)
+        if not distinct(found, len(self.keys)):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
-        return at[SERVER_SEAT]
+        return found
 
-    async def _take_back(self, ring: Ring, owners: list[int], at: list[Tensor], span: slice) -> None:
+    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice) -> None:
         """The parties' answers in a stage of the return."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
@@ -162,7 +171,7 @@ class Aligning:
             found, size = message.positions, ring.sizes[owner]
             if int(found.min()) < 0 or int(found.max()) >= size:
                 raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
-            at[owner][span] = found
+            at[owner].write(span.start, to_records(found))
 
     async def _hear(self, kind: type[M]) -> Harvest[M]:
         """One message of every party."""
