@@ -106,6 +106,8 @@ class Matching:
                 await self.server.send(Points(self._round, self.conceal(points, _RAISED)))
                 if stage < ring.seats - 1:
                     await self._take(ring, hand, stage, block)
+                else:
+                    await self._hear(Points, keys=0, element=ELEMENT)
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
 
     async def _take(self, ring: Ring, hand: Hand, stage: int, block: int) -> None:
@@ -127,8 +129,8 @@ class Matching:
                 before = self._undo(hand, owner, came.positions)
                 if owner == self._seat:
                     own.write(span.start, to_records(before))
-                else:
-                    await self.server.send(Positions(self._round, self.conceal(before, _SHUFFLED)))
+                    before = before[:0]
+                await self.server.send(Positions(self._round, self.conceal(before, _SHUFFLED)))
         found = own.numbers(rows)
         if not distinct(found, len(self.keys)):
             raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")

@@ -28,6 +28,8 @@ from common.errors import ContractError, InputError, PartyAway
 from common.harvest import Harvest, Quorum
 from common.message import M, check_exact
 
+_NONE = torch.empty(0, ELEMENT, dtype=torch.uint8)
+
 
 @dataclass
 class Aligning:
@@ -111,6 +113,7 @@ class Aligning:
                 else:
                     held[-1] = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, held))
+                    await self.cohort.tell(Points(self._round, _NONE))
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
         return lists
 
@@ -156,18 +159,19 @@ class Aligning:
                 messages = (Positions(self._round, after) for after in others)
                 await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
                 at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
-                if stage < ring.seats - 1:
-                    await self._take_back(ring, owners, at, span)
+                await self._take_back(ring, owners, at, span, last=stage == ring.seats - 1)
         found = at[SERVER_SEAT].numbers(common)
         if not distinct(found, len(self.keys)):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
         return found
 
-    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice) -> None:
-        """The parties' answers in a stage of the return."""
+    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
+        """The parties' answers in a stage of the return; in the last there is nothing in them."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
-            check_exact(party, message, {"keys": span.stop - span.start})
+            check_exact(party, message, {"keys": 0 if last else span.stop - span.start})
+            if last:
+                continue
             found, size = message.positions, ring.sizes[owner]
             if int(found.min()) < 0 or int(found.max()) >= size:
                 raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")

@@ -70,7 +70,7 @@ class Scratch:
         return torch.frombuffer(pages, dtype=torch.int64)
 
     def _move(self, call: Callable[[int, list[memoryview], int], int], at: int, records: Records) -> None:
-        left, place = memoryview(records.reshape(-1)), at * self._width
+        left, place = memoryview(records.reshape(-1).data), at * self._width
         with self._refused():
             while left:
                 if not (done := call(self._fd, [left], place)):
