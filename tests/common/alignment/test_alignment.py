@@ -156,10 +156,11 @@ class TestWhatTravels:
         monkeypatch.setattr(
             Scratch, "write", lambda own, at, records: (laid.append(records.tobytes()), write(own, at, records))[1]
         )
-        align(federation(2), TABLES).common(TABLES)
+        ids = {member: [f"the person {key}" for key in own] for member, own in TABLES.items()}
+        align(federation(2), ids).common(ids)
         tag, disk = tag_of(Session("test", "a-run", 7)), b"".join(laid)
         assert len(disk) > 1000
-        for key in {key.encode() for own in TABLES.values() for key in own}:
+        for key in {key.encode() for own in ids.values() for key in own}:
             hashes = (hash_to_curve([key], tag), sha256(key).digest(), blake2b(key, digest_size=32).digest())
             assert not any(told in disk for told in (key, *hashes))
 

@@ -18,8 +18,10 @@ from common import inprocess
 from common.alignment import hand
 from common.alignment.keys import Keys, KeysConfig
 from common.alignment.messages import alignment_limits
+from common.alignment.record import Record
 from common.crypto.group import Secret
 from common.crypto.sealing import Session
+from common.once import Once
 from common.privacy.settings import PolicyConfig
 from server.aligning import Aligning
 from tests.alignment import KINDS, federation
@@ -81,19 +83,20 @@ def peak_of(rows: int, folder: Path) -> int:
     agreed = federation(2)
     with peak_of_memory() as peak:
         keys = [Keys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
-        common = inprocess.run_virtual(align(keys, list(agreed.names)))
+        common = inprocess.run_virtual(align(keys, list(agreed.names), folder))
     assert common == rows * 8 // 10
     return peak[0]
 
 
-async def align(keys: Sequence[Keys], names: list[str]) -> int:
+async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> int:
     agreed, session = federation(len(names)), Session()
     cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
+    keep = [Record(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
     parties = [
-        Matching(name, agreed, PolicyConfig(), own, session, links[name])()
-        for name, own in zip(names, keys[1:], strict=True)
+        Matching(name, agreed, PolicyConfig(), own, session, links[name], keep=kept)()
+        for name, own, kept in zip(names, keys[1:], keep[1:], strict=True)
     ]
-    found = await asyncio.gather(Aligning(agreed, keys[0], session, cohort)(), *parties)
+    found = await asyncio.gather(Aligning(agreed, keys[0], session, cohort, keep[0])(), *parties)
     return len(found[0])
 
 
