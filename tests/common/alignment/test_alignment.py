@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -213,6 +214,20 @@ class TestWhatTravels:
         one, other = (Hand(ring, 0, keys, b"tag", lambda n: next(draws)[:n]).give(0, 0) for _ in range(2))
         assert not torch.equal(one, other)
         assert {to_bytes(row) for row in one} == {to_bytes(row) for row in other}
+
+    def test_an_order_is_that_of_the_numbers_that_were_drawn(self) -> None:
+        """Of a list of several buckets, against a plain sort: whatever order is drawn, all are as likely."""
+        rows, drawn = 40_000, bytearray()
+
+        def draw(length: int) -> bytes:
+            drawn.extend(numbers := random.randbytes(length))
+            return numbers
+
+        hand = Hand(Ring((rows, rows), 100), 0, Keys(tuple(b"%d" % n for n in range(rows))), b"tag", draw)
+        hand.give(0, 0)
+        numbers = [bytes(drawn[at : at + 8]) for at in range(32, len(drawn), 8)]
+        assert len(numbers) == rows
+        assert hand.undo(0, torch.arange(rows)).tolist() == sorted(range(rows), key=numbers.__getitem__)
 
 
 class TestSorted:

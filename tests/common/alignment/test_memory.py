@@ -12,6 +12,7 @@ from typing import overload
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from client.matching import Matching
 from common import inprocess
@@ -83,12 +84,14 @@ def peak_of(rows: int, folder: Path) -> int:
     agreed = federation(2)
     with peak_of_memory() as peak:
         keys = [Keys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
-        common = inprocess.run_virtual(align(keys, list(agreed.names), folder))
-    assert common == rows * 8 // 10
+        found = inprocess.run_virtual(align(keys, list(agreed.names), folder))
+    assert [len(own) for own in found] == [rows * 8 // 10] * 3
+    people = [[own.values[row] for row in which[::97].tolist()] for own, which in zip(keys, found, strict=True)]
+    assert people[0] == people[1] == people[2]
     return peak[0]
 
 
-async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> int:
+async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> list[Tensor]:
     agreed, session = federation(len(names)), Session()
     cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
     keep = [Record(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
@@ -96,8 +99,7 @@ async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> int:
         Matching(name, agreed, PolicyConfig(), own, session, links[name], keep=kept)()
         for name, own, kept in zip(names, keys[1:], keep[1:], strict=True)
     ]
-    found = await asyncio.gather(Aligning(agreed, keys[0], session, cohort, keep[0])(), *parties)
-    return len(found[0])
+    return await asyncio.gather(Aligning(agreed, keys[0], session, cohort, keep[0])(), *parties)
 
 
 def test_memory_does_not_grow_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
