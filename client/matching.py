@@ -9,11 +9,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from common.alignment.comparison import distinct
 from common.alignment.hand import Hand, draw_for, tag_of
 from common.alignment.keys import Keys
 from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from common.alignment.ring import Ring
+from common.alignment.scratch import NUMBER, Scratch, to_records
 from common.alignment.work import Work, at_once
 from common.config import FederationConfig
 from common.conversation import SERVER, Link
@@ -104,6 +106,8 @@ class Matching:
                 await self.server.send(Points(self._round, self.conceal(points, _RAISED)))
                 if stage < ring.seats - 1:
                     await self._take(ring, hand, stage, block)
+                else:
+                    await self._hear(Points, keys=0, element=ELEMENT)
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
 
     async def _take(self, ring: Ring, hand: Hand, stage: int, block: int) -> None:
@@ -116,16 +120,19 @@ class Matching:
 
     async def _come_back(self, ring: Ring, hand: Hand, rows: int) -> Tensor:
         """Undoes our shuffle of every list for the common keys; the last is our own."""
-        found = torch.empty(rows, dtype=torch.int64)
+        own = Scratch(NUMBER, self.keys.folder)
         for stage in range(ring.seats):
             owner = ring.owner_back(self._seat, stage)
             for span in ring.spans_of(rows):
                 self._round += 1
                 came = await self._hear(Positions, keys=span.stop - span.start)
-                found[span] = self._undo(hand, owner, came.positions)
-                if owner != self._seat:
-                    await self.server.send(Positions(self._round, self.conceal(found[span].clone(), _SHUFFLED)))
-        if len(set(found.tolist())) < rows:
+                before = self._undo(hand, owner, came.positions)
+                if owner == self._seat:
+                    own.write(span.start, to_records(before))
+                    before = before[:0]
+                await self.server.send(Positions(self._round, self.conceal(before, _SHUFFLED)))
+        found = own.numbers(rows)
+        if not distinct(found, len(self.keys)):
             raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
         return found
 

@@ -64,7 +64,7 @@ class Rows:
     record: Record = field(init=False)
 
     def __post_init__(self) -> None:
-        keys = Keys.of(self.features.ids, self.federation.keys, self.name)
+        keys = Keys.of(self.features.ids, self.federation.keys, self.name, self.out)
         self.record = Record(self.once, keys, self.name)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:

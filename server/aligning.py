@@ -7,16 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from common.alignment.comparison import compare
+from common.alignment.comparison import RAISED, compare, distinct
 from common.alignment.hand import Hand, draw_for, tag_of
 from common.alignment.keys import Keys
 from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from common.alignment.ring import Ring
-from common.alignment.work import Work, at_once
+from common.alignment.ring import SERVER_SEAT, Ring
+from common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from common.alignment.sorting import Sorter
+from common.alignment.work import T, Work, at_once
 from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
 from common.crypto.group import ELEMENT
@@ -25,7 +28,7 @@ from common.errors import ContractError, InputError, PartyAway
 from common.harvest import Harvest, Quorum
 from common.message import M, check_exact
 
-_SEAT = 0
+_NONE = torch.empty(0, ELEMENT, dtype=torch.uint8)
 
 
 @dataclass
@@ -66,9 +69,9 @@ class Aligning:
         """
         ring, hand = await self._gather()
         lists = await self._go_round(ring, hand)
-        places = await self.work(partial(compare, lists))
+        common, places = await self.work(partial(compare, lists, self.keys.folder))
         del lists
-        common, number = len(places[SERVER]), secrets.token_hex(8)
+        number = secrets.token_hex(8)
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
         await self.cohort.tell(Common(self._round, rows, number))
@@ -76,7 +79,7 @@ class Aligning:
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
         else:
-            found = await self._come_back(ring, hand, places)
+            found = await self._come_back(ring, hand, list(places.values()), common)
         await self._hear(Kept)
         self.keep(number, found)
         await self.cohort.tell(Settled(self._round))
@@ -96,23 +99,21 @@ class Aligning:
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
         ring = Ring(sizes, self.block)
-        return ring, Hand(ring, _SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
+        return ring, Hand(ring, SERVER_SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
 
-    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Tensor]:
-        """Every list, raised by everybody."""
-        lists = {
-            member: torch.empty(size, ELEMENT, dtype=torch.uint8)
-            for member, size in zip(self._members, ring.sizes, strict=True)
-        }
+    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Sorter]:
+        """Every list, raised by all parties."""
+        longest = max(ring.sizes)  # so that all have as many buckets
+        lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
         for stage in range(ring.seats):
             for block in range(ring.blocks()):
                 held = await self._exchange(ring, hand, stage, block)
                 if stage < ring.seats - 1:
                     await self._pass_on(hand, stage, block, held)
                 else:
-                    for seat, points in enumerate(held):
-                        owner = ring.owner(seat, stage)
-                        lists[self._members[owner]][ring.span(owner, block)] = points
+                    held[-1] = await self._accept(partial(hand.take_back, held[-1]))
+                    await self.work(partial(self._lay_down, ring, lists, block, held))
+                    await self.cohort.tell(Points(self._round, _NONE))
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
         return lists
 
@@ -129,36 +130,52 @@ class Aligning:
         """Every seat's block goes to the next one, the last one's to us."""
         names = self.federation.names
         await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
-        try:
-            await self.work(partial(hand.take, stage, block, held[-1]))
-        except InputError as broken:
-            raise ContractError(names[-1], "Points", "points", "elements of the curve", str(broken)) from None
+        await self._accept(partial(hand.take, stage, block, held[-1]))
 
-    async def _come_back(self, ring: Ring, hand: Hand, places: dict[str, Tensor]) -> Tensor:
+    async def _accept(self, call: Callable[[], T]) -> T:
+        """What becomes of points that came from the last seat, to whom we are the next one."""
+        try:
+            return await self.work(call)
+        except InputError as broken:
+            last = self.federation.names[-1]
+            raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
+
+    def _lay_down(self, ring: Ring, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
+        """The last stage's block of every list, to be compared."""
+        for seat, points in enumerate(held):
+            owner, raiser = ring.owner(seat, ring.seats - 1), self.federation.names[seat - 1]
+            try:
+                lists[self._members[owner]].add(np.hstack([points.numpy(), places_of(ring.span(owner, block))]))
+            except InputError as broken:
+                raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
+
+    async def _come_back(self, ring: Ring, hand: Hand, at: list[Scratch], common: int) -> Tensor:
         """Where the common keys stand in our table: every member undoes its shuffle of every list."""
-        at = [places[member] for member in self._members]
         for stage in range(ring.seats):
             owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
-            for span in ring.spans_of(len(at[_SEAT])):
+            for span in ring.spans_of(common):
                 self._round += 1
-                messages = (Positions(self._round, at[owner][span]) for owner in owners[1:])
+                own, *others = (to_numbers(at[owner].read(span.start, span.stop - span.start)) for owner in owners)
+                messages = (Positions(self._round, after) for after in others)
                 await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
-                at[owners[_SEAT]][span] = hand.undo(owners[_SEAT], at[owners[_SEAT]][span])
-                if stage < ring.seats - 1:
-                    await self._take_back(ring, owners, at, span)
-        if len(set(at[_SEAT].tolist())) < len(at[_SEAT]):
+                at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
+                await self._take_back(ring, owners, at, span, last=stage == ring.seats - 1)
+        found = at[SERVER_SEAT].numbers(common)
+        if not distinct(found, len(self.keys)):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
-        return at[_SEAT]
+        return found
 
-    async def _take_back(self, ring: Ring, owners: list[int], at: list[Tensor], span: slice) -> None:
-        """The parties' answers in a stage of the return."""
+    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
+        """The parties' answers in a stage of the return; in the last there is nothing in them."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
-            check_exact(party, message, {"keys": span.stop - span.start})
+            check_exact(party, message, {"keys": 0 if last else span.stop - span.start})
+            if last:
+                continue
             found, size = message.positions, ring.sizes[owner]
             if int(found.min()) < 0 or int(found.max()) >= size:
                 raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
-            at[owner][span] = found
+            at[owner].write(span.start, to_records(found))
 
     async def _hear(self, kind: type[M]) -> Harvest[M]:
         """One message of every party."""

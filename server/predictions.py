@@ -181,7 +181,7 @@ class PredictionRun:
         check_labels(labels, federation)
         self._facts = Facts(len(labels.values), labels.official_test)
         if federation.align != "none":
-            record = Record(Once(self.out / "once"), Keys.of(labels.ids, federation.keys, SERVER), SERVER)
+            record = Record(Once(self.out / "once"), Keys.of(labels.ids, federation.keys, SERVER, self.out), SERVER)
             labels = labels.rows(record.rows(record.number))
         else:
             refuse_other_labels(Once(self.out / "once"), labels)

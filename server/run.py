@@ -96,7 +96,7 @@ class ServerRun:
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, once = self.federation.align != "none", Once(self.out / "once")
-        keys = Keys.of(labels.ids, self.federation.keys, SERVER) if aligned else None
+        keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         begun = (self.out / "run.json").exists()
         protected = (None, None) if aligned else self._protect(labels, schedule, begun)
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, watch, *self.listeners)

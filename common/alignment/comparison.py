@@ -3,45 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from common.alignment.messages import BLOCK
+from common.alignment.scratch import NUMBER, Scratch
+from common.alignment.sorting import Sorter, again, words
+from common.crypto.group import ELEMENT
 from common.errors import ContractError
 
-Words = np.ndarray[tuple[int], np.dtype[np.bytes_]]
+RAISED = ELEMENT + NUMBER
+"""Bytes of an element and of where it stands in its list."""
 
 
-def compare(lists: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[int, dict[str, Scratch]]:
     """Where the elements that are in all lists stand in each.
 
     The order of the result is that of the raised elements, which is random to everybody.
 
     Args:
-        lists: by owner, uint8 (keys, 32) each.
+        lists: by owner, elements and where they stand; of equally many buckets.
+        folder: as for `Scratch`.
 
     Returns:
-        Of every list int64 (common,): the n-th position of each is the same element.
+        How many elements are common, and of every list as many positions: the n-th of each is the same element.
 
     Raises:
         ContractError: a list has an element twice.
     """
-    words = {owner: points.contiguous().numpy().view("S32").reshape(-1) for owner, points in lists.items()}
-    orders = {owner: np.argsort(own) for owner, own in words.items()}
-    common: Words | None = None
-    for owner, own in words.items():
-        ascending = own[orders[owner]]  # of one list at a time: they are long
-        if twice := int((ascending[1:] == ascending[:-1]).sum()):
-            raise ContractError(owner, "Points", "points", "every element once", f"{twice} again")
-        common = ascending if common is None else _both(common, ascending)
-    assert common is not None  # the server has a list itself
-    places = {owner: np.searchsorted(own, common, sorter=orders[owner]) for owner, own in words.items()}
-    return {owner: torch.from_numpy(orders[owner][at].astype(np.int64)) for owner, at in places.items()}
+    places, common = {owner: Scratch(NUMBER, folder) for owner in lists}, 0
+    for buckets in zip(*(elements.sorted() for elements in lists.values()), strict=True):
+        ascending = [words(bucket, ELEMENT) for bucket in buckets]
+        for owner, own in zip(lists, ascending, strict=True):
+            if twice := again(own):
+                raise ContractError(owner, "Points", "points", "every element once", f"{twice} again")
+        both = reduce(lambda one, other: np.intersect1d(one, other, assume_unique=True), ascending)
+        for owner, own, bucket in zip(lists, ascending, buckets, strict=True):
+            places[owner].write(common, bucket[np.searchsorted(own, both), ELEMENT:])
+        common += len(both)
+    return common, places
 
 
-def _both(one: Words, other: Words) -> Words:
-    """What is in both of two ascending lists; the first may be empty."""
-    at = np.searchsorted(other, one)
-    found: Words = one[other[np.minimum(at, len(other) - 1)] == one]
-    return found
+def distinct(rows: Tensor, size: int) -> bool:
+    """Whether every row comes once.
+
+    Args:
+        rows: int64 (n,), each of 0 to size - 1.
+        size: rows that there are; it takes a bit for each.
+    """
+    seen = np.zeros(-(-size // 8), dtype=np.uint8)
+    for some in torch.split(rows, BLOCK):
+        np.bitwise_or.at(seen, some.numpy() >> 3, np.left_shift(1, some.numpy() & 7).astype(np.uint8))
+    return int(np.bitwise_count(seen).sum()) == len(rows)

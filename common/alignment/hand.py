@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,9 @@ from torch import Tensor
 
 from common.alignment.keys import Keys
 from common.alignment.ring import Ring
-from common.crypto.group import ELEMENT, Secret, hash_to_curve
+from common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
+from common.alignment.sorting import Sorter
+from common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
 from common.crypto.sealing import Session
 from common.errors import InputError
 from common.raw import to_bytes, to_tensor
@@ -25,17 +28,18 @@ if TYPE_CHECKING:
 Draw = Callable[[int], bytes]
 """Random bytes, as many as asked for."""
 
+_RANDOM = 8  # bytes that a shuffle sorts by
+
 
 class Hand:
     """A member's part in one alignment. Its secret is drawn here, and gone with it.
 
-    Memory: 64 bytes a key of the list that is being raised (as it was passed on and as it comes), and 8 a key of every
-    list for the shuffles.
+    Lists and shuffles are on the disk, each but a block or a bucket at a time: memory does not grow with keys.
 
     Args:
         ring: the sizes of all lists.
         seat: the member's.
-        keys: its own.
+        keys: its own, which say on whose disk.
         tag: what keys are hashed for: equal for all members, another in every session.
         draw: randomness; the system's own unless the configuration says `seeded`.
     """
@@ -43,19 +47,25 @@ class Hand:
     def __init__(self, ring: Ring, seat: int, keys: Keys, tag: bytes, draw: Draw = os.urandom) -> None:
         self._ring, self._seat, self._keys, self._tag, self._draw = ring, seat, keys, tag, draw
         self._secret = Secret(draw(ELEMENT))
-        self._orders = {seat: self._shuffle(len(keys))}
-        self._passing = self._coming = torch.empty(0, ELEMENT, dtype=torch.uint8)
+        self._inverse = self._secret.inverse()
+        self._starts = (0, *accumulate(ring.sizes))
+        self._orders = Scratch(NUMBER, keys.folder)
+        self._coming: Sorter
+        self._passing: Scratch
 
     def give(self, stage: int, block: int) -> Tensor:
         """A block of the list that is passed on in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
+        if not stage and not block:
+            self._shuffle_own()
         span = self._ring.span(self._ring.owner(self._seat, stage), block)
         if stage:
-            return self._passing[span]
-        keys = [self._keys.values[row] for row in self._orders[self._seat][span].tolist()]
+            return torch.from_numpy(self._passing.read(span.start, span.stop - span.start))
+        rows = self._orders.read(self._starts[self._seat] + span.start, span.stop - span.start)
+        keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
         return _as_points(self._secret.raise_all(hash_to_curve(keys, self._tag)))
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
-        """Raises a block of the list that comes in a stage; with the last one the list is shuffled, and goes on.
+        """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
 
         Args:
             points: uint8 (keys, 32), as many as the ring says.
@@ -65,12 +75,21 @@ class Hand:
         """
         owner = self._ring.owner(self._seat, stage + 1)
         if not block:
-            self._coming = torch.empty(self._ring.sizes[owner], ELEMENT, dtype=torch.uint8)
-        self._coming[self._ring.span(owner, block)] = _as_points(self._secret.raise_all(to_bytes(points)))
+            self._coming = self._shuffler(owner, ELEMENT)
+        raised = self._raised(owner, points).numpy()
+        self._coming.add(np.hstack([self._numbered(self._ring.span(owner, block)), raised]))
         if block == self._ring.blocks() - 1:
-            self._passing = torch.empty(0, ELEMENT, dtype=torch.uint8)  # all of it has gone
-            self._orders[owner] = self._shuffle(len(self._coming))
-            self._passing = self._coming[self._orders[owner]]
+            self._passing = Scratch(ELEMENT, self._keys.folder)  # of the last list all has gone
+            self._settle(owner, self._coming, self._passing)
+            del self._coming
+
+    def take_back(self, points: Tensor) -> Tensor:
+        """Elements of our own list as they come home, uint8 (keys, 32): without our secret, raised by the others alone.
+
+        Raises:
+            InputError: one of them is no element.
+        """
+        return _as_points(self._inverse.raise_all(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
         """Where rows of a list that we have passed on stood before our shuffle.
@@ -85,12 +104,37 @@ class Hand:
         size = self._ring.sizes[owner]
         if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < size):
             raise InputError(f"positions of 0 to {size - 1}")
-        return self._orders[owner][positions]
+        return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
 
-    def _shuffle(self, rows: int) -> Tensor:
-        """A random order, int64 (rows,): that of random numbers of 64 bits."""
-        numbers = np.frombuffer(self._draw(8 * rows), dtype=np.uint64)
-        return torch.from_numpy(np.argsort(numbers))
+    def _raised(self, owner: int, points: Tensor) -> Tensor:
+        elements = to_bytes(points)
+        if self._ring.raises(self._seat, owner):
+            return _as_points(self._secret.raise_all(elements))
+        check_elements(elements)  # the next member would hold us to account
+        return points
+
+    def _shuffle_own(self) -> None:
+        sorter = self._shuffler(self._seat)
+        for span in self._ring.spans_of(len(self._keys)):
+            sorter.add(self._numbered(span))
+        self._settle(self._seat, sorter)
+
+    def _shuffler(self, owner: int, width: int = 0) -> Sorter:
+        """Makes a random order, that of random numbers of 64 bits: of records (number, position, element)."""
+        return Sorter(self._ring.sizes[owner], _RANDOM, _RANDOM + NUMBER + width, self._keys.folder)
+
+    def _numbered(self, span: slice) -> Records:
+        numbers = to_tensor(self._draw(_RANDOM * (span.stop - span.start))).numpy().reshape(-1, _RANDOM)
+        return np.hstack([numbers, places_of(span)])
+
+    def _settle(self, owner: int, sorter: Sorter, elements: Scratch | None = None) -> None:
+        """Lays down a list's order, and the list itself as it goes on."""
+        at = 0
+        for records in sorter.sorted():
+            self._orders.write(self._starts[owner] + at, records[:, _RANDOM : _RANDOM + NUMBER])
+            if elements is not None:
+                elements.write(at, records[:, _RANDOM + NUMBER :])
+            at += len(records)
 
 
 def tag_of(session: Session) -> bytes:

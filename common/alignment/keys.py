@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
+import numpy as np
 from pydantic import Field
 
+from common.alignment.sorting import Sorter, again, words
 from common.errors import DataError
 from common.section import Section
+
+_HASH = 32  # bytes: nobody finds two keys with the same
+_BLOCK = 8192  # keys that are hashed at a time
 
 
 class KeysConfig(Section):
@@ -36,24 +43,60 @@ class KeysConfig(Section):
         return unicodedata.normalize("NFKC", key) if self.unicode == "nfkc" else key
 
 
+class Values(Protocol):
+    """Keys by row."""
+
+    def __getitem__(self, row: int, /) -> bytes:
+        """That of a row."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All in the order of rows."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A table's keys as they are compared: made when they are asked for, so that they are held once."""
+
+    ids: Sequence[str]
+    config: KeysConfig
+
+    def __getitem__(self, row: int, /) -> bytes:
+        return self._bytes(self.ids[row])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self._bytes, self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _bytes(self, key: str) -> bytes:
+        return self.config.normal(key).encode(errors="surrogatepass")
+
+
 @dataclass(frozen=True)
 class Keys:
     """A member's keys, one a row, each once, as they are compared.
 
     Args:
         values: UTF-8, in the order of rows.
+        folder: on whose disk an alignment's lists are while it lasts; None for the system's own for such files.
     """
 
-    values: tuple[bytes, ...]
+    values: Values
+    folder: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str) -> Keys:
+    def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> Keys:
         """Makes keys of what a table's column says. No message names a key.
 
         Args:
             ids: who each row is about; None where the source does not say.
             config: what counts as the same.
             member: whose they are, for messages.
+            folder: on whose disk there may be files.
 
         Raises:
             DataError: there are none, some are empty, or several rows have the same.
@@ -63,21 +106,21 @@ class Keys:
                 f"{member}: its data have no keys, and federation.align goes by them",
                 hint="name the column that says who a row is about: `id` of its source; or federation.align: none",
             )
-        values = tuple(config.normal(key).encode(errors="surrogatepass") for key in ids)
+        values = _Compared(ids, config)
         if empty := sum(not value for value in values):
             raise DataError(f"{member}: {empty} of {len(values)} rows have no key", hint="give them one, or drop them")
-        if twice := len(values) - len(set(values)):
+        if twice := _again(values, folder):
             how = f"trim: {config.trim}, case: {config.case}, unicode: {config.unicode}"
             raise DataError(
                 f"{member}: {twice} of {len(values)} rows repeat the key of another row (compared with {how})",
                 hint="keep one row a key; federation.keys says what counts as the same",
             )
-        return cls(values)
+        return cls(values, folder)
 
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that change with any key or the order: for the member's own disk alone, since it can be guessed."""
-        return _digest(self.values)
+        return _digest(len(self), self.values)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -87,14 +130,27 @@ class Keys:
     @cached_property
     def as_one(self) -> Keys:
         """One key that stands for the whole set, whatever the order of its rows."""
-        return Keys((_digest(tuple(self.values[row] for row in self.order)),))
+        return Keys((_digest(len(self), map(self.values.__getitem__, self.order)),), self.folder)
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def _digest(values: Sequence[bytes]) -> bytes:
-    digest = hashlib.sha256(len(values).to_bytes(8))
+def _again(values: Values, folder: Path | None) -> int:
+    """How many keys are the same as an earlier one.
+
+    On the disk there are their hashes under a secret that is in memory alone: without it they cannot be guessed.
+    """
+    secret, sorter = os.urandom(_HASH), Sorter(len(values), _HASH, _HASH, folder)
+    for start in range(0, len(values), _BLOCK):
+        some = (values[row] for row in range(start, min(start + _BLOCK, len(values))))
+        hashes = b"".join(hashlib.blake2b(value, digest_size=_HASH, key=secret).digest() for value in some)
+        sorter.add(np.frombuffer(hashes, dtype=np.uint8).reshape(-1, _HASH))
+    return sum(again(words(hashes, _HASH)) for hashes in sorter.sorted())
+
+
+def _digest(count: int, values: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256(count.to_bytes(8))
     for value in values:
         digest.update(len(value).to_bytes(8))
         digest.update(value)

@@ -40,7 +40,8 @@ class Sizes(Message):
 class Points(Message):
     """A block of a list of keys, hashed to the curve and raised to at least one secret; none where the list is over.
 
-    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise.
+    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise; none
+    in the last stage, where it says that the next block may come, so that no list piles up.
     """
 
     points: Annotated[Tensor, TensorSpec("keys", "element", dtype=torch.uint8, released=True)]
@@ -58,7 +59,8 @@ class Common(Message):
 class Positions(Message):
     """A block of where the common keys stand in a list, in the common order.
 
-    Server to party: in the list as the party passed it on. Party to server: in the list as it had come.
+    Server to party: in the list as the party passed it on. Party to server: in the list as it had come; none in the
+    last stage, where it says that the next block may come.
     """
 
     positions: Annotated[Tensor, TensorSpec("keys", dtype=torch.int64, released=True)]

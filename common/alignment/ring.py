@@ -1,9 +1,12 @@
 """Who has whose list when: members stand in a ring, and every list goes round it once.
 
 The members' seats are 0 (the server) to n - 1. Whatever a member has is passed on to the next seat in every stage, so
-that in stage s seat m holds the list of seat m - s. In the stages 0 .. n - 2 lists go on; in stage n - 1 everyone has
-raised every list, and each goes to the server, which compares them. No two lists that a party sees were raised by
-the same members, so that it can compare none of them.
+that in stage s seat m holds the list of seat m - s. In the stages 0 .. n - 2 lists go on; in stage n - 1 every list has
+been everywhere, and each goes to the server, which compares them.
+
+The list of seat o comes to seat m from the seats o, o + 1, .. m - 1, and of those all parties have raised it. The
+server raises its own list alone, and takes that back in the end. So no two lists that a party sees were raised by the
+same members, it can compare none of them, and in each there is a secret that is not its own.
 
 Positions come back the other way: in stage s of the return, seat m undoes its shuffle of the list of seat m + 1 + s,
 the last of them its own.
@@ -12,6 +15,8 @@ the last of them its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+SERVER_SEAT = 0
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class Ring:
     def seats(self) -> int:
         """n, how many there are."""
         return len(self.sizes)
+
+    def raises(self, seat: int, owner: int) -> bool:
+        """Whether a seat raises a list: a party all, the server its own, since it compares the others anyway."""
+        return seat != SERVER_SEAT or owner == SERVER_SEAT
 
     def owner(self, seat: int, stage: int) -> int:
         """Whose list a seat passes on in a stage."""

@@ -11,7 +11,7 @@ Arithmetic on keys is not of constant time. It runs on the owner's machine over 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import gmpy2
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -23,8 +23,21 @@ ELEMENT = 32
 
 _P = gmpy2.mpz(2**255 - 19)
 _A = 486662
+_ORDER = 2**252 + 27742317777372353535851937790883648493  # of the subgroup, a prime
+_COFACTOR = 8
 _FIELD_BYTES = 48  # that are reduced modulo p: 128 bits more than it has
 _LONGEST_TAG = 255
+_NO_ELEMENT = "an element of small order, or of another length"
+_EIGHTH = (  # the u-coordinates of order 8
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+# Of small order on the curve or its twist, also not reduced modulo p, and whatever the bit says that X25519 ignores.
+_SMALL = frozenset(
+    (u + top).to_bytes(ELEMENT, "little")
+    for u in (0, 1, *_EIGHTH, 2**255 - 20, 2**255 - 19, 2**255 - 18)
+    for top in (0, 2**255)
+)
 
 
 def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
@@ -44,6 +57,19 @@ def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
     return b"".join(_map_to_curve(_hash_to_field(key, start, suffix)) for key in keys)
 
 
+def check_elements(elements: bytes) -> None:
+    """Refuses what `Secret.raise_all` would, without raising anything.
+
+    Args:
+        elements: end to end.
+
+    Raises:
+        InputError: one is no element, or of small order.
+    """
+    if len(elements) % ELEMENT or not _SMALL.isdisjoint(_apart(elements)):
+        raise InputError(_NO_ELEMENT)
+
+
 class Secret:
     """A secret scalar, to which elements are raised.
 
@@ -52,7 +78,25 @@ class Secret:
     """
 
     def __init__(self, scalar: bytes) -> None:
+        self._scalar = scalar
         self._key = X25519PrivateKey.from_private_bytes(scalar)
+
+    def inverse(self) -> Secret:
+        """The secret that takes this one back from whatever was raised before, by this one or by another.
+
+        X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two that do it, b and 8 l - b, which
+        differ in the sign that a u-coordinate does not have, one is there, or in the gap between 2^255 and 8 l.
+
+        Raises:
+            InputError: it is in the gap, as of one secret in 2^126.
+        """
+        clamped = int.from_bytes(self._scalar, "little") & (2**254 - _COFACTOR) | 2**254
+        # No multiple of 8 below 2^255 is one of l too, so that there is always an inverse.
+        back = _COFACTOR * pow(_COFACTOR * clamped, -1, _ORDER)
+        back = max(back, _COFACTOR * _ORDER - back)
+        if back >= 2**255:
+            raise InputError("a secret whose inverse X25519 does not take", hint="draw another")
+        return Secret(back.to_bytes(ELEMENT, "little"))
 
     def raise_all(self, elements: bytes) -> bytes:
         """Elements end to end, each raised.
@@ -62,9 +106,13 @@ class Secret:
         """
         exchange, parse = self._key.exchange, X25519PublicKey.from_public_bytes
         try:
-            return b"".join([exchange(parse(elements[at : at + ELEMENT])) for at in range(0, len(elements), ELEMENT)])
+            return b"".join([exchange(parse(element)) for element in _apart(elements)])
         except ValueError:  # not of 32 bytes, or the result would be zero
-            raise InputError("an element of small order, or of another length") from None
+            raise InputError(_NO_ELEMENT) from None
+
+
+def _apart(elements: bytes) -> Iterator[bytes]:
+    return (elements[at : at + ELEMENT] for at in range(0, len(elements), ELEMENT))
 
 
 def _hash_to_field(message: bytes, start: hashlib._Hash, suffix: bytes) -> gmpy2.mpz:

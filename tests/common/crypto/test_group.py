@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gmpy2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, hash_to_curve
+from common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, check_elements, hash_to_curve
 from common.errors import InputError
 
 P = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
 SUITE = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
 MESSAGES = (b"", b"abc", b"abcdef0123456789", b"q128_" + b"q" * 128, b"a512_" + b"a" * 512)
 # RFC 9380, J.4.2: u, and the x-coordinates of Q = map_to_curve(u) and P = 8 Q.
@@ -40,6 +43,13 @@ VECTORS = (
         "3bcd651ee54d5f7b6013898aab251ee8ecc0688166fce6e9548d38472f6bd196",
         "5fd892c0958d1a75f54c3182a18d286efab784e774d1e017ba2fb252998b5dc1",
     ),
+)
+
+
+# Of order 8: twice such a point is the one of order 4 with u = 1.
+EIGHTH = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
 )
 
 
@@ -104,6 +114,26 @@ def test_secrets_commute(scalars: list[bytes], random: object) -> None:
     assert raised(scalars) == raised(turned)
 
 
+@given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.binary(max_size=20))
+@settings(max_examples=25, deadline=None)
+def test_an_inverse_takes_a_secret_back_and_leaves_the_others(scalar: bytes, other: bytes, key: bytes) -> None:
+    secret, element = Secret(scalar), hash_to_curve([key], b"test")
+    raised = Secret(other).raise_all(secret.raise_all(element))
+    assert secret.inverse().raise_all(raised) == Secret(other).raise_all(element)
+    # Of what was never raised it leaves the part in the subgroup of prime order: 8 (8^-1 mod l) times the element.
+    cleared = ladder(pow(8, -1, ORDER) * 8, number(element))
+    assert number(secret.inverse().raise_all(secret.raise_all(element))) == cleared
+
+
+def test_a_secret_whose_inverse_is_too_long_is_refused() -> None:
+    """Which nobody draws by chance: one made for it, from an inverse between 2^255 and 8 l."""
+    inverse = 2**255 + 8
+    scalars = (8 * pow(8 * inverse, -1, ORDER), 8 * ORDER - 8 * pow(8 * inverse, -1, ORDER))
+    (scalar,) = (each for each in scalars if 2**254 <= each < 2**255)
+    with pytest.raises(InputError, match="inverse"):
+        Secret(scalar.to_bytes(32, "little")).inverse()
+
+
 def test_another_tag_is_another_hash_and_a_tag_is_needed() -> None:
     one, other = hash_to_curve([b"ada"], b"one"), hash_to_curve([b"ada"], b"other")
     assert len(one) == ELEMENT and one != other
@@ -114,8 +144,28 @@ def test_another_tag_is_another_hash_and_a_tag_is_needed() -> None:
 
 @pytest.mark.parametrize("bad", [bytes(32), (1).to_bytes(32, "little"), b"\5" * 31], ids=["zero", "order 4", "short"])
 def test_points_of_small_order_and_of_other_lengths_are_refused(bad: bytes) -> None:
-    with pytest.raises(InputError, match="small order, or of another length"):
-        Secret(bytes(range(32))).raise_all(hash_to_curve([b"ada"], b"test") + bad)
+    elements = hash_to_curve([b"ada"], b"test") + bad
+    for refuses in (Secret(bytes(range(32))).raise_all, check_elements):
+        with pytest.raises(InputError, match="small order, or of another length"):
+            refuses(elements)
+
+
+def test_points_are_accepted_exactly_where_raising_would_accept_them() -> None:
+    """Around every point whose eightfold is zero, in plain integers, with the bit that X25519 ignores and without."""
+    small = [u for u in (*range(8), *range(P - 8, 2**255), *EIGHTH) if ladder(8, u % P) == 0]
+    assert len(small) == 7 and [ladder(2, u) for u in EIGHTH] == [1, 1]
+    for u in {(u + more) % 2**255 for u in small for more in (-1, 0, 1)}:
+        for top in (0, 2**255):
+            element = (u + top).to_bytes(32, "little")
+            assert accepts(check_elements, element) == accepts(Secret(bytes(range(32))).raise_all, element)
+
+
+def accepts(call: Callable[[bytes], object], element: bytes) -> bool:
+    try:
+        call(element)
+    except InputError:
+        return False
+    return True
 
 
 def test_the_field_element_of_the_rfc() -> None:

@@ -1,0 +1,103 @@
+"""Records on the disk that leave nothing behind: what an alignment would otherwise hold in memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from common.errors import EnvironmentFault
+
+Records = NDArray[np.uint8]
+"""(records, width)."""
+
+NUMBER = 8
+"""Bytes of a position."""
+
+
+class Scratch:
+    """A file of records that all have one width. Pages of it are the system's, which may drop them, and no process's.
+
+    It has no name, so that nobody else opens it, and is gone with this object or with the process, however that ends.
+
+    Args:
+        width: bytes of a record.
+        folder: on whose disk it is; None for the system's own folder for such files.
+
+    Raises:
+        EnvironmentFault: the disk refuses it. So does whatever writes or reads.
+    """
+
+    def __init__(self, width: int, folder: Path | None = None) -> None:
+        self._width, self._folder = width, folder
+        with self._refused():
+            file = TemporaryFile(buffering=0, dir=folder)  # noqa: SIM115  # closed with this object
+        self._fd = file.fileno()
+        # Not earlier: a thread whose caller was cancelled may still be writing.
+        weakref.finalize(self, file.close)
+
+    def write(self, at: int, records: Records) -> None:
+        """Lays down records (n, width) from a place on; what has not been written before is zeros."""
+        self._move(os.pwritev, at, np.ascontiguousarray(records))
+
+    def read(self, at: int, count: int) -> Records:
+        """So many records from a place on."""
+        records = np.empty((count, self._width), dtype=np.uint8)
+        self._move(os.preadv, at, records)
+        return records
+
+    def pick(self, rows: NDArray[np.int64]) -> Records:
+        """Records from anywhere in what has been written."""
+        if not len(rows):
+            return np.empty((0, self._width), dtype=np.uint8)
+        with self._refused():
+            pages = mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(pages, dtype=np.uint8).reshape(-1, self._width)[rows]
+
+    def numbers(self, count: int) -> Tensor:
+        """The first positions of a file of them, int64 (count,), at least one. They stay in the file."""
+        with self._refused():
+            pages = mmap.mmap(self._fd, count * NUMBER, access=mmap.ACCESS_COPY)
+        return torch.frombuffer(pages, dtype=torch.int64)
+
+    def _move(self, call: Callable[[int, list[memoryview], int], int], at: int, records: Records) -> None:
+        left, place = memoryview(records.reshape(-1).data), at * self._width
+        with self._refused():
+            while left:
+                if not (done := call(self._fd, [left], place)):
+                    raise OSError(0, "it ends early")
+                left, place = left[done:], place + done
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"rows cannot be aligned by way of {self._folder or gettempdir()}: {failed.strerror}",
+                hint="make room there: an alignment needs some 100 bytes a key and member, until it ends",
+            ) from failed
+
+
+def to_records(numbers: Tensor) -> Records:
+    """Positions, int64 (n,), as records (n, 8)."""
+    return numbers.contiguous().numpy().reshape(-1, 1).view(np.uint8)
+
+
+def to_numbers(records: Records) -> Tensor:
+    """What `to_records` made records of."""
+    return torch.from_numpy(np.ascontiguousarray(records).view(np.int64).reshape(-1))
+
+
+def places_of(span: slice) -> Records:
+    """The positions of a block, (n, 8)."""
+    return to_records(torch.arange(span.start, span.stop))

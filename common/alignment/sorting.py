@@ -1,0 +1,74 @@
+"""Sorting in the memory of a few thousand records, by buckets of their first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.alignment.scratch import Records, Scratch
+from common.errors import InputError
+
+BUCKET = 16384
+"""Records of a bucket, at most and on average."""
+
+_MOST_BITS = 16  # of the two bytes that tell a record's bucket
+_SPARE = 128  # over twice the average: random bytes do not come to it in the age of the universe
+
+
+class Sorter:
+    """Records that begin with random bytes, in ascending order of these.
+
+    Where the bytes are random, all buckets are about as full. Where somebody has chosen them, they may not be; that is
+    refused, since buckets are held in memory.
+
+    Args:
+        rows: records that will be added, at most.
+        key: bytes at the beginning of a record that it is sorted by, 2 or more.
+        width: bytes of a record.
+        folder: as for `Scratch`.
+        bucket: records of a bucket, at most and on average.
+    """
+
+    def __init__(self, rows: int, key: int, width: int, folder: Path | None, bucket: int = BUCKET) -> None:
+        self._bits = min(((rows - 1) // bucket).bit_length(), _MOST_BITS)
+        buckets = 1 << self._bits
+        self._room = min(rows, 2 * -(-rows // buckets) + _SPARE)
+        self._key, self._file = key, Scratch(width, folder)
+        self._filled = np.zeros(buckets, dtype=np.int64)
+
+    def add(self, records: Records) -> None:
+        """Puts records (n, width) where they belong.
+
+        Raises:
+            InputError: their first bytes are not random, or there are more records than were announced.
+        """
+        first = records[:, 0].astype(np.int64) << 8 | records[:, 1]
+        buckets = first >> (_MOST_BITS - self._bits)
+        counts = np.bincount(buckets, minlength=len(self._filled))
+        if int((self._filled + counts).max()) > self._room:
+            raise InputError("many that begin with the same bytes")
+        together, at = records[np.argsort(buckets, kind="stable")], 0
+        for bucket in np.flatnonzero(counts).tolist():
+            end = at + int(counts[bucket])
+            self._file.write(bucket * self._room + int(self._filled[bucket]), together[at:end])
+            at = end
+        self._filled += counts
+
+    def sorted(self) -> Iterator[Records]:
+        """All records in ascending order, a bucket at a time: as many pieces for any two that expect as many rows."""
+        for bucket, filled in enumerate(self._filled.tolist()):
+            records = self._file.read(bucket * self._room, filled)
+            yield records[np.argsort(words(records, self._key))]
+
+
+def words(records: Records, key: int) -> NDArray[np.bytes_]:
+    """The first bytes of every record as one thing that can be compared, (n,)."""
+    return np.ascontiguousarray(records[:, :key]).view(f"S{key}").reshape(-1)
+
+
+def again(ascending: NDArray[np.bytes_]) -> int:
+    """How many words of an ascending list are the same as the one before."""
+    return int((ascending[1:] == ascending[:-1]).sum())

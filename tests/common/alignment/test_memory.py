@@ -1,0 +1,110 @@
+"""What an alignment holds in memory: the same for more keys. Without exponentiations, so that there can be many."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from client.matching import Matching
+from common import inprocess
+from common.alignment import hand
+from common.alignment.keys import Keys, KeysConfig
+from common.alignment.messages import alignment_limits
+from common.alignment.record import Record
+from common.crypto.group import Secret
+from common.crypto.sealing import Session
+from common.once import Once
+from common.privacy.settings import PolicyConfig
+from server.aligning import Aligning
+from tests.alignment import KINDS, federation
+
+FEW, MANY = 30_000, 120_000
+SLACK = 9 * 2**20
+"""Bytes that may be in between: 35 a key and member. Lists in memory took some 170."""
+
+
+class Table(Sequence[str]):
+    """The ids of a member's rows, which take no memory: in another order than the next member's."""
+
+    def __init__(self, rows: int, member: int) -> None:
+        self._rows, self._member = rows, member
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice) or row >= self._rows:
+            raise IndexError(row)
+        return f"person {(row * 7919 % self._rows + self._member * self._rows // 10) % (self._rows * 11 // 10)}"
+
+
+def raise_cheaply(secret: Secret, elements: bytes) -> bytes:
+    """Commutes, and is its own inverse."""
+    points = np.frombuffer(elements, dtype=np.uint8).reshape(-1, 32)
+    return (points ^ np.frombuffer(secret._scalar, dtype=np.uint8)).tobytes()
+
+
+def hash_cheaply(keys: Sequence[bytes], tag: bytes) -> bytes:
+    return b"".join(hashlib.sha256(tag + key).digest() for key in keys)
+
+
+@contextmanager
+def peak_of_memory() -> Iterator[list[int]]:
+    """The most anonymous memory that this process has meanwhile, in bytes."""
+    peak, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            status = Path("/proc/self/status").read_text()
+            peak[0] = max(peak[0], 1024 * int(status.split("RssAnon:")[1].split()[0]))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        watcher.join()
+
+
+def peak_of(rows: int, folder: Path) -> int:
+    agreed = federation(2)
+    with peak_of_memory() as peak:
+        keys = [Keys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
+        found = inprocess.run_virtual(align(keys, list(agreed.names), folder))
+    assert [len(own) for own in found] == [rows * 8 // 10] * 3
+    people = [[own.values[row] for row in which[::97].tolist()] for own, which in zip(keys, found, strict=True)]
+    assert people[0] == people[1] == people[2]
+    return peak[0]
+
+
+async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> list[Tensor]:
+    agreed, session = federation(len(names)), Session()
+    cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
+    keep = [Record(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
+    parties = [
+        Matching(name, agreed, PolicyConfig(), own, session, links[name], keep=kept)()
+        for name, own, kept in zip(names, keys[1:], keep[1:], strict=True)
+    ]
+    return await asyncio.gather(Aligning(agreed, keys[0], session, cohort, keep[0])(), *parties)
+
+
+def test_memory_does_not_grow_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Secret, "raise_all", raise_cheaply)
+    monkeypatch.setattr(Secret, "inverse", lambda own: own)
+    monkeypatch.setattr(hand, "hash_to_curve", hash_cheaply)
+    few, many = peak_of(FEW, tmp_path), peak_of(MANY, tmp_path)
+    assert many - few < SLACK

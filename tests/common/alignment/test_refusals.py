@@ -1,0 +1,119 @@
+"""What members refuse in an alignment: keys, policies, and what must not be said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.alignment.keys import Keys, KeysConfig
+from common.alignment.messages import Common, Points, Positions
+from common.conversation import SERVER, Item
+from common.errors import ConfigError, ContractError, DataError
+from common.message import Message
+from common.privacy.settings import PolicyConfig
+from tests.alignment import align, federation
+from tests.common.alignment.test_alignment import TABLES, errors
+
+
+class TestPolicy:
+    """What a party insists on."""
+
+    def test_a_dictionary_is_refused_before_anything_leaves(self) -> None:
+        found = align(federation(2), TABLES, policies={"party2": PolicyConfig(max_other_rows=6)})
+        assert isinstance(found.rows["party2"], ConfigError)
+        assert errors(found)["party2"] == (
+            "parties.party2.policy.max_other_rows = 6: the federation has 7 keys at party1"
+        )
+        assert not [m for sender, _to, m in found.messages if sender == "party2" and isinstance(m, Points)]
+        assert not found.kept
+
+    def test_secrets_that_anyone_can_compute_are_refused(self) -> None:
+        agreed, policy = federation(2, keys={"seeded": True}), PolicyConfig(max_other_rows=100)
+        found = align(agreed, TABLES, policies={"party1": policy})
+        assert "federation.keys.seeded = true, which hides nothing" in errors(found)["party1"]
+
+    def test_too_few_are_refused_before_the_server_knows_which(self) -> None:
+        found = align(federation(2), TABLES, policies={"party1": PolicyConfig(min_common_rows=4)})
+        assert "min_common_rows = 4: the federation has 3 common keys" in errors(found)["party1"]
+        assert not [m for sender, _to, m in found.messages if sender == "party1" and isinstance(m, Positions)]
+        assert not isinstance(found.rows[SERVER], torch.Tensor) and not found.kept
+
+    def test_what_is_enough_is_enough(self) -> None:
+        policy = PolicyConfig(min_common_rows=3, max_other_rows=7)
+        assert len(align(federation(2), TABLES, policies={"party2": policy}).common(TABLES)[SERVER]) == 3
+
+
+class TestWrongKeys:
+    """What is refused at home, without a word of a key."""
+
+    @pytest.mark.parametrize(
+        ("ids", "said"),
+        [
+            (None, "its data have no keys"),
+            ([], "its data have no keys"),
+            (["secret", "other", " secret", "secret "], "2 of 4 rows repeat the key of another row"),
+            (["secret", " ", ""], "2 of 3 rows have no key"),
+        ],
+    )
+    def test_of_a_table(self, ids: Sequence[str] | None, said: str) -> None:
+        with pytest.raises(DataError, match=said) as refused:
+            Keys.of(ids, federation(1).keys, "party1")
+        assert "party1" in str(refused.value) and "secret" not in str(refused.value) + refused.value.hint
+
+    @given(st.text(max_size=8))
+    def test_a_normal_key_stays_as_it_is(self, key: str) -> None:
+        for config in (KeysConfig(), KeysConfig(case="fold")):
+            assert config.normal(config.normal(key)) == config.normal(key)
+
+
+def _first(wrong: Message, sender: str) -> Callable[[str, Item], Item]:
+    """Puts what is wrong in the place of a sender's first message of that kind."""
+    left = [wrong]
+
+    def change(by: str, item: Item) -> Item:
+        if by != sender or type(item) is not type(wrong) or not left:
+            return item
+        field = FIELD[type(wrong)]
+        return replace(item, **{field: getattr(left.pop(), field)})
+
+    return change
+
+
+FIELD = {Points: "points", Positions: "positions", Common: "rows"}
+ORDER_4 = torch.zeros(5, 32, dtype=torch.uint8)
+ORDER_4[:, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sender", "who", "said"),
+    [
+        (Points(1, torch.zeros(4, 32, dtype=torch.uint8)), "party1", SERVER, "keys = 5"),
+        (Points(1, ORDER_4), "party2", SERVER, "elements of the curve"),
+        (Points(1, ORDER_4), SERVER, "party1", "elements of the curve"),
+        (Positions(1, torch.tensor([99, 0, 1])), "party1", SERVER, "positions"),
+        (Positions(1, torch.tensor([-1, 0, 1])), SERVER, "party1", "positions of 0 to"),
+        (Positions(1, torch.tensor([0, 1])), "party2", SERVER, "keys = 3"),
+        (Common(1, 1000, ""), SERVER, "party1", "at most our 7"),
+    ],
+)
+def test_what_a_member_must_not_say_is_refused_by_who_hears_it(
+    wrong: Message, sender: str, who: str, said: str
+) -> None:
+    found = align(federation(2), TABLES, change=_first(wrong, sender))
+    assert isinstance(found.rows[who], ContractError) and said in errors(found)[who]
+    assert not found.kept
+
+
+def test_an_element_twice_is_refused() -> None:
+    def change(sender: str, item: Item) -> Item:
+        if sender == "party1" and isinstance(item, Points) and len(item.points):
+            item.points[-1] = item.points[0]
+        return item
+
+    found = align(federation(2), TABLES, change=change)
+    assert isinstance(found.rows[SERVER], ContractError) and "every element once" in errors(found)[SERVER]
