@@ -48,7 +48,7 @@ class Overlap:
     def _refuse_others(self) -> None:
         """Rows that are said to be in the same order have the same keys in every row, where they have any."""
         for member, keys in self._keys.items():
-            if SERVER in self._keys and keys.values != self._keys[SERVER].values:
+            if SERVER in self._keys and keys.digest != self._keys[SERVER].digest:
                 raise DataError(
                     f"{member}: the keys of its table are others than those of server.labels, or in another order",
                     hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
