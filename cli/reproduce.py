@@ -57,7 +57,7 @@ def reproduce(asked: Asked) -> None:
     papers = list(chosen(asked.which, quick=asked.quick))
     make_folder(asked.out)
     results = Results(asked.out)
-    wanted = jobs(papers, asked.seeds, asked.out / "derived", wire=asked.wire)
+    wanted = jobs(papers, asked.seeds, wire=asked.wire)
     todo = missing(wanted, results)
     _announce(asked, len(wanted), todo)
     failed = [] if asked.only_list else _run(todo, results, asked)
@@ -99,7 +99,7 @@ def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
 
 
 def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:
-    return results.get(Job(name, run, paper.runs[run], seed, asked.out / "derived", asked.wire))
+    return results.get(Job(name, run, paper.runs[run], seed, asked.wire))
 
 
 def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:

@@ -21,6 +21,7 @@ from cli.simulate import summary
 from cli.simulation import Simulation
 from common.config import load
 from common.conversation import Cohort
+from common.data.places import cache
 from common.errors import EnvironmentFault
 from common.telemetry import Event, Telemetry
 from common.version import VERSION
@@ -34,7 +35,6 @@ class Job:
         paper, name: of the run in the list.
         run: what it is.
         seed: of the federation.
-        scratch: where derived data are made.
         wire: whether it is run as processes, rather than on the virtual clock.
     """
 
@@ -42,7 +42,6 @@ class Job:
     name: str
     run: Run
     seed: int
-    scratch: Path
     wire: bool = False
 
     @property
@@ -63,17 +62,16 @@ def perform(job: Job) -> Record:
     Raises:
         ColonnadeError: as the run itself.
     """
+    _prepare(job)
     begun = time.perf_counter()
     record = _over_the_wire(job) if job.wire else _simulated(job)
     return record.model_copy(update={"wall": round(time.perf_counter() - begun, 1)})
 
 
-def _derived(job: Job) -> tuple[str, ...]:
-    """The sets, with folders for the names of sets that are made here."""
-    if not any(longtail.NAME in each for each in job.sets):
-        return job.sets
-    made = longtail.make(job.scratch.resolve())
-    return tuple(each.replace(longtail.NAME, str(made)) for each in job.sets)
+def _prepare(job: Job) -> None:
+    """Makes the data that are made of others, where downloads go and are found."""
+    if any(longtail.NAME in each for each in job.sets):
+        longtail.make(cache())
 
 
 @dataclass
@@ -124,7 +122,7 @@ def _training(books: list[Any]) -> int:
 
 def _simulated(job: Job) -> Record:
     torch.set_num_threads(1)
-    config = load(job.run.path, _derived(job))
+    config = load(job.run.path, job.sets)
     course = _Course()
     telemetry = Telemetry(None, course)
     outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
@@ -135,7 +133,7 @@ def _over_the_wire(job: Job) -> Record:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
         argv = [sys.executable, "-m", "cli.start", "up", str(job.run.path), "--out", str(out)]
-        argv += [word for each in _derived(job) for word in ("--set", each)]
+        argv += [word for each in job.sets for word in ("--set", each)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()

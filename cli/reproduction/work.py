@@ -6,7 +6,6 @@ import multiprocessing
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 from cli.reproduction.measures import Record
 from cli.reproduction.papers import Paper
@@ -15,10 +14,10 @@ from cli.reproduction.running import Job, perform
 from common.errors import ColonnadeError, EnvironmentFault
 
 
-def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, scratch: Path, *, wire: bool) -> list[Job]:
+def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list[Job]:
     """Every run with every seed: the first seed of all, the shortest run first, then the second."""
     found = [
-        Job(name, run, paper.runs[run], seed, scratch, wire)
+        Job(name, run, paper.runs[run], seed, wire)
         for name, paper in papers
         for run in dict.fromkeys(run for table in paper.tables.values() for run in table.runs)
         for seed in range(seeds)

@@ -44,7 +44,7 @@ QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
 
 
 def job(seed: int = 0, run: Run = QUICK, **more: object) -> Job:
-    return Job("paper", "run", run, seed, Path("scratch"), **more)  # type: ignore[arg-type]
+    return Job("paper", "run", run, seed, **more)  # type: ignore[arg-type]
 
 
 class TestLists:
@@ -211,7 +211,7 @@ class TestRuns:
             "runs": {"long": QUICK.model_copy(update={"minutes": 9.0}), "short": QUICK},
             "tables": {"t": {"title": "", "claims": [{"text": "", "more": {"long": "accuracy", "short": "accuracy"}}]}},
         })  # fmt: skip
-        order = [(each.seed, each.name) for each in jobs([("p", paper)], 2, Path(), wire=False)]
+        order = [(each.seed, each.name) for each in jobs([("p", paper)], 2, wire=False)]
         assert order == [(0, "short"), (0, "long"), (1, "short"), (1, "long")]
 
     def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
