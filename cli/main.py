@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli import certs, datasets, tables
+from cli.dashboard.address import completed
 from cli.screen import INTERRUPTED, fail
 
 app = typer.Typer(
@@ -56,11 +57,14 @@ def up(
     out: Out = None,
     resume: Resume = None,
     insecure: Insecure = False,
+    dashboard: Annotated[
+        str, typer.Option(metavar="[HOST:PORT]", help="serves the run's page meanwhile; on loopback unless told")
+    ] = "",
 ) -> None:
     """Runs a whole federation on this machine: a server and every party, each a process."""
     from cli.up import up as run  # noqa: PLC0415
 
-    run(file, _overrides(sets, chaos), out, resume, insecure=insecure)
+    run(file, _overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard)
 
 
 @app.command()
@@ -363,7 +367,7 @@ def main() -> None:
         sys.argv.remove("--debug")
         os.environ["COLONNADE_DEBUG"] = "1"
     try:
-        app()
+        app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the last place that an error can be put into words
         fail(error)
 

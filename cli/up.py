@@ -27,8 +27,16 @@ _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
 _HASTE = 0.5  # the same, before the run has begun: the others only wait
 
 
-def up(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None, *, insecure: bool) -> None:
-    """Runs a federation to its end and prints its summary."""
+def up(
+    file: Path | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None,
+    *,
+    insecure: bool,
+    dashboard: str = "",
+) -> None:
+    """Runs a federation to its end and prints its summary; `dashboard` is where its page is served meanwhile."""
     launched = time.time()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     family = Family()  # it imports torch while we read the configuration
@@ -43,12 +51,32 @@ def up(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path 
         with (
             run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
             tempfile.TemporaryDirectory(prefix="colonnade-") as keys,
+            _shown(folder, dashboard),
         ):
             run = _Run(config, base, folder, None if insecure else Path(keys), launched, resumed=resume is not None)
             code = run.go(family)
     finally:
         family.close()
     raise SystemExit(code)
+
+
+@contextlib.contextmanager
+def _shown(folder: Path, dashboard: str) -> Iterator[None]:
+    """Serves the run's page meanwhile, and leaves it as a file."""
+    if not dashboard:
+        yield
+        return
+    from cli.dashboard.live import Dashboard  # noqa: PLC0415
+
+    served = Dashboard(folder, dashboard)
+    try:
+        yield
+    finally:
+        served.close()
+    if (folder / "events.jsonl").exists():
+        from cli.report import report  # noqa: PLC0415
+
+        report([folder], None)
 
 
 def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:

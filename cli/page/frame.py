@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +11,21 @@ from cli.page.html import Html, joined, tag
 from cli.page.style import STYLE
 
 
-def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0) -> str:
+class Section(Html):
+    """A part of a page under a heading of its own.
+
+    Attributes:
+        title: the heading.
+        name: what a link to it ends in, after the #.
+    """
+
+    __slots__ = ("name", "title")
+
+    title: str
+    name: str
+
+
+def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0, *, live: bool = False) -> str:
     """The page. It may load nothing, and run no script but this one, whatever stands in it.
 
     Args:
@@ -18,30 +33,47 @@ def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0
         inside: what follows.
         script: JavaScript; "" for none.
         again: seconds after which a browser loads the page anew; 0 for never.
+        live: whether the script does that, which then may ask the page's own address; a browser without JavaScript
+            loads it anew all the same.
     """
+    refresh = tag("meta", http_equiv="refresh", content=f"{again:g}") if again else Html()
     head = joined([
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        tag("meta", http_equiv="refresh", content=f"{again:g}") if again else Html(),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(script, live=live)),
+        tag("noscript", refresh) if live and refresh else refresh,
+        tag("link", rel="icon", href="data:,") if live else Html(),
         tag("title", title),
         tag("style", Html(STYLE)),
     ])  # fmt: skip
-    body = [tag("main", tag("h1", title), Html("\n"), *inside)]
+    body = [tag("main", tag("h1", title), Html("\n"), *inside, data_again=f"{again:g}" if live else None)]
     body += [tag("script", Html(script))] if script else []
     return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"
 
 
-def _policy(script: str) -> str:
+def policy(script: str, *, live: bool = False) -> str:
+    """What a page with this script may do, in the words of a Content-Security-Policy."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
-    return f"default-src 'none'; style-src 'unsafe-inline'{allowed}"
+    own = "; connect-src 'self'; img-src data:" if live else ""  # an icon of nothing: else a browser asks for one
+    return f"default-src 'none'; style-src 'unsafe-inline'{allowed}{own}; base-uri 'none'; form-action 'none'"
 
 
 def section(title: str, *inside: object) -> Html:
     """A part of the page under a heading; nothing if there is nothing in it."""
     kept = [part for part in inside if part]
-    return Html(tag("section", tag("h2", title), *kept) + "\n") if kept else Html()
+    if not kept:
+        return Html()
+    name = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
+    made = Section(tag("section", tag("h2", title), *kept, id=name) + "\n")
+    made.title, made.name = title, name
+    return made
+
+
+def contents(parts: Iterable[Html]) -> Html:
+    """Links to those of a page's parts that have headings."""
+    links = [tag("li", tag("a", part.title, href=f"#{part.name}")) for part in parts if isinstance(part, Section)]
+    return Html(tag("nav", tag("ul", *links), aria_label="Contents", id="contents") + "\n") if links else Html()
 
 
 def folded(title: str, *inside: object) -> Html:

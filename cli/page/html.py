@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-_VOID = ("input", "meta")
+_VOID = ("input", "link", "meta")
 
 
 class Html(str):

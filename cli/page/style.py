@@ -5,10 +5,10 @@ from __future__ import annotations
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --paper: #fff; --faint: #5b6570; --rule: #d8dde3; --soft: #eef1f4;
   --note: #fff6e0; --here: #a9cdbd; --away: #7a7f87; --missed: #d1495b; --late: #e0a100; --map: #f7f8fa;
-  --link: #0b5394 }
+  --link: #0b5394; --wrong: #f2b3bc; --awaited: #8a5a00 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e7ea; --paper: #15181c; --faint: #9fa8b2; --rule: #39414a;
   --soft: #23292f; --note: #3a3113; --here: #2f6b53; --away: #8f959d; --missed: #f0717f; --late: #f2c14e;
-  --map: #1d2228; --link: #86b7ec } }
+  --map: #1d2228; --link: #86b7ec; --wrong: #7c3040; --awaited: #e0b060 } }
 body { max-width: 900px; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); overflow-wrap: break-word }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem; margin: .6rem 0 0 }
@@ -35,6 +35,13 @@ pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem
 .strip { display: block; width: 100%; height: 14px; background: var(--soft); margin-top: .3em; min-width: 6rem }
 @media (min-width: 800px) { .strip { min-width: 19rem } }
 .here { fill: var(--here) } .away { fill: var(--away) } .missed { fill: var(--missed) } .late { fill: var(--late) }
+.awaited { fill: var(--awaited) } .right, .wrong { display: block; min-width: 2em; padding: 0 .4em }
+.right { background: color-mix(in srgb, var(--here) var(--share), transparent) }
+.wrong { background: color-mix(in srgb, var(--wrong) var(--share), transparent) }
+nav ul { padding: 0; margin: 1rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.2rem }
+nav a { display: inline-block; padding: .2rem 0 }
+.live { position: sticky; bottom: 0; margin: 2rem 0 0; padding: .5rem 0; background: var(--paper);
+  border-top: 1px solid var(--rule) }
 .facts td:last-child { overflow-wrap: anywhere }
-@media print { details > * { display: block } .axis { display: none } }
+@media print { details > * { display: block } .axis, nav, .live { display: none } }
 """

@@ -7,5 +7,5 @@ page.py       report.html                                   comparison.py  compa
 charts.py     accuracy and loss                             presence.py    who was here, away, or missed rounds
 traffic.py    bytes by party and by kind of message         privacy.py     what every party spent
 incidents.py  what went wrong                               about.py       the sentence on top, configuration, versions
-quality.py    confusion and calibration
+quality.py    confusion and calibration                    importance.py  what `colonnade explain` has found
 """

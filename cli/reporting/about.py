@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from cli.page.frame import facts, folded, section
 from cli.page.html import Html, tag
 from cli.reporting.privacy import headline as spent
 from cli.reporting.run import Run
-from cli.reporting.words import count, listed, seconds
+from cli.reporting.words import count, seconds
 from cli.summary import METRICS, best_words, number_words, own_models, pace_words
 
 _ENDS = {
@@ -49,7 +46,7 @@ def opening(run: Run) -> Html:
     said = Html(tag("p", headline(run), class_="headline"))
     if ended:
         said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
-    return Html(said + facts(_reached(run)) + "\n")
+    return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
 
 
 def _reached(run: Run) -> list[tuple[str, object]]:
@@ -68,23 +65,6 @@ def _reached(run: Run) -> list[tuple[str, object]]:
     if said.get("seconds_to_first_round") is not None:
         rows.append(("first round after", seconds(said["seconds_to_first_round"])))
     return rows
-
-
-def importance(run: Run, beside: Path) -> Html:
-    """What `colonnade explain` found, with a link to its page; nothing where it was not asked.
-
-    Args:
-        beside: the folder that this page will lie in.
-    """
-    found = run.explained
-    if found is None or not isinstance(ranked := found.get("ranked"), list) or not ranked:
-        return Html()
-    names = [str(name) for name in ranked]
-    said = f"By how much the model leans on them, from most to least: {listed(names, 10)}."
-    page = run.folder / "explain.html"
-    link = tag("a", "explain.html", href=quote(os.path.relpath(page, beside))) if page.is_file() else Html()
-    more = tag("p", "All about it: ", link) if link else Html()
-    return section("Importance of the parties", tag("p", said), more)
 
 
 def configuration(run: Run) -> Html:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.page.frame import frame
+from cli.page.frame import contents, frame
 from cli.page.script import SCRIPT
-from cli.reporting.about import configuration, environment, importance, opening
+from cli.reporting.about import configuration, environment, opening
 from cli.reporting.charts import charts
 from cli.reporting.comparison import comparison, named, sentences
+from cli.reporting.importance import importance
 from cli.reporting.incidents import incidents
 from cli.reporting.presence import presence
 from cli.reporting.privacy import privacy
@@ -18,20 +19,20 @@ from cli.reporting.run import Run
 from cli.reporting.traffic import traffic
 
 
-def html(runs: Sequence[Run], beside: Path, again: float = 0) -> str:
+def html(runs: Sequence[Run], beside: Path | None, again: float = 0, *, live: str = "") -> str:
     """The page of a run, or of several compared.
 
     Args:
         runs: at least one.
-        beside: the folder that the page will lie in.
+        beside: the folder that the page will lie in; None for a page that is served, and links to nothing.
         again: seconds after which a browser loads it anew; 0 for never.
+        live: JavaScript that does so where the page is served.
     """
-    return _one(runs[0], beside, again) if len(runs) == 1 else _several(runs)
+    return _one(runs[0], beside, again, live) if len(runs) == 1 else _several(runs)
 
 
-def _one(run: Run, beside: Path, again: float) -> str:
+def _one(run: Run, beside: Path | None, again: float, live: str) -> str:
     sections = [
-        opening(run),
         charts({run.name: run}),
         quality(run),
         presence(run),
@@ -42,7 +43,8 @@ def _one(run: Run, beside: Path, again: float) -> str:
         configuration(run),
         environment(run),
     ]
-    return frame(f"{run.summary.get('federation') or run.name}: report", sections, SCRIPT, again)
+    title = f"{run.summary.get('federation') or run.name}: report"
+    return frame(title, [opening(run), contents(sections), *sections], SCRIPT + live, again, live=bool(live))
 
 
 def _several(runs: Sequence[Run]) -> str:

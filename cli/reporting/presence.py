@@ -25,6 +25,7 @@ class _Presence:
     here: list[Interval]
     away: list[Interval]
     missed: list[Interval]
+    awaited: list[Interval]
     late: list[float]
 
 
@@ -33,15 +34,19 @@ def presence(run: Run) -> Html:
     end, missing, late = run.clock.end, run.summary.get("missing") or {}, run.summary.get("late") or {}
     if not end or not run.parties:
         return Html()
-    slowest, times = Counter(run.trace.slowest.values()), _presences(run)
+    slowest, times, waits = Counter(run.trace.slowest.values()), _presences(run), _waits(run)
     rows = [
         (name, _strip(name, times[name], end, missing.get(name, 0)), missing.get(name, 0), late.get(name, 0),
-         slowest[name])
+         slowest[name], seconds(waits[name]))
         for name in run.parties
     ]  # fmt: skip
-    heads = ("party", "when", "missed rounds", "late answers", "last to answer")
+    heads = ("party", "when", "missed rounds", "late answers", "last to answer", "waited for it")
     caption = f"From left to right {seconds(end)}, {count(len(run.trace.ends), 'round')}"
-    note = "Last to answer: the rounds in which this party's answer was the last of those that came in time."
+    note = (
+        "Last to answer: the rounds in which this party's answer was the last of those that came in time. Waited for "
+        "it: the seconds in those rounds from the first answer to its own. A strip shows those that were most of a "
+        "round."
+    )
     return section(
         "Parties over time", tag("p", stragglers(run)), _legend(times.values()),
         table(heads, rows, words=(0, 1), caption=caption), tag("p", note, class_="faint"),
@@ -55,6 +60,22 @@ def stragglers(run: Run) -> str:
     if not behind:
         return f"Nobody missed any of the {rounds}."
     return f"{len(behind)} of {len(run.parties)} parties missed some of the {rounds}: {listed(behind, 5)}."
+
+
+def _waits(run: Run) -> dict[str, float]:
+    """By party, the seconds from the first answer to its own in the rounds in which its own was the last."""
+    waits: dict[str, float] = defaultdict(float)
+    for round, name in run.trace.slowest.items():
+        waits[name] += run.trace.lags[round]
+    return waits
+
+
+def _awaited(run: Run, name: str) -> list[Interval]:
+    """The rounds of which more than half went by in waiting for a party."""
+    ends, slowest = run.trace.ends, run.trace.slowest
+    mine = [(ends[round - 1], ends[round], run.trace.lags[round])
+            for round in ends if slowest.get(round) == name and round - 1 in ends]  # fmt: skip
+    return [(begin, end) for begin, end, lag in mine if lag > (end - begin) / 2]
 
 
 def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> list[float]:
@@ -79,10 +100,10 @@ def _presences(run: Run) -> dict[str, _Presence]:
         if event["kind"] == "late":
             late[str(event.get("party"))].append(run.clock.seconds(event["time"]))
     timeline = run.timeline()
-    return {name: _presence(run, timeline.get(name, []), late[name]) for name in run.parties}
+    return {name: _presence(run, timeline.get(name, []), _awaited(run, name), late[name]) for name in run.parties}
 
 
-def _presence(run: Run, spans: Sequence[Mapping[str, Any]], late: list[float]) -> _Presence:
+def _presence(run: Run, spans: Sequence[Mapping[str, Any]], awaited: list[Interval], late: list[float]) -> _Presence:
     end = run.clock.end
     by_what: dict[str, list[Interval]] = {"here": [(0.0, end)] if run.virtual else [], "away": []}
     missed = []
@@ -94,19 +115,14 @@ def _presence(run: Run, spans: Sequence[Mapping[str, Any]], late: list[float]) -
         else:
             stop = end if span["to"] is None else run.since_first(span["to"])
             by_what[span["what"]].append((run.since_first(span["from"]), stop))
-    return _Presence(by_what["here"], by_what["away"], missed, late)
+    return _Presence(by_what["here"], by_what["away"], missed, awaited, late)
 
 
 def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     """A picture as wide as there is room; a slice that was missed in part is paler."""
     parts = [_bar(interval, end, "here") for interval in times.here]
-    levels: dict[int, list[int]] = defaultdict(list)
-    for number, share in enumerate(cover(times.missed, end)):
-        if share > 0:
-            levels[max(1, round(share * _LEVELS))].append(number)
-    for level, slices in sorted(levels.items()):
-        shape = "".join(f"M{number} 0h1v{_HEIGHT}h-1z" for number in slices)
-        parts.append(f'<path class="missed" fill-opacity="{level / _LEVELS}" d="{shape}"/>')
+    parts += _shaded(times.missed, end, "missed", _HEIGHT)
+    parts += _shaded(times.awaited, end, "awaited", _HEIGHT // 2)
     parts += [_bar(interval, end, "away") for interval in times.away]  # over the rounds that were missed by it
     ticks = sorted({min(_SLICES - 1, int(at / end * _SLICES)) for at in times.late})
     if ticks:
@@ -119,6 +135,15 @@ def _strip(name: str, times: _Presence, end: float, missing: int) -> Html:
     )
 
 
+def _shaded(intervals: Sequence[Interval], end: float, what: str, height: int) -> list[str]:
+    levels: dict[int, list[int]] = defaultdict(list)
+    for number, share in enumerate(cover(intervals, end)):
+        if share > 0:
+            levels[max(1, round(share * _LEVELS))].append(number)
+    shapes = {level: "".join(f"M{number} 0h1v{height}h-1z" for number in levels[level]) for level in sorted(levels)}
+    return [f'<path class="{what}" fill-opacity="{level / _LEVELS}" d="{shape}"/>' for level, shape in shapes.items()]
+
+
 def _bar(interval: Interval, end: float, what: str) -> str:
     low, high = (edge / end * _SLICES for edge in interval)
     return f'<rect class="{what}" x="{low:.1f}" width="{max(high - low, 0.5):.1f}" height="{_HEIGHT}"/>'
@@ -128,12 +153,14 @@ def _said(times: _Presence, missing: int) -> str:
     words = [f"here {seconds(begin)} to {seconds(stop)}" for begin, stop in times.here[:5]]
     words += [f"away {seconds(begin)} to {seconds(stop)}" for begin, stop in times.away[:5]]
     words += [count(missing, "round") + " missed"] if missing else []
+    words += [count(len(times.awaited), "round") + " spent mostly in waiting for it"] if times.awaited else []
     return ", ".join([*words, *([f"{len(times.late)} answers late"] if times.late else [])]) or "never here"
 
 
 def _legend(presences: Iterable[_Presence]) -> Html:
     """Of what the strips show."""
-    meanings = {"here": "here", "away": "away", "missed": "missed the round", "late": "an answer came too late"}
+    meanings = {"here": "here", "away": "away", "missed": "missed the round",
+                "awaited": "the others waited for it", "late": "an answer came too late"}  # fmt: skip
     items, everyone = [], list(presences)
     for what, words in meanings.items():
         if any(getattr(times, what) for times in everyone):

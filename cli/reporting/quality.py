@@ -16,8 +16,9 @@ _METRICS = {
     "auc": "AUC", "average_precision": "average precision", "f1": "F1 (mean of the classes)", "log_loss": "log loss",
     "brier": "Brier score", "ece": "expected calibration error", "rmse": "RMSE", "mae": "MAE", "r2": "R2",
 }  # fmt: skip
+_PALEST = 0.15  # share at which a colour can still be seen
 _PARTS = {"test": "test", "validation": "val"}
-_MOST = 30  # classes that a table of them can be read of
+_MOST, _FEW = 30, 12  # classes that a table of them can be read of, and that need not be folded away
 
 
 def quality(run: Run) -> Html:
@@ -40,9 +41,22 @@ def _confusion(counts: Any, names: Sequence[str]) -> Html:
     named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
     if not all(isinstance(line, list) for line in counts):
         return Html()
-    rows = [(f"is {name}", *line) for name, line in zip(named, counts, strict=True)]
-    heads = ("", *(f"said {name}" for name in named))
-    return folded("Which class was taken for which", table(heads, rows, caption="Rows by true and predicted class"))
+    rows = [(f"is {name}", *_shaded(at, line)) for at, (name, line) in enumerate(zip(named, counts, strict=True))]
+    heads = ("true class", *(f"said {name}" for name in named))
+    caption = "Rows by true and predicted class; the stronger the colour, the more of the class's rows"
+    shown = table(heads, rows, caption=caption)
+    title = "Which class was taken for which"
+    return folded(title, shown) if len(counts) > _FEW else joined([tag("h3", title), shown])
+
+
+def _shaded(at: int, line: Sequence[Any]) -> list[Html]:
+    """A class's rows, the right ones in another colour than the wrong ones."""
+    total = sum(number for number in line if isinstance(number, int)) or 1
+    shares = [max(number / total, _PALEST) if isinstance(number, int) and number else 0.0 for number in line]
+    return [
+        tag("span", number, class_="right" if place == at else "wrong", style=f"--share:{100 * share:.0f}%")
+        for place, (number, share) in enumerate(zip(line, shares, strict=True))
+    ]
 
 
 def _reliability(bins: Any) -> Html:

@@ -40,6 +40,7 @@ class Trace:
         series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
         ends: by round, the second at which it ended.
         slowest: by round, who answered last.
+        lags: by round, the seconds from the first answer to the last.
         lost: values that were no number, as of a run that diverged.
     """
 
@@ -47,6 +48,7 @@ class Trace:
         self.series: dict[str, list[Measured]] = {name: [] for name in ("train_loss", *EVALUATED)}
         self.ends: dict[int, float] = {}
         self.slowest: dict[int, str] = {}
+        self.lags: dict[int, float] = {}
         self.lost = 0
         self._bytes = 0
         for event in events:
@@ -66,6 +68,7 @@ class Trace:
         slowest = event.get("slowest")
         if isinstance(slowest, dict) and slowest.get("party"):
             self.slowest[event["round"]] = str(slowest["party"])
+            self.lags[event["round"]] = _seconds(slowest.get("seconds"))
         self._add("train_loss", event, "loss", now)
 
     def _add(self, name: str, event: Event, key: str, now: float) -> None:
@@ -82,7 +85,12 @@ class Trace:
             self.series[name] = [measured for measured in values if measured.round <= round]
         self.ends = {number: end for number, end in self.ends.items() if number <= round}
         self.slowest = {number: party for number, party in self.slowest.items() if number <= round}
+        self.lags = {number: lag for number, lag in self.lags.items() if number <= round}
 
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

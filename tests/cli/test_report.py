@@ -24,6 +24,10 @@ from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run as command
 
 
+def hrefs(made: Page) -> list[str]:
+    return [str(attrs["href"]) for _, attrs in made.tags if "href" in attrs]
+
+
 def test_the_page_says_what_the_summary_says(tmp_path: Path, monkeypatch, capfd) -> None:
     folder = leave(tmp_path / "run")
     add_parties(folder)
@@ -36,8 +40,8 @@ def test_the_page_says_what_the_summary_says(tmp_path: Path, monkeypatch, capfd)
     assert made.cells("test loss") == [["test loss", "0.3125"]] and made.cells("torch") == [["torch", "9.8.7"]]
     assert "6.0 kB on the wire" in made.words and "2.7 kB of tensors" in made.words
     present, traffic = made.cells("bob")
-    assert present[2:] == ["1", "1", "0"] and traffic[2:] == ["2.0 kB", "1.9 kB", "1.0 kB", "900 B"]
-    assert made.cells("cyd")[0][2:] == ["0", "0", "6"]
+    assert present[2:] == ["1", "1", "0", "0 s"] and traffic[2:] == ["2.0 kB", "1.9 kB", "1.0 kB", "900 B"]
+    assert made.cells("cyd")[0][2:] == ["0", "0", "6", "0.6 s"]
     assert made.cells("Embedding") == [["Embedding", "nothing", "3", "6", "1.2 kB", "384", "0"]]
     assert made.cells("Evaluation") == [["Evaluation", "nothing", "3", "3", "21 B", "192", "3"]]
     assert made.cells("4.5 s") == [["4.5 s", "cyd", "left", "it went"]]
@@ -69,7 +73,7 @@ def test_nothing_is_loaded_and_everything_is_escaped(tmp_path: Path, monkeypatch
     assert "<script>alert" not in text and unescape(text).count("alert(1)") == text.count("alert(1)") >= 8
     assert sum(name == "script" for name, _ in made.tags) == 1
     assert not [attrs for _, attrs in made.tags if "src" in attrs or any(key.startswith("on") for key in attrs)]
-    assert [attrs["href"] for _, attrs in made.tags if "href" in attrs] == ["explain.html"]
+    assert [href for href in hrefs(made) if not href.startswith("#")] == ["explain.html"]
     assert "://" not in text.replace("http://www.w3.org/2000/svg", "") and "@import" not in text
     assert f"The run failed. {VILE}" in unescape(made.words) and vile in [row[0] for row in made.rows if row]
 
@@ -165,7 +169,45 @@ def test_best_stopped_and_importance(tmp_path: Path, monkeypatch, capfd) -> None
     code, said = command(monkeypatch, capfd, "report", folder, "--out", tmp_path / "else" / "where.html")
     assert code == 0, said
     other = Page((tmp_path / "else" / "where.html").read_text())
-    assert [attrs["href"] for _, attrs in other.tags if "href" in attrs] == ["../run/explain.html"]
+    assert [href for href in hrefs(other) if not href.startswith("#")] == ["../run/explain.html"]
+
+
+def test_importance_is_what_explain_has_found(tmp_path: Path, monkeypatch, capfd) -> None:
+    folder = leave(tmp_path / "run")
+    assert "Not measured." in page(monkeypatch, capfd, folder).words
+    numbers = {"norm": 1.25, "growth": 2, "accuracy_noised": 0.5, "accuracy_missing": 0.25, "drop_missing": 0.5}
+    found = {
+        "ranked": ["cyd", "ada"],
+        "parties": {"ada": numbers | {"norm": None, "drop_missing": -0.1}, "cyd": numbers},
+    }
+    (folder / "explain.json").write_text(json.dumps(found))
+    made = page(monkeypatch, capfd, folder)
+    assert [row for row in made.rows if row[2:] == ["1.25", "2", "50%", "25%"]] == [made.cells("cyd")[-1]]
+    assert made.cells("ada")[-1][2:] == ["-", "2", "50%", "25%"]
+    assert [attrs["width"] for name, attrs in made.tags if name == "rect" and attrs.get("height") == "10"][-2:] == [
+        "100.0", "0.0"]  # fmt: skip
+    (folder / "explain.json").write_text(json.dumps(found | {"parties": {"ada": 3}}))
+    altered = page(monkeypatch, capfd, folder)
+    assert "least: cyd, ada." in altered.words and len(altered.cells("ada")) == len(made.cells("ada")) - 1
+
+
+def test_the_contents_lead_to_every_section(tmp_path: Path, monkeypatch, capfd) -> None:
+    made = page(monkeypatch, capfd, leave(tmp_path / "run"))
+    places = [attrs["id"] for name, attrs in made.tags if name == "section"]
+    assert hrefs(made) == [f"#{place}" for place in places] and len(set(places)) == len(places) >= 6
+
+
+def test_a_straggler_is_seen_where_most_of_a_round_went_by_for_it(tmp_path: Path, monkeypatch, capfd) -> None:
+    """Round 3 of a second each, of which three quarters were spent on bob."""
+    events = json.loads(json.dumps(EVENTS))
+    third = next(event for event in events if event["kind"] == "round" and event["round"] == 3)
+    third["slowest"] = {"party": "bob", "seconds": 0.75}
+    made = page(monkeypatch, capfd, leave(tmp_path / "run", events=events))
+    assert made.cells("bob")[0][2:] == ["1", "1", "1", "0.75 s"]
+    assert made.cells("cyd")[0][2:] == ["0", "0", "5", "0.5 s"]
+    shapes = [str(attrs["d"]) for name, attrs in made.tags if name == "path" and attrs.get("class") == "awaited"]
+    assert [re.findall(r"M(\d+) ", shape) for shape in shapes] == [[str(at) for at in range(60, 90)]]  # 240 are 8 s
+    assert "the others waited for it" in made.words
 
 
 def test_several_runs(tmp_path: Path, monkeypatch, capfd) -> None:
