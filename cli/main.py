@@ -60,11 +60,17 @@ def up(
     dashboard: Annotated[
         str, typer.Option(metavar="[HOST:PORT]", help="serves the run's page meanwhile; on loopback unless told")
     ] = "",
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            "--predict", metavar="IDS.csv", help="then predicts these: RUN/predictions.csv", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Runs a whole federation on this machine: a server and every party, each a process."""
     from cli.up import up as run  # noqa: PLC0415
 
-    run(file, _overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard)
+    run(file, _overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
 
 
 @app.command()

@@ -35,8 +35,14 @@ def up(
     *,
     insecure: bool,
     dashboard: str = "",
+    ids: Path | None = None,
 ) -> None:
-    """Runs a federation to its end and prints its summary; `dashboard` is where its page is served meanwhile."""
+    """Runs a federation to its end and prints its summary.
+
+    Args:
+        dashboard: where its page is served meanwhile; "" serves none.
+        ids: csv of who is to be predicted once the run has ended, into predictions.csv in its folder; None for nobody.
+    """
     launched = time.time()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     family = Family()  # it imports torch while we read the configuration
@@ -48,6 +54,7 @@ def up(
         file, base = _choose(file, resume)
         config = load(file, sets)
         check_members(config, file)
+        _refuse_wrong(ids, config)
         with (
             run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
             tempfile.TemporaryDirectory(prefix="colonnade-") as keys,
@@ -57,7 +64,20 @@ def up(
             code = run.go(family)
     finally:
         family.close()
+    if ids is not None and code == 0:
+        from cli.opened import Terms  # noqa: PLC0415
+        from cli.predict import predict  # noqa: PLC0415
+
+        predict(folder, ids, folder / "predictions.csv", "", None, Terms(insecure=insecure))
     raise SystemExit(code)
+
+
+def _refuse_wrong(ids: Path | None, config: Config) -> None:
+    """Looks through a file of ids before anything is trained. Raises DataError."""
+    from cli.asked import Asked  # noqa: PLC0415
+
+    if ids is not None and config.server is not None:
+        Asked(ids, like=getattr(config.server.labels, "key", None) or "").count()
 
 
 @contextlib.contextmanager

@@ -277,3 +277,22 @@ def _wait_until_healthy(http: str, process: subprocess.Popen[str]) -> None:
         except OSError:
             time.sleep(0.1)
     raise AssertionError("it never became healthy")
+
+
+@pytest.mark.processes
+def test_up_goes_on_to_predictions(tmp_path: Path) -> None:
+    ids = write_ids(tmp_path / "ids.csv", [3, 1, 2])
+    process = start("up", write(tmp_path, VIMADMM, epochs=1), "--out", tmp_path / "run", "--predict", ids)
+    output = finish(process)
+    assert process.returncode == 0, output
+    with (tmp_path / "run" / "predictions.csv").open(newline="") as lines:
+        assert [row["id"] for row in csv.DictReader(lines)] == ["3", "1", "2"]
+
+
+def test_up_looks_through_the_ids_before_it_trains(tmp_path: Path) -> None:
+    (tmp_path / "ids.csv").write_text("id\n1,2\n")
+    process = start("up", write(tmp_path, VIMADMM), "--out", tmp_path / "run", "--predict", tmp_path / "ids.csv")
+    output = finish(process)
+    assert process.returncode == 2
+    assert "line 2" in output
+    assert not (tmp_path / "run").exists()
