@@ -16,7 +16,7 @@ demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritt
 	$(BIN)/colonnade up
 
 test: $(VENV)/.developed ## the whole test suite
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine
