@@ -26,8 +26,8 @@ def draw(lanes: Sequence[Lane]) -> str:
 
 
 def rebuilt_share(lane: Lane) -> float:
-    """How much of the columns' variance the server rebuilds, from 0 to 1."""
-    return max(0.0, 1 - lane.rebuilt)
+    """How much of the columns' variance the server rebuilds, from 0 to 1; not a number where no message names a row."""
+    return math.nan if math.isnan(lane.rebuilt) else max(0.0, 1 - lane.rebuilt)
 
 
 def _x(share: float) -> float:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from cli.beside.lane import Lane
 from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN
+from cli.beside.plan import OWN, PLAIN, Unit
 from cli.beside.table import amount
 
 GOOD = 90.0
 """Per cent of test rows that a protocol must get right to be named for anything but accuracy under noise."""
 
 _FEW = 3
+_UNITS: tuple[tuple[Unit, str], ...] = (("client", "a party's whole data"), ("row", "a row's embeddings"))
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,10 @@ def needs(lanes: Sequence[Lane], epsilons: Sequence[float]) -> list[Need]:
         _ranked("fewest rounds to 95 %", good, lambda one: one.mean(PLAIN, "rounds@95"),
                 lambda one: amount(one.mean(PLAIN, "rounds@95"), digits=0)),
         _ranked("fastest with stragglers", good, lambda one: one.fastest[1], _in_seconds),
-        *(_ranked(f"epsilon {each:g} of a party's whole data", free, lambda one, e=each: -one.under("client", e),
-                  lambda one, e=each: f"{one.under('client', e):.1f} %") for each in epsilons),
-        *(_ranked(f"epsilon {each:g} of a row's embeddings", free, lambda one, e=each: -one.under("row", e),
-                  lambda one, e=each: f"{one.under('row', e):.1f} %") for each in epsilons),
+        *(_under(unit, about, each, free) for unit, about in _UNITS for each in epsilons),
         _ranked("fewest labels named beyond chance", good, lambda one: one.named[0] - one.named[1],
                 lambda one: f"{one.named[0]:.0%}, by chance {one.named[1]:.0%}"),
-        _ranked("least rebuilt by the server", good, lambda one: rebuilt_share(one) if one.rebuilt else math.nan,
+        _ranked("least rebuilt by the server", good, rebuilt_share,
                 lambda one: f"{rebuilt_share(one):.0%} of the variance"),
     ]  # fmt: skip
     return [*(need for need in found if need is not None), *_by_nature(lanes)]
@@ -60,6 +58,11 @@ def _ranked(need: str, lanes: Sequence[Lane], key: Callable[[Lane], float], say:
     if not ranked:
         return None
     return Need(need, [lane.name for lane in ranked], ", ".join(f"{lane.name} {say(lane)}" for lane in ranked))
+
+
+def _under(unit: Unit, about: str, epsilon: float, lanes: Sequence[Lane]) -> Need | None:
+    need = f"epsilon {epsilon:g} of {about}"
+    return _ranked(need, lanes, lambda one: -one.under(unit, epsilon), lambda one: f"{one.under(unit, epsilon):.1f} %")
 
 
 def _in_seconds(lane: Lane) -> str:

@@ -23,6 +23,8 @@ PLAIN, SLOW, OWN, ATTACKED = "plain", "slow", "own", "attacked"
 _MINUTES = {PLAIN: 0.06, SLOW: 0.08, OWN: 0.08, ATTACKED: 0.15, "client": 0.02, "row": 0.06}
 
 Unit = Literal["client", "row"]
+UNITS: tuple[Unit, ...] = ("client", "row")
+"""What an epsilon is about: all data of a party, or the embeddings of one row."""
 
 
 def noisy(unit: Unit, epsilon: float) -> str:
@@ -103,11 +105,11 @@ class Plan(Section):
             found[SLOW] = self._run(SLOW, entry, *delayed)
         if entry.own is not None:
             found[OWN] = self._run(OWN, entry, *delayed, *entry.own)
-        for unit, common in (("client", self.client), ("row", self.row)):
-            if (own := entry.noise(unit)) is not None:  # type: ignore[arg-type]  # the two units
+        for unit, common in zip(UNITS, (self.client, self.row), strict=True):
+            if (own := entry.noise(unit)) is not None:
                 for epsilon in self.epsilons:
                     spends = f"federation.privacy.epsilon={epsilon:g}"
-                    found[noisy(unit, epsilon)] = self._run(unit, entry, *common, *own, spends)  # type: ignore[arg-type]
+                    found[noisy(unit, epsilon)] = self._run(unit, entry, *common, *own, spends)
         if entry.late:
             found[ATTACKED] = self._run(ATTACKED, entry, *self.attacked)
         return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cli.beside.lane import Lane
 from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN, SLOW
+from cli.beside.plan import OWN, PLAIN, SLOW, UNITS
 
 _DASH = "-"
 
@@ -24,7 +24,7 @@ def head(epsilons: Sequence[float]) -> list[str]:
 
 def row(lane: Lane, epsilons: Sequence[float]) -> list[str]:
     """The numbers of a protocol in words; a dash where there is nothing to measure."""
-    noisy = [_share(lane.under(unit, each)) for unit in ("client", "row") for each in epsilons]  # type: ignore[arg-type]
+    noisy = [_share(lane.under(unit, each)) for unit in UNITS for each in epsilons]
     return [
         lane.name,
         _spread(lane.values(PLAIN, "accuracy")),

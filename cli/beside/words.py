@@ -29,6 +29,9 @@ CAUTIONS = (
     "MB are those of training's messages, both ways; evaluations are not counted.",
     "Seconds are delays alone: the virtual clock charges nothing for computing. With 'never' a seed did not get there.",
     "Runs with noise were evaluated clean, and their noise came from the seed: a benchmark of learning, no guarantee.",
+    "With noise on a party's whole data nothing of a single message is left at any of these epsilons: where the three "
+    "numbers are alike, parties learned from what came back (labels, or gradients of a head that had seen noise), and "
+    "the clean evaluation shows what they know. Answers of such a model that were noised as well would be near chance.",
     "An epsilon of a party's whole data and one of a row's embeddings are about different things and are not to be "
     "compared; noise on what goes up protects no label.",
     f"Attacks are of one seed on {VICTIM}, with the default settings of `colonnade attack`: a lower bound of what "

@@ -15,11 +15,14 @@ from common.errors import ColonnadeError, EnvironmentFault
 
 
 def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
-    """Runs them, and yields each as it ends, or the error that ended it.
+    """Runs them, and yields each as it ends, or the error that ended it. One process is this one.
 
     Raises:
         EnvironmentFault: a process was killed.
     """
+    if processes == 1:
+        yield from ((job, _told(job)) for job in wanted)
+        return
     spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
         under_way = {pool.submit(_told, job): job for job in wanted}
