@@ -91,11 +91,11 @@ def _noisy(lanes: Sequence[Lane], unit: Unit, about: str) -> Figure:
     drawn = []
     for number, lane in enumerate(lanes):
         epsilons = sorted(float(name.partition("-")[2]) for name in lane.found if name.startswith(f"{unit}-"))
-        points = [(math.log2(each) + 1, lane.under(unit, each) / 100) for each in epsilons]
+        points = [(math.log2(each), lane.under(unit, each) / 100) for each in epsilons]
         if points:
             drawn.append(Curve(lane.name, points, *strokes(number)))
     title = f"Test accuracy against epsilon {about}"
-    return Figure(f"epsilon-{unit}", title, "epsilon", drawn, lambda x: f"{2 ** (x - 1):.3g}")
+    return Figure(f"epsilon-{unit}", title, "epsilon", drawn, lambda x: f"{2**x:.3g}")
 
 
 def _first(lane: Lane, condition: str) -> Record | None:
@@ -108,7 +108,8 @@ def _log(value: float, least: float) -> float:
 
 
 def _power(x: float, least: float) -> str:
-    return f"{least * 10**x:.2g}" if x < 5 else f"{least * 10**x:.0f}"
+    value = least * 10**x
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _percent(share: float) -> str:

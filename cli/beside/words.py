@@ -31,7 +31,8 @@ CAUTIONS = (
     "Runs with noise were evaluated clean, and their noise came from the seed: a benchmark of learning, no guarantee.",
     "With noise on a party's whole data nothing of a single message is left at any of these epsilons: where the three "
     "numbers are alike, parties learned from what came back (labels, or gradients of a head that had seen noise), and "
-    "the clean evaluation shows what they know. Answers of such a model that were noised as well would be near chance.",
+    "the clean evaluation shows what they know. Where evaluations had the noise as well, split, c_vfl and vimadmm were "
+    "right in 11, 11 and 12 % at epsilon 64 (one seed).",
     "An epsilon of a party's whole data and one of a row's embeddings are about different things and are not to be "
     "compared; noise on what goes up protects no label.",
     f"Attacks are of one seed on {VICTIM}, with the default settings of `colonnade attack`: a lower bound of what "

@@ -20,6 +20,7 @@ from cli.reproduction.measures import Point, Record, value
 from common.config import load
 from common.errors import ConfigError, InputError
 from common.protocols import CONTRACTS
+from tests.cli.browser import CHROMIUM, Browser
 
 PLAN = read_plan()
 
@@ -161,6 +162,22 @@ class TestPages:
         ]
         assert len(linked) == 6
         assert all((tmp_path / name).is_file() for name in linked)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+def test_a_box_hides_the_curves_of_its_protocol(tmp_path: Path) -> None:
+    html, _ = Pages(PLAN, LANES, 1).write(tmp_path)
+    shown = "[...document.querySelectorAll('polyline')].filter((e) => e.getClientRects().length).length"
+    with Browser() as browser:
+        browser.open(html)
+        everyone = browser.value(shown)
+        browser.value("document.querySelector('input[value=fdml]').click()")
+        assert browser.value(shown) == everyone - 4  # rounds, bytes, seconds, epsilon of a party
+        assert browser.value("document.getElementById('every').checked") is False
+        browser.value("document.getElementById('every').click()")
+        assert browser.value(shown) == everyone
+        assert browser.console == []
 
 
 def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
