@@ -131,7 +131,7 @@ class TestPages:
             ("fastest with stragglers", ["fdml", "split"]),
             ("epsilon 8 of a party's whole data", ["fdml", "split"]),
             ("epsilon 8 of a row's embeddings", ["split"]),
-            ("fewest labels named beyond chance", ["split", "fdml"]),
+            ("fewest labels named beyond chance", ["split"]),
             ("least rebuilt by the server", ["fdml", "split"]),
             ("parties come when they like", ["zoo_vfl"]),
         ],
