@@ -293,6 +293,24 @@ def reproduce(
 
 
 @app.command()
+def compare(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="left out, all", show_default=False)
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is")] = False,
+    out: Annotated[Path, typer.Option("--out", help="where results and pages are kept")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
+) -> None:
+    """Runs all protocols on one task under one budget, and makes a page that says which to take for what."""
+    from cli.compare import Asked  # noqa: PLC0415
+    from cli.compare import compare as run  # noqa: PLC0415
+    from cli.reproduce import processors  # noqa: PLC0415
+
+    run(Asked(tuple(names or ()), seeds, out, processes or processors(), only_list))
+
+
+@app.command()
 def attack(
     run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
     kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],

@@ -7,6 +7,7 @@ auc              of the test rows, in per cent
 deviation        between the classes' accuracies, in points (standard deviation)
 mb@95, mib@95    what training messages had brought both ways when the test accuracy first reached 95 %
 seconds@80       when it first reached 80 %, on the run's clock
+rounds@95        in which round it first reached 95 %
 mb, mib          what training messages brought in all
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
@@ -25,8 +26,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from common.errors import ConfigError
 
 _MIB, _MB = 2**20, 10**6
-_FORM = re.compile(r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds)@([a-z0-9_.]+)$")
-_LOWER = ("deviation", "mb", "mib", "seconds", "up", "down", "epsilon")
+_FORM = re.compile(
+    r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
+)
+_LOWER = ("deviation", "mb", "mib", "seconds", "rounds", "up", "down", "epsilon")
+_UNITS = {"mb": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
+_BARE = ("epsilon", "deviation", "rounds")
 
 
 def _known(value: str) -> str:
@@ -81,7 +86,7 @@ class Record(BaseModel):
 def value(record: Record, measure: str) -> float:
     """A number of a record; infinite where an accuracy was never reached, not a number where there is none."""
     kind, _, about = measure.partition("@")
-    if about and kind in {"mb", "mib", "seconds"}:
+    if about and kind in {"mb", "mib", "seconds", "rounds"}:
         return _first(record, float(about) / 100, kind)
     if kind == "accuracy" and about:
         return _after(record, float(about))
@@ -98,9 +103,7 @@ def lower_is_better(measure: str) -> bool:
 def unit(measure: str) -> str:
     """What it is counted in."""
     kind = measure.partition("@")[0]
-    return {"mb": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s", "epsilon": "", "deviation": ""}.get(
-        kind, "%"
-    )
+    return "" if kind in _BARE else _UNITS.get(kind, "%")
 
 
 def reached(ours: float, paper: float, measure: str) -> bool:
@@ -119,7 +122,9 @@ def _first(record: Record, share: float, kind: str) -> float:
     point = next((point for point in record.points if point.accuracy >= share), None)
     if point is None:
         return math.inf
-    return point.seconds if kind == "seconds" else point.bytes / (_MB if kind == "mb" else _MIB)
+    if kind in {"seconds", "rounds"}:
+        return point.seconds if kind == "seconds" else point.round
+    return point.bytes / (_MB if kind == "mb" else _MIB)
 
 
 def _after(record: Record, epoch: float) -> float:

@@ -1,0 +1,87 @@
+"""The page for a browser: it needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cli.beside import leaks
+from cli.beside.figures import Figure, figures, strokes
+from cli.beside.lane import Lane
+from cli.beside.needs import needs
+from cli.beside.plan import Plan
+from cli.beside.table import head, row
+from cli.beside.words import CAUTIONS, TITLE, how, notes
+from cli.page.frame import facts, folded, frame, section, table
+from cli.page.html import Html, tag
+from cli.page.script import SCRIPT
+
+_NEEDS = ("need", "take", "because")
+_CHOICE = """
+const boxes = [...document.querySelectorAll(".legend input.lane")];
+const every = document.getElementById("every");
+const show = () => {
+  const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+  for (const line of document.querySelectorAll("svg.curves polyline"))
+    line.toggleAttribute("hidden", !shown.has(line.querySelector("title").textContent));
+  if (every) every.checked = shown.size === boxes.length;
+};
+for (const box of boxes) { box.hidden = false; box.addEventListener("change", show); }
+if (every) {
+  every.parentElement.hidden = false;
+  every.addEventListener("change", () => { for (const box of boxes) box.checked = every.checked; show(); });
+}
+"""
+
+
+def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
+    """All of it."""
+    epsilons = plan.epsilons
+    wanted = [(one.need, ", ".join(one.best), one.why) for one in needs(lanes, epsilons)]
+    numbers = [row(lane, epsilons) for lane in lanes]
+    cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in CAUTIONS), class_="faint")
+    return frame(TITLE, [
+        tag("p", how(plan, seeds).replace("`", "")),
+        section("Which for what", table(_NEEDS, wanted, words=(0, 1, 2), caption="As the numbers have it")),
+        section("The numbers", table(head(epsilons), numbers, caption="Per cent of test rows, unless said"), cautions),
+        _curves(lanes),
+        section("Leaks", _leaks(lanes)),
+        section("What everybody sees", _sees(lanes)),
+        section("What was not as for the others", facts(notes(lanes)), facts(plan.left_out.items())),
+        section("What was run", *(folded(lane.name, tag("pre", "\n".join(lane.entry.set))) for lane in lanes)),
+    ], SCRIPT + _CHOICE)  # fmt: skip
+
+
+def _curves(lanes: Sequence[Lane]) -> Html:
+    pictures = [_figure(figure) for figure in figures(lanes)]
+    return section("Curves", _legend(lanes), tag("div", *pictures, class_="charts")) if pictures else Html()
+
+
+def _leaks(lanes: Sequence[Lane]) -> Html:
+    drawn = Html(leaks.draw(lanes))
+    return tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label=leaks.TITLE) if drawn else Html()
+
+
+def _figure(figure: Figure) -> Html:
+    said = tag("p", class_="said", aria_hidden="true")
+    foot = tag("div", figure.foot, class_="foot faint")
+    return tag("figure", tag("figcaption", figure.title), Html(figure.picture()), foot, said)
+
+
+def _legend(lanes: Sequence[Lane]) -> Html:
+    items = [tag("li", tag("label", tag("input", type="checkbox", id="every", checked=True, autocomplete="off"), " all",
+                           hidden=True))]  # fmt: skip
+    for number, lane in enumerate(lanes):
+        stroke, dash = strokes(number)
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        swatch = f'<path d="M0 5h26" stroke="{stroke}" stroke-width="2"{dashed}/>'
+        box = tag(
+            "input", type="checkbox", value=lane.name, checked=True, hidden=True, autocomplete="off", class_="lane"
+        )
+        line = Html(f' <svg viewBox="0 0 26 10" aria-hidden="true">{swatch}</svg>')
+        items.append(tag("li", tag("label", box, line, lane.name)))
+    return tag("ul", *items, class_="legend")
+
+
+def _sees(lanes: Sequence[Lane]) -> Html:
+    rows = [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))] for lane in lanes]
+    return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Who learns what")

@@ -1,0 +1,77 @@
+"""What the comparison leaves behind: a page for a browser, one for the documentation, and the pictures of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.beside import leaks
+from cli.beside.figures import figures
+from cli.beside.html_page import html_page
+from cli.beside.lane import Lane
+from cli.beside.needs import Need, needs
+from cli.beside.plan import Plan
+from cli.beside.table import head, row
+from cli.beside.words import CAUTIONS, TITLE, how, notes
+from cli.outputs import write_text
+
+_NAME = "beside"
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What pages are written of.
+
+    Args:
+        plan: what was compared.
+        lanes: what was found, a protocol each.
+        seeds: that were asked for.
+    """
+
+    plan: Plan
+    lanes: Sequence[Lane]
+    seeds: int
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes them. Raises EnvironmentFault if the disk refuses.
+
+        Returns:
+            The two pages.
+        """
+        pictures = {f"{_NAME}-{figure.key}.svg": (figure.title, figure.file()) for figure in figures(self.lanes)}
+        if drawn := leaks.draw(self.lanes):
+            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, drawn)
+        for name, (_, picture) in pictures.items():
+            write_text(folder / name, picture + "\n")
+        html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
+        write_text(html, html_page(self.plan, self.lanes, self.seeds))
+        write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))
+        return [html, markdown]
+
+    def _markdown(self, pictures: dict[str, str]) -> str:
+        epsilons = self.plan.epsilons
+        lines = [f"# {TITLE}", "", how(self.plan, self.seeds), "", "In words: [which to choose](../choosing.md).", ""]
+        lines += ["## Which for what", "", *_listed(needs(self.lanes, epsilons)), "## The numbers", ""]
+        lines += _table(head(epsilons), [row(lane, epsilons) for lane in self.lanes])
+        lines += [f"- {said}" for said in CAUTIONS]
+        lines += ["", "## Pictures", ""]
+        for name, title in pictures.items():
+            lines += [f"![{title}]({name})", ""]
+        lines += ["## What everybody sees", ""]
+        lines += _table(["protocol", "the server", "a party"],
+                        [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))]
+                         for lane in self.lanes])  # fmt: skip
+        lines += ["## What was not as for the others", ""]
+        lines += [f"- `{name}`: {said}" for name, said in notes(self.lanes)]
+        lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
+        return "\n".join([*lines, ""])
+
+
+def _listed(found: Sequence[Need]) -> list[str]:
+    return _table(["need", "take", "because"], [[one.need, ", ".join(one.best), one.why] for one in found])
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [names, ["---"] * len(names), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines] + [""]

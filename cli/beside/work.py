@@ -1,0 +1,44 @@
+"""The runs, a few at a time, in processes that stay: they are too short to begin one for each."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+
+from cli.beside.attacked import attack
+from cli.beside.plan import ATTACKED
+from cli.reproduction.measures import Record
+from cli.reproduction.running import Job, perform
+from common.errors import ColonnadeError, EnvironmentFault
+
+
+def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
+    """Runs them, and yields each as it ends, or the error that ended it. One process is this one.
+
+    Raises:
+        EnvironmentFault: a process was killed.
+    """
+    if processes == 1:
+        yield from ((job, _told(job)) for job in wanted)
+        return
+    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
+        under_way = {pool.submit(_told, job): job for job in wanted}
+        try:
+            for done in as_completed(under_way):
+                yield under_way[done], done.result()
+        except BrokenProcessPool:
+            hint = "if memory is short, give --processes 1; what has ended is kept"
+            raise EnvironmentFault("a process of the comparison was killed", hint=hint) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _told(job: Job) -> Record | ColonnadeError:
+    """The record, or what is wrong in words: errors of all kinds do not travel between processes."""
+    try:
+        return attack(job) if job.name.endswith(f"/{ATTACKED}") else perform(job)
+    except ColonnadeError as failed:
+        return EnvironmentFault(str(failed))

@@ -1,0 +1,105 @@
+"""`colonnade compare`: all protocols on one task under one budget, and a page that says which to take for what."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from cli.beside.lane import Lane
+from cli.beside.needs import needs
+from cli.beside.pages import Pages
+from cli.beside.plan import FILE, Plan, chosen, job, jobs, read_plan
+from cli.beside.table import head, row
+from cli.beside.work import run_all
+from cli.outputs import make_folder
+from cli.reproduction.results import Results
+from cli.reproduction.running import Job
+from cli.reproduction.work import minutes, missing
+from cli.screen import out as console
+from common.errors import ColonnadeError, InputError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says.
+
+    Args:
+        names: of protocols; none for all.
+        seeds: of every run; attacks have one.
+        out: the folder of results and pages.
+        processes: that run at a time.
+        only_list: whether nothing is to be run.
+        plan: the file.
+    """
+
+    names: tuple[str, ...]
+    seeds: int
+    out: Path
+    processes: int
+    only_list: bool = False
+    plan: Path = FILE
+
+
+def compare(asked: Asked) -> None:
+    """Runs what is missing, prints the table, and writes beside.html and beside.md with their pictures.
+
+    Raises:
+        InputError: a protocol does not take part, or runs have failed.
+        EnvironmentFault: nothing can be written there, or a process was killed.
+    """
+    plan = read_plan(asked.plan)
+    names = chosen(plan, asked.names)
+    make_folder(asked.out)
+    results = Results(asked.out)
+    wanted = list(jobs(plan, names, asked.seeds, asked.out))
+    todo = missing(wanted, results)
+    about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
+    console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
+    failed = [] if asked.only_list else _run(todo, results, asked)
+    lanes = [_lane(plan, name, asked, results) for name in names]
+    _show(lanes, plan)
+    for page in Pages(plan, lanes, asked.seeds).write(asked.out):
+        console.print(f"page: {page}", markup=False, soft_wrap=True)
+    if failed:
+        hint = "the others are kept; run the command again to try these once more"
+        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed)}", hint=hint)
+
+
+def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
+    failed, begun = [], time.monotonic()
+    for number, (done, outcome) in enumerate(run_all(todo, asked.processes), 1):
+        said = f"{done.name}, seed {done.seed}"
+        gone = (time.monotonic() - begun) / 60
+        if isinstance(outcome, ColonnadeError):
+            failed.append(said)
+            console.print(f"[{number}/{len(todo)}] {said}: {outcome}", style="red", markup=False)
+            continue
+        results.keep(done, outcome)
+        line = f"[{number}/{len(todo)}, {gone:.1f} min] {said}: {outcome.wall:.1f} s"
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+    return failed
+
+
+def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:
+    found = {}
+    for condition, run in plan.conditions(name).items():
+        records = (results.get(job(name, condition, run, seed, asked.out)) for seed in range(asked.seeds))
+        found[condition] = [record for record in records if record is not None]
+    return Lane(name, plan.protocols[name], {condition: records for condition, records in found.items() if records})
+
+
+def _show(lanes: list[Lane], plan: Plan) -> None:
+    table = Table(*_some(head(plan.epsilons)), title="protocols side by side")
+    for lane in lanes:
+        table.add_row(*_some(row(lane, plan.epsilons)))
+    console.print(table)
+    for need in needs(lanes, plan.epsilons):
+        console.print(f"{need.need}: {need.why or ', '.join(need.best)}", markup=False, soft_wrap=True)
+
+
+def _some(cells: list[str]) -> list[str]:
+    """Those that a screen has room for: accuracy, bytes and seconds to a share, leaks. Pages have all."""
+    return [*cells[:2], cells[3], *cells[5:7], *cells[-2:]]
