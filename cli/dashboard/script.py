@@ -68,33 +68,33 @@ const over = (words) => {
   say(words);
   pause.remove();
 };
+const paused = () => pause.getAttribute("aria-pressed") === "true";
+const tell = () => say(paused() ? "Paused." : "This page follows the run.");
 let failed = 0;
 const ask = async () => {
-  const paused = pause.getAttribute("aria-pressed") === "true";
-  if (!paused)
+  if (!paused())
     try {
       const answer = await fetch(location.pathname, { cache: "no-store" });
       if (!answer.ok) throw new Error(answer.status);
       const text = await answer.text();
       failed = 0;
-      take(new DOMParser().parseFromString(text, "text/html").querySelector("main"));
+      if (!paused()) take(new DOMParser().parseFromString(text, "text/html").querySelector("main"));
     } catch {
       failed += 1;
     }
-  say(paused ? "Paused." : "This page follows the run.");
+  tell();
   if (main.dataset.again === "0") over("The run has ended: this is its last state.");
   else if (failed > 3) over("Nobody answers any more: the run has ended or was stopped. Its folder has the rest.");
   else setTimeout(ask, 1000 * main.dataset.again);
 };
 pause.addEventListener("click", () => {
-  const paused = pause.getAttribute("aria-pressed") !== "true";
-  pause.setAttribute("aria-pressed", paused);
-  say(paused ? "Paused." : "This page follows the run.");
+  pause.setAttribute("aria-pressed", !paused());
+  tell();
 });
 document.body.append(bar);
 if (main.dataset.again === "0") over("The run has ended: this is its last state.");
 else {
-  say("This page follows the run.");
+  tell();
   setTimeout(ask, 1000 * main.dataset.again);
 }
 """

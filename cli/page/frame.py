@@ -15,14 +15,14 @@ class Section(Html):
     """A part of a page under a heading of its own.
 
     Attributes:
-        title: the heading.
-        name: what a link to it ends in, after the #.
+        heading: as it stands in the page.
+        anchor: what a link to it ends in, after the #.
     """
 
-    __slots__ = ("name", "title")
+    __slots__ = ("anchor", "heading")
 
-    title: str
-    name: str
+    heading: str
+    anchor: str
 
 
 def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0, *, live: bool = False) -> str:
@@ -64,15 +64,15 @@ def section(title: str, *inside: object) -> Html:
     kept = [part for part in inside if part]
     if not kept:
         return Html()
-    name = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
-    made = Section(tag("section", tag("h2", title), *kept, id=name) + "\n")
-    made.title, made.name = title, name
+    anchor = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
+    made = Section(tag("section", tag("h2", title), *kept, id=anchor) + "\n")
+    made.heading, made.anchor = title, anchor
     return made
 
 
 def contents(parts: Iterable[Html]) -> Html:
     """Links to those of a page's parts that have headings."""
-    links = [tag("li", tag("a", part.title, href=f"#{part.name}")) for part in parts if isinstance(part, Section)]
+    links = [tag("li", tag("a", part.heading, href=f"#{part.anchor}")) for part in parts if isinstance(part, Section)]
     return Html(tag("nav", tag("ul", *links), aria_label="Contents", id="contents") + "\n") if links else Html()
 
 

@@ -40,6 +40,7 @@ pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem
 .wrong { background: color-mix(in srgb, var(--wrong) var(--share), transparent) }
 nav ul { padding: 0; margin: 1rem 0; list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.2rem }
 nav a { display: inline-block; padding: .2rem 0 }
+html:has(.live) { scroll-padding-bottom: 4rem }
 .live { position: sticky; bottom: 0; margin: 2rem 0 0; padding: .5rem 0; background: var(--paper);
   border-top: 1px solid var(--rule) }
 .facts td:last-child { overflow-wrap: anywhere }

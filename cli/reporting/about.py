@@ -81,5 +81,6 @@ def environment(run: Run) -> Html:
     if isinstance(known, dict):
         rows += [(str(name), value) for name, value in known.items()]
     else:
-        rows.append(("versions", "not written down by this run"))
+        ended = run.summary["status"] != "unfinished"
+        rows.append(("versions", "not written down by this run" if ended else "written down at the run's end"))
     return section("Environment", facts(rows))

@@ -65,15 +65,15 @@ class Browser:
         self._profile.cleanup()
 
     def open(
-        self, page: Path, width: int = 1000, height: int = 900, *, dark: bool = False, script: bool = True
+        self, page: Path | str, width: int = 1000, height: int = 900, *, dark: bool = False, script: bool = True
     ) -> None:
-        """Opens a file in a window of this size, and waits until it is there."""
+        """Opens a file or an address in a window of this size, and waits until it is there."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         self._wait_for("Page.loadEventFired")
 
     def value(self, expression: str) -> Any:
@@ -88,8 +88,9 @@ class Browser:
 
     def press(self, key: str, code: int) -> None:
         """A key goes down and up again."""
+        text = {"text": "\r"} if key == "Enter" else {}  # without which nothing is activated
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def call(self, method: str, **given: Any) -> dict[str, Any]:
         """Asks the browser for something, and waits for its answer."""
