@@ -204,7 +204,11 @@ def picture(sweep: Sweep, points: Sequence[Point]) -> str:
         drawn.append(Curve(f"{protocol}, floor", list(zip(across, bare, strict=True)), colour(number), "4 3"))
     heights = [y for curve in drawn for _, y in curve.points]
     span = (math.floor(min(heights)), math.ceil(max(heights)))
-    return curves(drawn, lambda y: f"{10**y:.3g} ms", lambda x: f"{first * 2**x:.0f}", span=span)
+    return curves(drawn, _milliseconds, lambda x: f"{first * 2**x:.0f}", span=span)
+
+
+def _milliseconds(y: float) -> str:
+    return f"{10**y:.3g} ms" if y < 2.99 else f"{10**y:.0f} ms"
 
 
 def _seconds(points: Sequence[Point]) -> tuple[list[float], list[float]]:

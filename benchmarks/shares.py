@@ -107,15 +107,10 @@ def place_of(frame: FrameType | None) -> str:
 
 def codec(setting: Setting, folder: Path) -> float:
     """Processor seconds that a round's messages take to bytes and back."""
-    config = setting.config(1)
-    outcome = Simulation(config, folder, record=True).run()
-    of_round = [message for _, _, message in outcome.messages if _in_training(message)]
+    outcome = Simulation(setting.config(2), folder, record=True).run()  # evaluated after the second round alone
+    of_round = [message for _, _, message in outcome.messages if getattr(message, "round", 0) == 1]
     both = Codec(setting.protocol, CONTRACTS[setting.protocol].kinds)
     return min(_there_and_back(both, of_round) for _ in range(5))
-
-
-def _in_training(message: Message) -> bool:
-    return getattr(message, "round", 0) == 1 and type(message).__name__ != "Evaluation"
 
 
 def _there_and_back(both: Codec, messages: Sequence[Message]) -> float:
