@@ -44,7 +44,7 @@ class Curve:
     def __call__(self, event: Event) -> None:
         """Hears of a round or an evaluation."""
         if event["kind"] == "round" and self._cohort is not None:
-            self._sent = _training_bytes(self._cohort) / MIB
+            self._sent = training_bytes(self._cohort) / MIB
         if event["kind"] == "evaluation" and event["part"] == "test":
             self.points.append((event["round"], self._sent, event["test_accuracy"]))
 
@@ -79,7 +79,8 @@ def _figures(protocol: str, how: str, bound: float, *sets: str) -> list[Figure]:
     return [Figure(f"{protocol}, MNIST, {how}: MiB of tensors to 96 %, mean of 3", mean, bound, "MiB")]
 
 
-def _training_bytes(cohort: Cohort) -> int:
+def training_bytes(cohort: Cohort) -> int:
+    """Bytes of tensors that have crossed these links in training, both ways."""
     books = [book for link in cohort.values() for book in (link.traffic.received, link.traffic.sent)]
     return sum(size for book in books for kind, (_, size) in book.items() if kind != "Evaluation")
 

@@ -1,17 +1,17 @@
-"""One line of the table that `make bench` prints."""
+"""Figures, and the table of them that `make bench` prints."""
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 console = Console(width=150, highlight=False)
+HEADINGS = ("benchmark", "what", "ours", "against", "ratio", "bound", "kept")
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,14 @@ class Figure:
         ours: in `unit`.
         floor: the floor or rival measured in the same run, in `unit`; None where the bound is absolute.
         floor_name: what the floor is.
-        bound: what the ratio (or, without a floor, the figure) may at most be; at least, if `least`.
+        bound: what the ratio (or, without a floor, the figure) may at most be; at least, if `least`. None promises
+            nothing.
         unit: of both.
     """
 
     what: str
     ours: float
-    bound: float
+    bound: float | None
     unit: str
     floor: float | None = None
     floor_name: str = ""
@@ -42,20 +43,69 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the bound is kept."""
+        """Whether the bound is kept; a figure that is no number keeps none."""
+        if self.bound is None:
+            return True
         return self.value >= self.bound if self.least else self.value <= self.bound
 
+    def cells(self) -> tuple[str, ...]:
+        """As a line of the table has it, from `what` on."""
+        floor = "" if self.floor is None else f"{self.floor:.4g} {self.unit}, {self.floor_name}"
+        ratio = "" if self.floor is None else f"{self.value:.3g}"
+        bound = "" if self.bound is None else f"{'>=' if self.least else '<='} {self.bound:g}"
+        kept = "" if self.bound is None else "yes" if self.holds else "NO"
+        return self.what, f"{self.ours:.4g} {self.unit}".rstrip(), floor, ratio, bound, kept
 
-def show(figures: Sequence[Figure]) -> None:
-    """Prints the table, with the machine named."""
-    title = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    table = Table("what", "ours", "against", "floor", "ratio", "bound", "", title=title)
-    for f in figures:
-        floor = "" if f.floor is None else f"{f.floor:.4g} {f.unit}"
-        ratio = "" if f.floor is None else f"{f.value:.2f}"
-        bound = f"{'>=' if f.least else '<='} {f.bound:g}"
-        table.add_row(f.what, f"{f.ours:.4g} {f.unit}", f.floor_name, floor, ratio, bound, "yes" if f.holds else "NO")
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one benchmark: its figures, or why there are none.
+
+    Args:
+        figures: empty where it failed or was skipped.
+        failed: the error, in one line; "" if there was none.
+        skipped: why it was not run; "" if it was.
+        when: the UTC day and minute at which it ended.
+        seconds: that it took.
+    """
+
+    figures: tuple[Figure, ...] = ()
+    failed: str = ""
+    skipped: str = ""
+    when: str = ""
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether it did not fail and every bound is kept. What was skipped breaks nothing."""
+        return not self.failed and all(figure.holds for figure in self.figures)
+
+
+def rows(results: Mapping[str, Result]) -> Iterator[tuple[str, ...]]:
+    """The table's lines, as `HEADINGS` has it; benchmarks without figures say why in one."""
+    for name, result in results.items():
+        for figure in result.figures:
+            yield (name, *figure.cells())
+        if result.failed:
+            yield name, f"failed: {result.failed}", "", "", "", "", "NO"
+        if result.skipped:
+            yield name, f"skipped: {result.skipped}", "", "", "", "", ""
+
+
+def show(results: Mapping[str, Result], machine: str) -> None:
+    """Prints the table, with the machine named above it."""
+    table = Table(*HEADINGS, title=machine)
+    for line in rows(results):
+        table.add_row(*map(escape, line))
     console.print(table)
+
+
+def markdown(results: Mapping[str, Result], machine: str) -> str:
+    """The same for docs/performance.md."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows(results)]
+    return "\n".join(
+        [f"{machine}.", "", *(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)]
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -15,17 +16,27 @@ def main() -> list[Figure]:
     """Starts MNIST among 14 parties, looks at their memory in the second epoch, and lets them end."""
     sets = ("federation.epochs=2", "federation.evaluate.every=100000")
     with started("vimadmm/mnist.yaml", *sets) as (process, out):
-        while process.poll() is None and _rounds(out / "events.jsonl") < 60:
-            time.sleep(0.2)
-        memory = [_proportional(child) for child in _parties(process.pid)]
+        beyond = memory(process, out, rounds=60)
         process.wait()
         summary = read(out).summary
-    memory.sort()
-    beyond = sum(memory[1:]) / len(memory[1:])
     return [
         Figure("14 parties, launch to first round", summary["seconds_to_first_round"], 5.0, "s"),
         Figure("proportional memory a party beyond the first", beyond / 1e6, 60.0, "MB"),
     ]
+
+
+def memory(process: subprocess.Popen[bytes], out: Path, rounds: int) -> float:
+    """Proportional bytes of a party beyond the first, in the mean, once a run has come so far.
+
+    Raises:
+        SystemExit: the run ended before.
+    """
+    while _rounds(out / "events.jsonl") < rounds:
+        if process.poll() is not None:
+            raise SystemExit(f"the run ended with exit code {process.returncode} before round {rounds}")
+        time.sleep(0.2)
+    sizes = sorted(_proportional(child) for child in _parties(process.pid))
+    return sum(sizes[1:]) / len(sizes[1:])
 
 
 def _rounds(events: Path) -> int:

@@ -54,7 +54,7 @@ def compare(asked: Asked) -> None:
     names = chosen(plan, asked.names)
     make_folder(asked.out)
     results = Results(asked.out)
-    wanted = list(jobs(plan, names, asked.seeds, asked.out))
+    wanted = list(jobs(plan, names, asked.seeds))
     todo = missing(wanted, results)
     about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
     console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
@@ -86,7 +86,7 @@ def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
 def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:
     found = {}
     for condition, run in plan.conditions(name).items():
-        records = (results.get(job(name, condition, run, seed, asked.out)) for seed in range(asked.seeds))
+        records = (results.get(job(name, condition, run, seed)) for seed in range(asked.seeds))
         found[condition] = [record for record in records if record is not None]
     return Lane(name, plan.protocols[name], {condition: records for condition, records in found.items() if records})
 

@@ -139,15 +139,15 @@ def chosen(plan: Plan, names: tuple[str, ...]) -> tuple[str, ...]:
     return names or tuple(plan.protocols)
 
 
-def jobs(plan: Plan, names: tuple[str, ...], seeds: int, scratch: Path) -> Iterator[Job]:
+def jobs(plan: Plan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
     """Every run: the first seed of all protocols, then the second. Attacks have the first seed alone."""
     for seed in range(seeds):
         for name in names:
             for condition, run in plan.conditions(name).items():
                 if condition != ATTACKED or seed == 0:
-                    yield job(name, condition, run, seed, scratch)
+                    yield job(name, condition, run, seed)
 
 
-def job(name: str, condition: str, run: Run, seed: int, scratch: Path) -> Job:
+def job(name: str, condition: str, run: Run, seed: int) -> Job:
     """One of them, as results know it."""
-    return Job("beside", f"{name}/{condition}", run, seed, scratch)
+    return Job("beside", f"{name}/{condition}", run, seed)

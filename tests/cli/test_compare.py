@@ -88,7 +88,7 @@ class TestPlan:
             chosen(PLAN, ("vimadm",))
 
     def test_attacks_have_one_seed(self) -> None:
-        found = [job for job in jobs(PLAN, ("split",), 3, Path("x")) if job.name == f"split/{ATTACKED}"]
+        found = [job for job in jobs(PLAN, ("split",), 3) if job.name == f"split/{ATTACKED}"]
         assert [job.seed for job in found] == [0]
 
 

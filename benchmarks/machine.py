@@ -1,0 +1,29 @@
+"""The machine that figures were taken on, by name."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+
+def describe() -> str:
+    """Processor model, cores, memory, Python and torch, in one line."""
+    cores, memory = os.cpu_count() or 1, psutil.virtual_memory().total / 2**30
+    return (
+        f"{processor(Path('/proc/cpuinfo'))}, {cores} cores, {memory:.0f} GiB; "
+        f"Python {platform.python_version()}, torch {version('torch')}"
+    )
+
+
+def processor(told: Path) -> str:
+    """The model as Linux tells it; where it tells none, the architecture."""
+    if told.is_file():
+        for line in told.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,101 @@
+"""Every benchmark by name, with what it needs; and why the other modules of this folder are none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks import (
+    accuracy,
+    afe,
+    auxiliary,
+    blinding,
+    checkpoints,
+    coded,
+    communication,
+    czofo,
+    epoch,
+    exchange,
+    field,
+    halves,
+    predict,
+    processes,
+    psi,
+    quantise,
+    scaling,
+    shares,
+    start,
+    stragglers,
+)
+from benchmarks.report import Figure
+from common.data.catalogue import KNOWN
+from common.data.places import VARIABLE, presence
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One of them.
+
+    Args:
+        call: measures; its module's docstring says what and against what.
+        minutes: that it takes on two free cores, roughly.
+        sets: the data sets that it reads.
+    """
+
+    call: Callable[[], list[Figure]]
+    minutes: float
+    sets: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """The first line of its module, or of its function where the module has several."""
+        told = self.call if self.call.__name__ != "main" else sys.modules[self.call.__module__]
+        return (told.__doc__ or "").splitlines()[0]
+
+    def missing(self) -> str:
+        """Why it cannot be run, and what to do; "" if all of its data sets are here."""
+        for name in self.sets:
+            found = presence(name, KNOWN[name])
+            if found is None or found.files < len(KNOWN[name].files):
+                return f"{name} is not here: set {VARIABLE}, or run `colonnade datasets fetch {name}`"
+        return ""
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "auxiliary": Benchmark(auxiliary.main, 0.2),
+    "field": Benchmark(field.main, 0.5),
+    "blinding": Benchmark(blinding.main, 1, ("mnist",)),
+    "quantise": Benchmark(quantise.main, 1),
+    "exchange": Benchmark(exchange.main, 0.3),
+    "start": Benchmark(start.main, 1, ("mnist",)),
+    "halves": Benchmark(halves.main, 0.3, ("fashion-mnist",)),
+    "predict": Benchmark(predict.main, 1),
+    "split": Benchmark(epoch.split, 1, ("mnist",)),
+    "epoch": Benchmark(epoch.main, 2, ("mnist",)),
+    "checkpoints": Benchmark(checkpoints.main, 1.5, ("mnist",)),
+    "psi": Benchmark(psi.main, 3),
+    "coded": Benchmark(coded.main, 1, ("fashion-mnist",)),
+    "czofo": Benchmark(czofo.main, 1, ("mnist",)),
+    "afe": Benchmark(afe.main, 1),
+    "scaling": Benchmark(scaling.main, 1),
+    "processes": Benchmark(processes.main, 1),
+    "shares": Benchmark(shares.main, 1),
+    "stragglers": Benchmark(stragglers.main, 4),
+    "communication": Benchmark(communication.main, 10, ("mnist",)),
+    "accuracy": Benchmark(accuracy.main, 30, ("mnist",)),
+}
+
+APART: Mapping[str, str] = {
+    "bytes_figure": "draws a picture of docs/protocols/czofo.md, and times nothing",
+    "drill": "kills members and looks at what is left: `make drill`",
+    "leakage": "runs attacks for docs/attacks.md, and times nothing",
+    "kept": "the results' file",
+    "machine": "names the machine",
+    "registry": "this list",
+    "report": "figures and tables",
+    "runs": "runs of `up`",
+    "straggler_figures": "draws pictures of docs/protocols/fedvs.md, on the virtual clock",
+    "synthetic": "columns of noise",
+    "times": "the stopwatch",
+}

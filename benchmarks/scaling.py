@@ -1,0 +1,228 @@
+"""How a round grows: with parties, batch, embeddings, hidden layers and FedVS's K.
+
+    python -m benchmarks.scaling FOLDER
+
+Whole federations on the virtual clock, in this process and on one thread, on columns of noise: both halves are the real
+ones, and there is no wire. Seconds are processor time, which other processes lengthen least. Every point is held
+against a floor measured right after it: the same forward and backward passes and steps of all parties with autograd,
+without a message, a check or a ledger. The 800 columns are shared, so that many parties have narrow models each.
+
+`main` gives the ends of every curve. FOLDER gets a picture a curve, `scaling-*.svg`, and the tables are printed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.communication import training_bytes
+from benchmarks.report import Figure, console, median
+from benchmarks.synthetic import CLASSES, TAU, Setting, write
+from cli.page.curves import Curve, curves
+from cli.page.svg import colour
+from cli.simulation import Simulation
+from common.conversation import Cohort
+from common.models.mlp import MlpConfig
+from common.models.polynomial import PolynomialConfig
+from common.telemetry import Event, Telemetry
+
+ROUNDS, WARM = 6, 2  # rounds, of which the first are left out
+FLOOR = "passes and steps without messages"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One curve's axis.
+
+    Args:
+        key: of `Setting`.
+        what: the axis in words.
+        values: ascending.
+        protocols: which go along it.
+        base: what the other keys are.
+    """
+
+    key: str
+    what: str
+    values: Sequence[int]
+    protocols: Sequence[str] = ("split", "vimadmm")
+    base: Setting = field(default_factory=lambda: Setting("split"))
+
+    def settings(self) -> list[Setting]:
+        """Every point, protocol after protocol."""
+        return [replace(self.base, protocol=p, **{self.key: value}) for p in self.protocols for value in self.values]
+
+
+SWEEPS = (
+    Sweep("parties", "parties", (2, 4, 8, 16, 32, 64, 100)),
+    Sweep("batch", "rows of a batch", (64, 256, 1024, 4096, 8192)),
+    Sweep("width", "width of an embedding", (8, 32, 128, 512)),
+    Sweep("hidden", "hidden units", (16, 64, 256, 1024, 2048)),
+    Sweep("segments", "K, segments", (1, 2, 4, 7), ("fedvs",), Setting("fedvs", parties=16)),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one setting took.
+
+    Args:
+        seconds, floor: of processor time, a round.
+        megabytes: of tensors, both ways and of all parties, a round.
+    """
+
+    setting: Setting
+    seconds: float
+    floor: float
+    megabytes: float
+
+
+def main() -> list[Figure]:
+    """The first and the last point of every curve; nothing is promised of them."""
+    figures = []
+    for sweep in SWEEPS:
+        points = measure(sweep, ends=True)
+        figures += [_figure(sweep, point) for point in points]
+    return figures
+
+
+def measure(sweep: Sweep, *, ends: bool = False) -> list[Point]:
+    """All points of a curve, or its ends alone."""
+    torch.set_num_threads(1)
+    wanted = (sweep.values[0], sweep.values[-1])
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch))
+        settings = [each for each in sweep.settings() if not ends or getattr(each, sweep.key) in wanted]
+        return [point_of(setting, Path(scratch)) for setting in settings]
+
+
+def point_of(setting: Setting, folder: Path) -> Point:
+    """Runs one setting over the files in a folder, and its floor."""
+    cohorts: list[Cohort] = []
+    told: list[tuple[float, int]] = []
+
+    def hear(event: Event) -> None:
+        if event["kind"] == "round":
+            told.append((time.process_time(), training_bytes(cohorts[0])))
+
+    Simulation(setting.config(ROUNDS), folder, telemetry=Telemetry(None, hear), on_cohort=cohorts.append).run()
+    steady = list(pairwise(told[WARM - 1 :]))
+    seconds = median([after[0] - before[0] for before, after in steady])
+    return Point(setting, seconds, floor(setting), median([after[1] - before[1] for before, after in steady]) / 1e6)
+
+
+def floor(setting: Setting) -> float:
+    """Processor seconds that a round's passes and steps take where nobody talks."""
+    call = _local_steps(setting) if setting.protocol == "vimadmm" else _joint_step(setting)
+    taken = []
+    for _ in range(ROUNDS):
+        begin = time.process_time()
+        call()
+        taken.append(time.process_time() - begin)
+    return median(taken[WARM:])
+
+
+def _bottoms(setting: Setting) -> list[nn.Module]:
+    if setting.protocol == "fedvs":
+        return [PolynomialConfig(layers=1, embedding=setting.width).module((columns,)) for columns in setting.shares()]
+    model = MlpConfig(hidden=setting.hidden, embedding=setting.width)
+    return [model.module((columns,)) for columns in setting.shares()]
+
+
+def _joint_step(setting: Setting) -> Callable[[], None]:
+    """Split learning in one process: embeddings side by side, or for FedVS averaged, a head, a step of everything."""
+    bottoms, averaged = _bottoms(setting), setting.protocol == "fedvs"
+    head = nn.Linear(setting.width * (1 if averaged else setting.parties), CLASSES, bias=False)
+    step = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.01, momentum=0.9)
+    parts = [torch.rand(setting.batch, columns) for columns in setting.shares()]
+    y = torch.randint(CLASSES, (setting.batch,))
+
+    def call() -> None:
+        each = [bottom(x) for bottom, x in zip(bottoms, parts, strict=True)]
+        h = torch.stack(each).mean(0) if averaged else torch.cat(each, 1)
+        step.zero_grad()
+        nn.functional.cross_entropy(head(h), y).backward()
+        step.step()
+
+    return call
+
+
+def _local_steps(setting: Setting) -> Callable[[], None]:
+    """Every party's TAU steps of VIMADMM's local loss (Eq. 9)."""
+    bottoms, rows = _bottoms(setting), setting.batch
+    steps = [torch.optim.SGD(bottom.parameters(), lr=0.01, momentum=0.9) for bottom in bottoms]
+    parts = [torch.rand(rows, columns) for columns in setting.shares()]
+    head, dual, rest = torch.randn(setting.width, CLASSES) * 0.1, torch.randn(rows, CLASSES), torch.rand(rows, CLASSES)
+
+    def call() -> None:
+        for bottom, step, x in zip(bottoms, steps, parts, strict=True):
+            for _ in range(TAU):
+                logits = bottom(x) @ head
+                step.zero_grad()
+                (((dual * logits).sum() + 0.5 * (rest - logits).square().sum()) / rows).backward()
+                step.step()
+
+    return call
+
+
+def _figure(sweep: Sweep, point: Point) -> Figure:
+    what = f"{point.setting.protocol} round, {sweep.what}: {getattr(point.setting, sweep.key)}"
+    return Figure(what, 1e3 * point.seconds, None, "ms", 1e3 * point.floor, FLOOR)
+
+
+def table(sweep: Sweep, points: Sequence[Point]) -> str:
+    """The points of a curve, as a page holds them."""
+    lines = [f"| protocol | {sweep.what} | ms a round | floor, ms | ratio | MB a round |", "|---|---|---|---|---|---|"]
+    for point in points:
+        ours, bare = 1e3 * point.seconds, 1e3 * point.floor
+        cells = (
+            point.setting.protocol, getattr(point.setting, sweep.key), f"{ours:.3g}", f"{bare:.3g}",
+            f"{ours / bare:.2f}", f"{point.megabytes:.3g}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def picture(sweep: Sweep, points: Sequence[Point]) -> str:
+    """The points and their floors, dashed, on logarithmic axes."""
+    first = sweep.values[0]
+    drawn = []
+    for number, protocol in enumerate(sweep.protocols):
+        own = [point for point in points if point.setting.protocol == protocol]
+        across = [math.log2(getattr(point.setting, sweep.key) / first) for point in own]
+        ours, bare = ([math.log10(1e3 * s) for s in each] for each in _seconds(own))
+        drawn.append(Curve(protocol, list(zip(across, ours, strict=True)), colour(number)))
+        drawn.append(Curve(f"{protocol}, floor", list(zip(across, bare, strict=True)), colour(number), "4 3"))
+    heights = [y for curve in drawn for _, y in curve.points]
+    span = (math.floor(min(heights)), math.ceil(max(heights)))
+    return curves(drawn, _milliseconds, lambda x: f"{first * 2**x:.0f}", span=span)
+
+
+def _milliseconds(y: float) -> str:
+    return f"{10**y:.3g} ms" if y < 2.99 else f"{10**y:.0f} ms"
+
+
+def _seconds(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [point.seconds for point in points], [point.floor for point in points]
+
+
+def draw(folder: Path) -> None:
+    """Measures every curve, prints its table and leaves its picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for sweep in SWEEPS:
+        points = measure(sweep)
+        console.print(table(sweep, points), markup=False, soft_wrap=True)
+        (folder / f"scaling-{sweep.key}.svg").write_text(picture(sweep, points))
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))

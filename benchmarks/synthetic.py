@@ -1,0 +1,82 @@
+"""Federations on columns of noise, in all sizes that a curve needs: no data set has to be there.
+
+Training rows are a power of two, so that batches that are one too come without a remainder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from common.config import Config, parse
+
+TRAINING, TEST, COLUMNS, CLASSES = 8192, 256, 800, 10
+TAU = 5  # local steps of a VIMADMM round
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of a curve.
+
+    Args:
+        protocol: split, vimadmm or fedvs.
+        parties: who share the columns.
+        batch: rows.
+        width: of a party's embedding.
+        hidden: width of a bottom model's first layer; FedVS's polynomials have none.
+        segments: FedVS's K.
+    """
+
+    protocol: str
+    parties: int = 4
+    batch: int = 256
+    width: int = 64
+    hidden: int = 128
+    segments: int = 1
+
+    def config(self, rounds: int) -> Config:
+        """A federation of so many rounds over the files that `write` leaves; it is evaluated once, at its end."""
+        return parse(self.tree(rounds))
+
+    def tree(self, rounds: int) -> dict[str, Any]:
+        """The same, as a file has it."""
+        more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1}}
+        model = (
+            {"name": "polynomial", "layers": 1} if self.protocol == "fedvs" else {"name": "mlp", "hidden": self.hidden}
+        )
+        return {
+            "federation": {
+                "id": "scaling",
+                "protocol": {"name": self.protocol, "embedding": self.width, **more.get(self.protocol, {})},
+                "parties": self.parties,
+                "classes": CLASSES,
+                "rounds": rounds,
+                "batch": self.batch,
+                "rows": {"validation": 0, "test": TEST},
+                "evaluate": {"every": rounds},
+                "seed": 0,
+            },
+            "server": {"labels": {"source": "safetensors", "path": "labels.safetensors"}},
+            "every_party": {
+                "data": {"source": "safetensors", "path": "columns.safetensors", "split": "columns", "scale": "unit"},
+                "model": model,
+            },
+        }
+
+    def shares(self) -> list[int]:
+        """How many columns each party has."""
+        size, longer = divmod(COLUMNS, self.parties)
+        return [size + (seat < longer) for seat in range(self.parties)]
+
+
+def write(folder: Path, training: int = TRAINING) -> None:
+    """Leaves columns.safetensors, bytes, and labels.safetensors, classes, in a folder; so many rows train."""
+    draws = torch.Generator().manual_seed(0)
+    rows = training + TEST
+    values = torch.randint(256, (rows, COLUMNS), generator=draws, dtype=torch.uint8)
+    save_file({"values": values}, folder / "columns.safetensors")
+    save_file({"values": torch.arange(rows) % CLASSES}, folder / "labels.safetensors")

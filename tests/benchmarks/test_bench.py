@@ -1,0 +1,169 @@
+"""The bench: whole, kept as it goes, and not lost where one benchmark fails."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks import machine
+from benchmarks.__main__ import main, run
+from benchmarks.kept import Kept
+from benchmarks.registry import APART, BENCHMARKS, Benchmark
+from benchmarks.report import HEADINGS, Figure, Result, markdown, rows
+
+KEPT, BROKEN = Figure("quick", 1.0, 2.0, "ms", 1.0, "a floor"), Figure("slow", 3.0, 2.0, "ms", 1.0, "a floor")
+
+
+class Counted:
+    """A benchmark that knows how often it ran."""
+
+    def __init__(self, *figures: Figure, fails: Exception | SystemExit | None = None) -> None:
+        self.figures, self.fails, self.runs = figures, fails, 0
+
+    def __call__(self) -> list[Figure]:
+        self.runs += 1
+        if self.fails is not None:
+            raise self.fails
+        return list(self.figures)
+
+
+def registry(**calls: Counted) -> dict[str, Benchmark]:
+    return {name: Benchmark(call, 0.1) for name, call in calls.items()}
+
+
+def test_every_module_is_a_benchmark_or_says_why_not() -> None:
+    folder = Path(benchmarks.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    run_by_us = {benchmark.call.__module__.rpartition(".")[2] for benchmark in BENCHMARKS.values()}
+    assert run_by_us | set(APART) == modules
+    assert not run_by_us & set(APART) and all(APART.values())
+
+
+def test_benchmarks_on_experiments_name_their_data_sets() -> None:
+    for name, benchmark in BENCHMARKS.items():
+        text = Path(str(__import__(benchmark.call.__module__, fromlist=["x"]).__file__)).read_text()
+        if "mnist.yaml" in text or "table4.yaml" in text:
+            assert "mnist" in benchmark.sets, name
+        if "fashion" in text and ".yaml" in text:
+            assert "fashion-mnist" in benchmark.sets, name
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "holds"),
+    [
+        (Figure("a", 3.0, 2.0, "s", 2.0, "b"), 1.5, True),
+        (Figure("a", 3.0, 2.0, "s"), 3.0, False),
+        (Figure("a", 3.0, 1.6, "s", 2.0, "b", least=True), 1.5, False),
+        (Figure("a", 3.0, None, "s"), 3.0, True),
+        (Figure("a", math.inf, 15.0, "MiB"), math.inf, False),
+    ],
+)
+def test_a_figure_holds_its_ratio_or_itself_against_the_bound(figure: Figure, value: float, holds: bool) -> None:
+    assert (figure.value, figure.holds) == (value, holds)
+
+
+def test_no_number_keeps_no_bound() -> None:
+    assert not Figure("a", math.nan, 2.0, "s").holds
+    assert not Figure("a", math.nan, 2.0, "s", least=True).holds
+
+
+def test_a_line_says_what_against_what_with_units() -> None:
+    lines = list(rows({"one": Result((KEPT, BROKEN)), "two": Result(failed="X: no"), "three": Result(skipped="why")}))
+    assert all(len(line) == len(HEADINGS) for line in lines)
+    assert lines[0] == ("one", "quick", "1 ms", "1 ms, a floor", "1", "<= 2", "yes")
+    assert lines[1][-1] == "NO"
+    assert lines[2][1] == "failed: X: no" and lines[2][-1] == "NO"
+    assert lines[3][1] == "skipped: why" and lines[3][-1] == ""
+
+
+def test_markdown_has_the_machine_above_and_no_cell_breaks_it() -> None:
+    text = markdown({"one": Result((Figure("a|b", 1.0, None, "s"),))}, "a machine")
+    first, _, *table = text.splitlines()
+    assert first == "a machine." and len(table) == 3
+    assert {line.count("|") for line in table} == {len(HEADINGS) + 1}
+
+
+def test_one_that_fails_does_not_lose_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for fails in (RuntimeError("it broke"), SystemExit("a run failed")):
+        last = Counted(KEPT)
+        assert main(["--markdown"], registry(first=Counted(fails=fails), last=last)) == 1
+        out = capsys.readouterr().out
+        assert last.runs == 1 and "| quick |" in out and f"failed: {type(fails).__name__}: {fails}" in out
+
+
+@pytest.mark.parametrize(("figures", "code"), [((KEPT,), 0), ((KEPT, BROKEN), 1)])
+def test_a_broken_bound_is_an_exit_code(figures: tuple[Figure, ...], code: int) -> None:
+    assert main([], registry(only=Counted(*figures))) == code
+
+
+def test_a_bench_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    first, second, last = Counted(KEPT), Counted(fails=KeyboardInterrupt()), Counted(BROKEN)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        main(["--out", str(file)], registry(first=first, second=second, last=last))
+    second.fails = RuntimeError("once")
+    assert main(["--out", str(file), "--resume"], registry(first=first, second=second, last=last)) == 1
+    assert (first.runs, second.runs, last.runs) == (1, 2, 1)
+    second.fails = None
+    assert main(["--out", str(file), "--resume"], registry(first=first, second=second, last=last)) == 1  # BROKEN
+    assert (first.runs, second.runs, last.runs) == (1, 3, 1)
+    kept = Kept(file, machine.describe())
+    kept.read()
+    assert kept.results["first"].figures == (KEPT,) and kept.results["last"].figures == (BROKEN,)
+
+
+def test_what_is_kept_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "bench.json").write_text("{}")
+    with pytest.raises(SystemExit):
+        main(["--out", str(file)], registry(only=Counted(KEPT)))
+    assert "is there already" in capsys.readouterr().err and file.read_text() == "{}"
+
+
+@pytest.mark.parametrize("argv", [["--resume"], ["nothing"]])
+def test_wrong_command_lines_are_refused(argv: list[str]) -> None:
+    only = Counted(KEPT)
+    with pytest.raises(SystemExit) as refused:
+        main(argv, registry(only=only))
+    assert refused.value.code == 2 and not only.runs
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"machine": "m"}', '{"machine": "m", "results": {"a": {"x": 1}}}'])
+def test_a_file_that_holds_no_results_is_refused(tmp_path: Path, content: str) -> None:
+    (file := tmp_path / "bench.json").write_text(content)
+    with pytest.raises(SystemExit, match="no results of a bench"):
+        Kept(file, "m").read()
+
+
+def test_results_of_another_machine_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    Kept(file, "theirs").add("one", Result((KEPT,)))
+    assert json.loads(file.read_text())["machine"] == "theirs"
+    with pytest.raises(SystemExit, match="taken on theirs"):
+        Kept(file, "ours").read()
+
+
+def test_a_benchmark_without_its_data_set_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    monkeypatch.setattr("common.data.places.cache", lambda: tmp_path / "cache")
+    call = Counted(KEPT)
+    result = run(Benchmark(call, 1, ("mnist",)))
+    assert "mnist is not here" in result.skipped and result.holds and not call.runs
+
+
+def test_list_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    only = Counted(KEPT)
+    only.__name__ = "only"  # type: ignore[attr-defined]
+    assert main(["--list"], registry(only=only)) == 0
+    assert "0.1 min" in capsys.readouterr().out and not only.runs
+
+
+def test_the_processor_is_what_the_system_calls_it(tmp_path: Path) -> None:
+    (told := tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: A Processor\nmodel name\t: A Processor\n")
+    assert machine.processor(told) == "A Processor"
+    told.write_text("")
+    assert machine.processor(told) and machine.processor(told) != "A Processor"
+    assert all(word in machine.describe() for word in ("cores", "GiB", "Python", "torch"))
