@@ -46,6 +46,10 @@ class Asked:
     only_list: bool = False
     wire: bool = False
 
+    def label(self, paper: str) -> str:
+        """What results of a paper are kept under: a quick look has runs of the same names."""
+        return f"quick-{paper}" if self.quick else paper
+
 
 def reproduce(asked: Asked) -> None:
     """Runs what is missing, prints the paper's values beside ours, and writes pages.
@@ -57,7 +61,7 @@ def reproduce(asked: Asked) -> None:
     papers = list(chosen(asked.which, quick=asked.quick))
     make_folder(asked.out)
     results = Results(asked.out)
-    wanted = jobs(papers, asked.seeds, wire=asked.wire)
+    wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
     todo = missing(wanted, results)
     _announce(asked, len(wanted), todo)
     failed = [] if asked.only_list else _run(todo, results, asked)
@@ -99,7 +103,7 @@ def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
 
 
 def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:
-    return results.get(Job(name, run, paper.runs[run], seed, asked.wire))
+    return results.get(Job(asked.label(name), run, paper.runs[run], seed, asked.wire))
 
 
 def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:

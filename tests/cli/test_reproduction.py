@@ -253,7 +253,7 @@ class TestPages:
         reproduce(asked)
         assert "all are kept" in capsys.readouterr().out
         kept = yaml.safe_load((tmp_path / "results.json").read_text())
-        assert len(kept) == 3
+        assert sorted(kept) == [f"quick-afe/{run}/0" for run in ("adapted", "unprotected", "vanilla")]
 
     def test_a_list_runs_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         reproduce(Asked("vim/table4", 3, tmp_path, 2, only_list=True))
