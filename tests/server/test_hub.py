@@ -12,7 +12,7 @@ import torch
 from common.conversation import Open
 from common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from common.harvest import Quorum
-from common.membership import Begin, Failure, Farewell, Parcel, Refusal, Welcome
+from common.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
 from common.protocols.split import Embedding
 from common.version import VERSION
 from tests.server.stage import RUN, federation, hello, play, refused, stage
@@ -48,14 +48,17 @@ def test_the_cohort_is_in_the_rosters_order_and_not_in_that_of_coming() -> None:
     play(scene())
 
 
+WIRE = f"wire {WIRE_VERSION}"
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"party": "adda"}, "no party 'adda' is in the roster (did you mean 'ada'?)"),
         ({"party": "x" * 5000}, f"no party '{'x' * 80}' is in the roster"),
         ({"federation": "other"}, "'ada' is of federation 'other', this is 'test'"),
-        ({"version": "0.0.9"}, f"'ada' runs Colonnade 0.0.9 (wire 4), the server {VERSION} (wire 4)"),
-        ({"wire": 1}, f"'ada' runs Colonnade {VERSION} (wire 1), the server {VERSION} (wire 4)"),
+        ({"version": "0.0.9"}, f"'ada' runs Colonnade 0.0.9 ({WIRE}), the server {VERSION} ({WIRE})"),
+        ({"wire": 1}, f"'ada' runs Colonnade {VERSION} (wire 1), the server {VERSION} ({WIRE})"),
         ({"rows": 99}, "'ada' has 99 rows (20 of them a test part), the labels have 100 rows (20 of them a test part)"),
         ({"official_test": 0}, "'ada' has 100 rows, the labels have 100 rows (20 of them a test part)"),
         (
