@@ -128,7 +128,7 @@ def test_the_tutorial_ends_as_it_says_and_shows_what_is_said(followed: Follower)
     assert len(shown) > 30
     for line in shown:
         words = " ".join(line.replace("7400", followed.port).split()).strip("│ ").split(" │ ")
-        # Of a table's line not what was counted, nor where its last column is broken: that depends on the counts' width.
+        # Of a table's line not what was counted, nor where its last column is broken, which depends on that.
         kept = (words[0], " ".join(words[-1].split()[:2]) if len(words) > 1 else words[0])
         assert all(part in said for part in kept) or VARYING.search(line), (line, followed.said)
 
