@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,10 @@ from cli.beside.plan import FILE, Plan, chosen, job, jobs, read_plan
 from cli.beside.table import head, row
 from cli.beside.work import run_all
 from cli.outputs import make_folder
+from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.results import Results
-from cli.reproduction.running import Job
 from cli.reproduction.work import minutes, missing
 from cli.screen import out as console
-from common.errors import ColonnadeError, InputError
 
 
 @dataclass(frozen=True)
@@ -58,29 +56,14 @@ def compare(asked: Asked) -> None:
     todo = missing(wanted, results)
     about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
     console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
-    failed = [] if asked.only_list else _run(todo, results, asked)
+    failed = (
+        [] if asked.only_list else keep_all(run_all(todo, asked.processes), len(todo), results, lambda job: job.name)
+    )
     lanes = [_lane(plan, name, asked, results) for name in names]
     _show(lanes, plan)
     for page in Pages(plan, lanes, asked.seeds).write(asked.out):
         console.print(f"page: {page}", markup=False, soft_wrap=True)
-    if failed:
-        hint = "the others are kept; run the command again to try these once more"
-        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed)}", hint=hint)
-
-
-def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
-    failed, begun = [], time.monotonic()
-    for number, (done, outcome) in enumerate(run_all(todo, asked.processes), 1):
-        said = f"{done.name}, seed {done.seed}"
-        gone = (time.monotonic() - begun) / 60
-        if isinstance(outcome, ColonnadeError):
-            failed.append(said)
-            console.print(f"[{number}/{len(todo)}] {said}: {outcome}", style="red", markup=False)
-            continue
-        results.keep(done, outcome)
-        line = f"[{number}/{len(todo)}, {gone:.1f} min] {said}: {outcome.wall:.1f} s"
-        console.print(line, style="dim", markup=False, soft_wrap=True)
-    return failed
+    refuse_failed(failed)
 
 
 def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:

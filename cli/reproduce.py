@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.outputs import make_folder
+from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.measures import Record
 from cli.reproduction.pages import Pages, total_words
 from cli.reproduction.papers import Paper, chosen
@@ -19,7 +19,6 @@ from cli.reproduction.running import Job
 from cli.reproduction.standing import TableStanding, count, stand
 from cli.reproduction.work import jobs, minutes, missing, run_all
 from cli.screen import out as console
-from common.errors import ColonnadeError, InputError
 
 _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
 
@@ -64,7 +63,8 @@ def reproduce(asked: Asked) -> None:
     wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
     todo = missing(wanted, results)
     _announce(asked, len(wanted), todo)
-    failed = [] if asked.only_list else _run(todo, results, asked)
+    outcomes = () if asked.only_list else run_all(todo, asked.processes)
+    failed = keep_all(outcomes, len(todo), results, _name)
     standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
     for name, paper in papers:
         _show(name, paper, standings[name])
@@ -73,9 +73,7 @@ def reproduce(asked: Asked) -> None:
         pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
         for page in pages.write(asked.out):
             console.print(f"page: {page}", markup=False, soft_wrap=True)
-    if failed:
-        hint = "the others are kept; run the command again to try these once more"
-        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed)}", hint=hint)
+    refuse_failed(failed)
 
 
 def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
@@ -85,21 +83,8 @@ def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
     console.print(f"{wanted} runs with {asked.seeds} seeds: {rest}", markup=False)
 
 
-def _run(todo: list[Job], results: Results, asked: Asked) -> list[str]:
-    failed, begun = [], time.monotonic()
-    for number, (job, outcome) in enumerate(run_all(todo, asked.processes), 1):
-        said = f"{job.paper}/{job.name}, seed {job.seed}"
-        gone = (time.monotonic() - begun) / 60
-        if isinstance(outcome, ColonnadeError):
-            failed.append(said)
-            console.print(f"[{number}/{len(todo)}, {gone:.1f} min] {said}: {outcome}", style="red", markup=False)
-            continue
-        results.keep(job, outcome)
-        accuracy = outcome.metrics.get("test_accuracy")
-        found = "" if accuracy is None else f" {accuracy:.2%}"
-        line = f"[{number}/{len(todo)}, {gone:.1f} min] {said}:{found} in {outcome.wall:.0f} s"
-        console.print(line, style="dim", markup=False, soft_wrap=True)
-    return failed
+def _name(job: Job) -> str:
+    return f"{job.paper}/{job.name}"
 
 
 def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from cli.reproduction.lists import read_list
 from cli.reproduction.papers import FOLDER, Name, Run
 from cli.reproduction.running import Job
 from common.errors import ConfigError, InputError, nearest
@@ -120,12 +120,7 @@ class Plan(Section):
 
 def read_plan(path: Path = FILE) -> Plan:
     """The file. Raises ConfigError if it is wrong."""
-    tree: Any = yaml.safe_load(path.read_text())
-    try:
-        return Plan.model_validate(tree)
-    except ValidationError as invalid:
-        first = invalid.errors()[0]
-        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return read_list(path, Plan)
 
 
 def chosen(plan: Plan, names: tuple[str, ...]) -> tuple[str, ...]:

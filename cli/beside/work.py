@@ -11,6 +11,7 @@ from cli.beside.attacked import attack
 from cli.beside.plan import ATTACKED
 from cli.reproduction.measures import Record
 from cli.reproduction.running import Job, perform
+from cli.reproduction.work import told
 from common.errors import ColonnadeError, EnvironmentFault
 
 
@@ -37,8 +38,4 @@ def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | C
 
 
 def _told(job: Job) -> Record | ColonnadeError:
-    """The record, or what is wrong in words: errors of all kinds do not travel between processes."""
-    try:
-        return attack(job) if job.name.endswith(f"/{ATTACKED}") else perform(job)
-    except ColonnadeError as failed:
-        return EnvironmentFault(str(failed))
+    return told(job, attack if job.name.endswith(f"/{ATTACKED}") else perform)

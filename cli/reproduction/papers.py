@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from cli.reproduction.lists import read_list
 from cli.reproduction.measures import Measure
 from common.errors import ConfigError, InputError, nearest
 from common.section import Section
@@ -132,13 +132,7 @@ def read_paper(name: str, *, quick: bool = False) -> Paper:
     known = names(quick=quick)
     if name not in known:
         raise InputError(f"no paper {name!r}{nearest(name, known)}", hint=f"there are {', '.join(known)}")
-    path = _folder(quick=quick) / f"{name}.yaml"
-    tree: Any = yaml.safe_load(path.read_text())
-    try:
-        return Paper.model_validate(tree)
-    except ValidationError as invalid:
-        first = invalid.errors()[0]
-        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return read_list(_folder(quick=quick) / f"{name}.yaml", Paper)
 
 
 def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
@@ -51,14 +51,14 @@ def _apart(job: Job) -> Record | ColonnadeError:
     spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     try:
         with ProcessPoolExecutor(1, mp_context=spawned) as alone:
-            return alone.submit(_told, job).result()
+            return alone.submit(told, job).result()
     except BrokenProcessPool:
         return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
 
 
-def _told(job: Job) -> Record | ColonnadeError:
+def told(job: Job, how: Callable[[Job], Record] = perform) -> Record | ColonnadeError:
     """The record, or what is wrong in words: errors of all kinds do not travel between processes."""
     try:
-        return perform(job)
+        return how(job)
     except ColonnadeError as failed:
         return EnvironmentFault(str(failed))
