@@ -56,9 +56,8 @@ def compare(asked: Asked) -> None:
     todo = missing(wanted, results)
     about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
     console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
-    failed = (
-        [] if asked.only_list else keep_all(run_all(todo, asked.processes), len(todo), results, lambda job: job.name)
-    )
+    outcomes = () if asked.only_list else run_all(todo, asked.processes)
+    failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
     lanes = [_lane(plan, name, asked, results) for name in names]
     _show(lanes, plan)
     for page in Pages(plan, lanes, asked.seeds).write(asked.out):

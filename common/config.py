@@ -18,10 +18,8 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    Discriminator,
     Field,
     SerializeAsAny,
-    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -46,10 +44,10 @@ from common.models.heads import LinearHeadConfig
 from common.models.mlp import MlpConfig
 from common.models.optimiser import OptimiserConfig, SgdConfig
 from common.models.own import OwnConfig
-from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.answers import AnswerPrivacyConfig
 from common.privacy.labels import LabelPrivacyConfig
-from common.privacy.settings import NoiseConfig, PolicyConfig, PrivacyConfig
+from common.privacy.mechanism import Privacy
+from common.privacy.settings import PolicyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
 from common.roster import check_pin, check_roster, read_roster
@@ -81,26 +79,6 @@ ClassWeights = Literal["none", "balanced"] | tuple[Weight, ...]
 
 _LARGEST_PORT = 65_535
 
-
-def _mechanism(value: Any) -> str:
-    if not isinstance(value, Mapping | NoiseConfig):
-        raise ConfigError(
-            f"federation.privacy{shown(value)}: expected keys and values", hint="{mechanism: gaussian, ..}"
-        )
-    name = str(value.get("mechanism", "gaussian") if isinstance(value, Mapping) else getattr(value, "mechanism", ""))
-    if name not in _MECHANISMS:
-        said = f"federation.privacy.mechanism = {name!r}: unknown mechanism{nearest(name, _MECHANISMS)}"
-        raise ConfigError(said, hint=f"one of {', '.join(_MECHANISMS)}")
-    return name
-
-
-_MECHANISMS = ("gaussian", "adaptive")
-
-
-Privacy = Annotated[
-    Annotated[PrivacyConfig, Tag("gaussian")] | Annotated[AdaptivePrivacyConfig, Tag("adaptive")],
-    Discriminator(_mechanism),
-]
 
 # Of the federation section: what a resumed run may have otherwise.
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")

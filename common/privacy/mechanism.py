@@ -1,0 +1,34 @@
+"""Which mechanism `federation.privacy` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
+
+from common.errors import ConfigError, nearest
+from common.privacy.adaptive import AdaptivePrivacyConfig
+from common.privacy.settings import NoiseConfig, PrivacyConfig
+from common.wording import shown
+
+
+def _mechanism(value: Any) -> str:
+    if not isinstance(value, Mapping | NoiseConfig):
+        raise ConfigError(
+            f"federation.privacy{shown(value)}: expected keys and values", hint="{mechanism: gaussian, ..}"
+        )
+    name = str(value.get("mechanism", "gaussian") if isinstance(value, Mapping) else getattr(value, "mechanism", ""))
+    if name not in _MECHANISMS:
+        said = f"federation.privacy.mechanism = {name!r}: unknown mechanism{nearest(name, _MECHANISMS)}"
+        raise ConfigError(said, hint=f"one of {', '.join(_MECHANISMS)}")
+    return name
+
+
+_MECHANISMS = ("gaussian", "adaptive")
+
+Privacy = Annotated[
+    Annotated[PrivacyConfig, Tag("gaussian")] | Annotated[AdaptivePrivacyConfig, Tag("adaptive")],
+    Discriminator(_mechanism),
+]
+"""`federation.privacy`, of the kind that its `mechanism` names."""
