@@ -16,7 +16,10 @@ from common.models.image import image_sizes, with_channels
 
 
 class CnnConfig(BaseModel):
-    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`."""
+    """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`.
+
+    The maximum is taken before ReLU: the same numbers, of a quarter of the work.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,11 +41,11 @@ class CnnConfig(BaseModel):
         return nn.Sequential(
             with_channels(input_shape),  # (batch, C, H, W)
             nn.Conv2d(channels, first, kernel_size=3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2, ceil_mode=True),  # (batch, first, H/2, W/2), rounded up: one row stays one
-            nn.Conv2d(first, second, kernel_size=3, padding=1),
             nn.ReLU(),
+            nn.Conv2d(first, second, kernel_size=3, padding=1),
             nn.MaxPool2d(2, ceil_mode=True),  # (batch, second, H/4, W/4)
+            nn.ReLU(),
             nn.Flatten(),
             *last,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from common.data.split import Shape
 from common.errors import ConfigError
@@ -28,5 +29,50 @@ def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:
 
 
 def with_channels(input_shape: Shape) -> nn.Module:
-    """The layer that makes (batch, channels, height, width) of rows in grey or colour."""
-    return nn.Unflatten(1, (1, input_shape[0])) if len(input_shape) == 2 else nn.Identity()
+    """The layer that makes (batch, channels, height, width) of rows in grey or colour.
+
+    From 4 x 4 on channels lie last in memory, where convolutions and maxima of many maps are half as long in coming on
+    a processor; in strips of fewer rows they are longer.
+    """
+    *planes, height, width = input_shape
+    if min(height, width) < 4:
+        return nn.Identity() if planes else nn.Unflatten(1, (1, height))
+    return ChannelsLast()
+
+
+class ChannelsLast(nn.Module):
+    """(batch, [C,] H, W) to (batch, C, H, W), whose C numbers of a pixel are neighbours in memory."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The same numbers; those of one channel are not moved."""
+        if rows.dim() == 3 or rows.shape[1] == 1:
+            return rows.reshape(len(rows), *rows.shape[-2:], 1).permute(0, 3, 1, 2)
+        return rows.contiguous(memory_format=torch.channels_last)
+
+
+def averages(height: int, width: int, size: int) -> nn.Module:
+    """What takes maps of (height, width) to averages of (size, size), as `nn.AdaptiveAvgPool2d` does."""
+    small = height * width <= 1024  # the matrix has size * size * height * width numbers
+    return Averages(height, width, size) if small else nn.AdaptiveAvgPool2d(size)
+
+
+class Averages(nn.Module):
+    """`nn.AdaptiveAvgPool2d` as one product with a constant matrix: where windows overlap, in a fraction of its time.
+
+    Args:
+        height, width: of the maps.
+        size: of what they come to, on both axes; (batch, C, height, width) -> (batch, C, size, size).
+    """
+
+    def __init__(self, height: int, width: int, size: int) -> None:
+        super().__init__()
+        self._size = size
+        pixels = torch.eye(height * width).view(height * width, 1, height, width)
+        weights = nn.functional.adaptive_avg_pool2d(pixels, size).flatten(1).t().contiguous()
+        self.weights: Tensor
+        self.register_buffer("weights", weights, persistent=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """The averages, with channels last in memory."""
+        sums = self.weights @ maps.permute(0, 2, 3, 1).flatten(1, 2)  # (batch, size * size, C)
+        return sums.view(len(maps), self._size, self._size, maps.shape[1]).permute(0, 3, 1, 2)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import nn
 
 from common.data.split import Shape
-from common.models.image import image_sizes, with_channels
+from common.models.image import averages, image_sizes, with_channels
 
 
 class LenetConfig(BaseModel):
@@ -31,14 +31,14 @@ class LenetConfig(BaseModel):
         Raises:
             ConfigError: rows are no images.
         """
-        channels, _, _ = image_sizes(self.name, input_shape)
+        channels, height, width = image_sizes(self.name, input_shape)
         return nn.Sequential(
             with_channels(input_shape),  # (batch, C, H, W)
             nn.Conv2d(channels, 6, kernel_size=5, padding=2),  # C1: (batch, 6, H, W)
             nn.ReLU(),
             nn.Conv2d(6, 16, kernel_size=5, padding=2),  # C3: (batch, 16, H, W)
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(5),  # S4: (batch, 16, 5, 5)
+            averages(height, width, 5),  # S4: (batch, 16, 5, 5)
             nn.Conv2d(16, 120, kernel_size=5),  # C5: (batch, 120, 1, 1)
             nn.ReLU(),
             nn.Flatten(),

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional
 
 from common.models.build import ModelConfig, build_model
+from common.models.image import averages
 from common.models.lenet import LenetConfig
 
 model = TypeAdapter(ModelConfig).validate_python
@@ -31,6 +32,22 @@ def test_it_is_what_is_said_where_five_divides_the_sides(channels: int) -> None:
     maps = maps.unflatten(3, (5, 3)).unflatten(2, (5, 2)).mean((3, 5))  # (4, 16, 5, 5)
     units = (torch.einsum("bchw,ochw->bo", maps, c5) + b5).relu()
     torch.testing.assert_close(tower(rows), ((units @ f6.T + b6).relu() @ last.T + bias).relu())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 14), st.integers(1, 14), st.integers(1, 6))
+def test_averages_are_those_of_torch_and_so_are_their_gradients(height: int, width: int, size: int) -> None:
+    maps = torch.randn(2, 3, height, width, requires_grad=True)
+    expected = functional.adaptive_avg_pool2d(maps, size)
+    ours = averages(height, width, size)(maps)
+    torch.testing.assert_close(ours, expected)
+    weights = torch.randn_like(expected)
+    gradients = [torch.autograd.grad((each * weights).sum(), maps)[0] for each in (ours, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_averages_of_large_maps_need_no_large_matrix() -> None:
+    assert not list(averages(512, 512, 5).buffers())
 
 
 def test_a_grey_row_is_a_row_of_one_channel() -> None:
