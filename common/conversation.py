@@ -152,10 +152,15 @@ class Link:
             ContractError: the message has other dimensions, or an earlier one broke the contract.
             PeerError: the peer failed or was lost.
         """
+        return await self.recv_one({kind: dims}, round, until=until)
+
+    async def recv_one(self, kinds: Mapping[type[M], Mapping[str, int]], round: int, *, until: int = 0) -> M | None:
+        """Waits for a message of one of several kinds, each with its dimensions; as `recv` in all else."""
         while True:
-            if (found := self.mailbox.take(self.peer, kind, round)) is not None:
-                check_exact(self.peer, found, dims)
-                return found
+            for kind, dims in kinds.items():
+                if (found := self.mailbox.take(self.peer, kind, round)) is not None:
+                    check_exact(self.peer, found, dims)
+                    return found
             if self.done_with(round, until):
                 return None
             self._refuse_if_lost()

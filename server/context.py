@@ -131,21 +131,6 @@ class ServerContext:
         """
         return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
 
-    def stated(self, batch: Tensor) -> Tensor:
-        """What parties can be told of the labels of training rows: of noisy ones the likeliest class, else themselves.
-
-        It is the noise's own likeliest class, the same in every round. A model's prediction must not be the prior here,
-        as it is in `targets`: whoever rounds the posterior to one class teaches the model what it believes already, and
-        within an epoch all rows are of one class.
-
-        Args:
-            batch: row numbers, int64 (rows,).
-
-        Returns:
-            int64 (rows,); of a regression the scaled numbers, (rows, targets).
-        """
-        return self.labels[batch] if self._evidence is None else self._evidence[batch].argmax(1)
-
     @property
     def metrics(self) -> dict[str, float]:
         """The newest value of every metric, for the summary."""

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from client.context import ClientContext
 from client.evaluation import evaluate
+from client.told import told
 from common.conversation import Link
 from common.data.rows import generator
 from common.models.build import build_agreed_head
 from common.models.optimiser import stepper
 from common.numerics.local_steps import lone_steps
 from common.numerics.losses import OBJECTIVES
-from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other, Targets, parameters
+from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other, parameters
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:
@@ -30,14 +31,14 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)
         await server.send(Embedding(t, ctx.release(h, rows=batch)))  # 1
-        labels = await _truth(ctx, server, t, len(batch))
+        labels = await told(ctx, server, t, len(batch))
         others = await _others(ctx, server, t, rows=len(batch), width=cfg.embedding)
         theta = await server.recv(Head, t, parameters=size)
         if labels is None or others is None or theta is None:  # the server went on without us: follow it
             continue
         nn.utils.vector_to_parameters(theta.parameters.to(ctx.device), head.parameters())
         logits = partial(_logits, head, others[:seat], others[seat:])
-        loss = partial(OBJECTIVES[ctx.federation.task].mean, targets=labels.to(ctx.device))
+        loss = partial(OBJECTIVES[ctx.federation.task].mean, targets=labels)
         lone_steps(bottom, step, h, x, logits, loss, steps=cfg.local_steps)  # 5
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
 
@@ -61,12 +62,3 @@ def _logits(head: nn.Module, before: list[Tensor], after: list[Tensor], h: Tenso
     """g of everyone's embeddings side by side, of which this party's are h: (rows, width) -> (rows, classes)."""
     logits: Tensor = head(torch.cat([*before, h, *after], dim=1))
     return logits
-
-
-async def _truth(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
-    """y: classes, int64 (rows,), or the numbers to be predicted; None if the server has gone on."""
-    if ctx.federation.task == "classification":
-        labels = await server.recv(Labels, round, rows=rows)
-        return None if labels is None else labels.y
-    targets = await server.recv(Targets, round, rows=rows, targets=ctx.federation.outputs)
-    return None if targets is None else targets.y

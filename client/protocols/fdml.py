@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from client.blinded import terms
 from client.context import ClientContext
 from client.evaluation import evaluate
 from client.local import headed
+from client.told import told
 from common.conversation import Link
 from common.models.optimiser import stepper
 from common.numerics.backprop import backprop
 from common.numerics.losses import OBJECTIVES
-from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits, Targets
+from common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:
@@ -33,23 +33,14 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         with torch.no_grad():
             o = head(h)
         await server.send(own.training(t, ctx.release(o)))  # 1
-        labels = await _truth(ctx, server, t, len(batch))
+        labels = await told(ctx, server, t, len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue
-        do = loss.gradient(mean.o.to(ctx.device), labels.to(ctx.device)) / len(batch)  # 4
+        do = loss.gradient(mean.o.to(ctx.device), labels) / len(batch)  # 4
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
         bottom.backward(dh)
         head.step()
         step()
         await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
-
-
-async def _truth(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
-    """y: classes, int64 (rows,), or the numbers to be predicted; None if the server has gone on."""
-    if ctx.federation.task == "classification":
-        labels = await server.recv(Labels, round, rows=rows)
-        return None if labels is None else labels.y
-    targets = await server.recv(Targets, round, rows=rows, classes=ctx.federation.outputs)
-    return None if targets is None else targets.y

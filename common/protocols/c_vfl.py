@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from common.message import Message, TensorSpec, message
 from common.models.heads import JointHeadConfig, LinearHeadConfig
 from common.protocols.contract import Contract, ProtocolConfig
+from common.told import TOLD
 
 if TYPE_CHECKING:
     from common.config import FederationConfig
@@ -52,23 +52,6 @@ class Embedding(Message):
     """Party to server: C(h_k) of the batch, float32 (rows, width)."""
 
     h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
-
-
-@message
-class Labels(Message):
-    """Server to party: the classes of the batch's rows, int64 (rows,). C-VFL hides labels from no party."""
-
-    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
-
-
-@message
-class Targets(Message):
-    """Server to party, in a regression in the place of `Labels`: standardised, float64 (rows, targets).
-
-    In this type they travel as they are: `federation.compress` is for float32.
-    """
-
-    y: Annotated[Tensor, TensorSpec("rows", "targets", dtype=torch.float64)]
 
 
 @message
@@ -108,7 +91,7 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     return {
         "rows": federation.batch,
         "width": config.embedding,
-        "targets": federation.outputs,
+        "classes": federation.outputs,
         "parameters": parameters(federation),
     }
 
@@ -117,7 +100,7 @@ CONTRACT = Contract(
     title="C-VFL: compressed exchanges, many local steps; every party is given labels and others' embeddings",
     source="Castiglia et al. 2022, Algorithm 1",
     config=Config,
-    messages=(Embedding, Labels, Targets, Other, Head, Evaluation),
+    messages=(Embedding, *TOLD, Other, Head, Evaluation),
     limits=limits,
     embeddings=True,
     gradients=True,

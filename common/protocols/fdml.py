@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from common.blinded import BLINDED, Summing, blinded_limits
 from common.message import Message, TensorSpec, message
 from common.protocols.contract import Contract, ProtocolConfig
+from common.told import TOLD
 
 if TYPE_CHECKING:
     from common.config import FederationConfig
@@ -50,23 +50,6 @@ class Logits(Message):
     """Party to server: o_k of the batch, float32 (rows, classes)."""
 
     o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
-
-
-@message
-class Labels(Message):
-    """Server to party: the classes of the batch's rows, int64 (rows,). FDML hides labels from no party."""
-
-    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
-
-
-@message
-class Targets(Message):
-    """Server to party, in a regression in the place of `Labels`: standardised, float64 (rows, classes).
-
-    In this type they travel as they are: `federation.compress` is for float32.
-    """
-
-    y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
 
 
 @message
@@ -101,7 +84,7 @@ CONTRACT = Contract(
     title="FDML: averaged logits; every party is given the labels",
     source="Hu et al. 2019",
     config=Config,
-    messages=(Logits, Labels, Targets, Aggregate, Evaluation, *BLINDED),
+    messages=(Logits, *TOLD, Aggregate, Evaluation, *BLINDED),
     limits=limits,
     predicts="logits",
     shares_labels=True,

@@ -31,6 +31,7 @@ from common.wire._generated import (
     prediction_pb2,
     split_avg_pb2,
     split_pb2,
+    told_pb2,
     vafl_pb2,
     vfedmh_pb2,
     vimadmm_j_pb2,
@@ -72,7 +73,7 @@ PROTOS: Mapping[str, ModuleType] = {
 }
 
 # What several protocols say in the same way.
-SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2)
+SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2, told_pb2)
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 

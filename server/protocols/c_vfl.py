@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from common.conversation import Cohort
 from common.harvest import Harvest
-from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Labels, Other, Targets
+from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other
 from server.context import ServerContext
 from server.evaluation import evaluate
 from server.heads import agreed_head
 from server.joint import JointHead
 from server.standin import StandIn
+from server.told import told
 
 
 def joint(ctx: ServerContext) -> JointHead:
@@ -43,9 +45,9 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         if parts is None:
             ctx.skip(t, answers)
             continue
-        y = ctx.stated(batch)  # for server and parties alike
-        told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
-        await clients.tell(dict.fromkeys(answers, told))  # 2
+        with torch.no_grad():
+            y = ctx.targets(batch, whole.logits(parts))  # for server and parties alike, in all their steps
+        await clients.tell(dict.fromkeys(answers, told(ctx, t, y)))  # 2
         for sender, h in zip(parties, parts, strict=True):
             await clients.tell({party: Other(t, h) for party in answers if party != sender})  # 3
         theta = whole.flat()

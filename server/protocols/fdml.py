@@ -5,12 +5,13 @@ from __future__ import annotations
 from operator import attrgetter
 
 from common.conversation import Cohort
-from common.protocols.fdml import Aggregate, Config, Evaluation, Labels, Logits, Targets
+from common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 from server.blinded import blinded
 from server.context import ServerContext
 from server.joint import LogitSum
 from server.standin import StandIn
 from server.sums import Clear, evaluate_sums
+from server.told import told
 
 
 def joint(ctx: ServerContext) -> LogitSum:
@@ -35,9 +36,8 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
             ctx.skip(t, answers)
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
-        y = ctx.stated(batch)
-        told = Labels(t, y) if ctx.scale is None else Targets(t, y.double())
-        await clients.tell(dict.fromkeys(answers, told))  # 2
+        y = ctx.targets(batch, mean)
+        await clients.tell(dict.fromkeys(answers, told(ctx, t, y)))  # 2
         await clients.tell({party: Aggregate(t, mean) for party in answers})  # 3
         ctx.record(t, ctx.loss.mean(mean, y).item(), answers)
         await evaluate_sums(ctx, everyone, t, lambda o, _count: o * share, answers)

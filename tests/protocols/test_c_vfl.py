@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from common.conversation import SERVER
 from common.message import payload_bytes
-from common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Labels, Other, Targets
+from common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Other
+from common.told import Beliefs, Labels, Targets
 from tests.federation import Outcome, config, federate, parameters
 
 C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}
@@ -144,12 +145,13 @@ def test_a_party_compares_its_fresh_embeddings_with_compressed_ones_of_others() 
     assert torch.allclose(flat(model), parameters(outcome)["party1"], atol=1e-6)
 
 
-def test_noisy_labels_are_sent_as_the_likeliest_class() -> None:
+def test_noisy_labels_are_sent_as_what_the_server_believes() -> None:
     outcome = run("server.privacy.labels={deviation: 1, seeded: true}", "federation.rounds=1")
-    (told,) = (m.y for _, to, m in outcome.messages if to == "party1" and isinstance(m, Labels))
+    told = [m.y for _, to, m in outcome.messages if to == "party1" and isinstance(m, Labels | Beliefs)]
     truth = run("federation.rounds=1").server.labels[outcome.server.schedule.batch(1)]
-    assert told.dtype == torch.int64 and told.min() >= 0 and told.max() <= 9
-    assert 0.3 < (told == truth).float().mean() < 0.999
+    assert len(told) == 1 and told[0].dtype == torch.float32 and told[0].shape == (len(truth), 10)
+    torch.testing.assert_close(told[0].sum(1), torch.ones(len(truth)))
+    assert 0.3 < (told[0].argmax(1) == truth).float().mean() < 0.999
 
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
@@ -172,7 +174,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Targets}
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Beliefs, Targets}
         assert [m.h.nbytes for m in up if isinstance(m, Embedding)] == [4 * n * 16 for n in rows]
         assert [m.y.nbytes for m in down if isinstance(m, Labels)] == [8 * n for n in rows]
         assert [m.h.nbytes for m in down if isinstance(m, Other)] == [4 * n * 16 for n in rows for _ in range(3)]

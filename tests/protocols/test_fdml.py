@@ -10,7 +10,8 @@ from torch.nn import functional
 from common.blinded import BLINDED
 from common.conversation import SERVER
 from common.models.heads import xavier
-from common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Labels, Logits, Targets
+from common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Logits
+from common.told import Beliefs, Labels, Targets
 from tests.federation import Outcome, config, federate
 
 FDML = {"name": "fdml", "embedding": 16}
@@ -60,6 +61,20 @@ def test_labels_travel_and_the_run_says_so() -> None:
     assert len(told) == 6
 
 
+def test_of_noisy_labels_parties_are_told_the_posterior_at_the_mean() -> None:
+    outcome = run("server.privacy.labels={deviation: 1, seeded: true}")
+    server = outcome.server
+    assert server.noisy is not None
+    evidence = torch.zeros(len(server.labels), 10)
+    evidence[server.schedule.partition.train] = server.noisy.evidence().float()
+    means = {m.round: m.o for _, to, m in outcome.messages if to == "party3" and isinstance(m, Aggregate)}
+    told = {m.round: m.y for _, to, m in outcome.messages if to == "party3" and isinstance(m, Beliefs)}
+    assert told.keys() == means.keys() and len(told) == 6
+    for t, beliefs in told.items():
+        expected = (means[t] + evidence[server.schedule.batch(t)]).softmax(dim=1)
+        torch.testing.assert_close(beliefs, expected, atol=1e-5, rtol=1e-4)
+
+
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
     for name, values in kept(one).items():
@@ -78,7 +93,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
-        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Targets, *BLINDED}
+        assert {type(m) for m in up + down} == set(CONTRACT.messages) - {Beliefs, Targets, *BLINDED}
         assert [m.o.nbytes for m in up if isinstance(m, Logits)] == [4 * n * 10 for n in rows]
         assert [m.o.nbytes for m in down if isinstance(m, Aggregate)] == [4 * n * 10 for n in rows]
         assert [m.y.nbytes for m in down if isinstance(m, Labels)] == [8 * n for n in rows]

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from common.wire._generated import tensor_pb2 as tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0b\x63_vfl.proto\x12\x0f\x63olonnade.c_vfl\x1a\x0ctensor.proto\"8\n\tEmbedding\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01h\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"5\n\x06Labels\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01y\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"6\n\x07Targets\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01y\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"4\n\x05Other\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01h\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"<\n\x04Head\x12\r\n\x05round\x18\x01 \x01(\r\x12%\n\nparameters\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"V\n\nEvaluation\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\r\x12\x1c\n\x01h\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0b\x63_vfl.proto\x12\x0f\x63olonnade.c_vfl\x1a\x0ctensor.proto\"8\n\tEmbedding\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01h\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"4\n\x05Other\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01h\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"<\n\x04Head\x12\r\n\x05round\x18\x01 \x01(\r\x12%\n\nparameters\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"V\n\nEvaluation\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\r\x12\x1c\n\x01h\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,14 +34,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EMBEDDING']._serialized_start=46
   _globals['_EMBEDDING']._serialized_end=102
-  _globals['_LABELS']._serialized_start=104
-  _globals['_LABELS']._serialized_end=157
-  _globals['_TARGETS']._serialized_start=159
-  _globals['_TARGETS']._serialized_end=213
-  _globals['_OTHER']._serialized_start=215
-  _globals['_OTHER']._serialized_end=267
-  _globals['_HEAD']._serialized_start=269
-  _globals['_HEAD']._serialized_end=329
-  _globals['_EVALUATION']._serialized_start=331
-  _globals['_EVALUATION']._serialized_end=417
+  _globals['_OTHER']._serialized_start=104
+  _globals['_OTHER']._serialized_end=156
+  _globals['_HEAD']._serialized_start=158
+  _globals['_HEAD']._serialized_end=218
+  _globals['_EVALUATION']._serialized_start=220
+  _globals['_EVALUATION']._serialized_end=306
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from common.wire._generated import tensor_pb2 as tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nfdml.proto\x12\x0e\x63olonnade.fdml\x1a\x0ctensor.proto\"5\n\x06Logits\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01o\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"5\n\x06Labels\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01y\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"6\n\x07Targets\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01y\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"8\n\tAggregate\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01o\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"V\n\nEvaluation\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\r\x12\x1c\n\x01o\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nfdml.proto\x12\x0e\x63olonnade.fdml\x1a\x0ctensor.proto\"5\n\x06Logits\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01o\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"8\n\tAggregate\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01o\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"V\n\nEvaluation\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\r\x12\x1c\n\x01o\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,12 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGITS']._serialized_start=44
   _globals['_LOGITS']._serialized_end=97
-  _globals['_LABELS']._serialized_start=99
-  _globals['_LABELS']._serialized_end=152
-  _globals['_TARGETS']._serialized_start=154
-  _globals['_TARGETS']._serialized_end=208
-  _globals['_AGGREGATE']._serialized_start=210
-  _globals['_AGGREGATE']._serialized_end=266
-  _globals['_EVALUATION']._serialized_start=268
-  _globals['_EVALUATION']._serialized_end=354
+  _globals['_AGGREGATE']._serialized_start=99
+  _globals['_AGGREGATE']._serialized_end=155
+  _globals['_EVALUATION']._serialized_start=157
+  _globals['_EVALUATION']._serialized_end=243
 # @@protoc_insertion_point(module_scope)

@@ -14,22 +14,6 @@ class Logits(_message.Message):
     o: _tensor_pb2.Tensor
     def __init__(self, round: _Optional[int] = ..., o: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
-class Labels(_message.Message):
-    __slots__ = ("round", "y")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    Y_FIELD_NUMBER: _ClassVar[int]
-    round: int
-    y: _tensor_pb2.Tensor
-    def __init__(self, round: _Optional[int] = ..., y: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
-
-class Targets(_message.Message):
-    __slots__ = ("round", "y")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    Y_FIELD_NUMBER: _ClassVar[int]
-    round: int
-    y: _tensor_pb2.Tensor
-    def __init__(self, round: _Optional[int] = ..., y: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
-
 class Aggregate(_message.Message):
     __slots__ = ("round", "o")
     ROUND_FIELD_NUMBER: _ClassVar[int]

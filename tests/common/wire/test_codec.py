@@ -25,6 +25,7 @@ from common.alignment.messages import ALIGNMENT
 from common.blinded import BLINDED
 from common.message import DTYPES, Message, TensorSpec, message, schema
 from common.protocols import CONTRACTS
+from common.told import TOLD
 from common.wire import codec as codec_module
 from common.wire._generated import tensor_pb2
 from common.wire.codec import PROTOS, SHARED, Codec
@@ -95,17 +96,18 @@ def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str
 
 @pytest.mark.parametrize("protocol", PROTOS)
 def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
-    own = {kind.__name__ for kind in ALL[protocol].messages if kind not in BLINDED}
+    own = {kind.__name__ for kind in ALL[protocol].messages if kind not in (*BLINDED, *TOLD)}
     assert set(PROTOS[protocol].DESCRIPTOR.message_types_by_name) == own
 
 
 def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
     declared = {name for place in SHARED for name in place.DESCRIPTOR.message_types_by_name}
-    assert declared == {kind.__name__ for kind in BLINDED} | set(BEFORE)
+    assert declared == {kind.__name__ for kind in (*BLINDED, *TOLD)} | set(BEFORE)
     for contract in ALL.values():
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
         assert shared in (set(), set(AGREEMENT), set(BLINDED))
+        assert contract.shares_labels == (set(TOLD) <= set(contract.messages))
 
 
 @every_kind
