@@ -9,6 +9,7 @@ mb@95, mib@95    what training messages had brought both ways when the test accu
 seconds@80       when it first reached 80 %, on the run's clock
 rounds@95        in which round it first reached 95 %
 mb, mib          what training messages brought in all
+mb@100epochs     what they bring in so many epochs, of which every one brings as much; mb_up, mb_down: one way
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
 """
@@ -28,9 +29,10 @@ from common.errors import ConfigError
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
     r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
+    r"|^mb(_up|_down)?@[0-9]+epochs$"
 )
-_LOWER = ("deviation", "mb", "mib", "seconds", "rounds", "up", "down", "epsilon")
-_UNITS = {"mb": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
+_LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
+_UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
 _BARE = ("epsilon", "deviation", "rounds")
 
 
@@ -86,6 +88,8 @@ class Record(BaseModel):
 def value(record: Record, measure: str) -> float:
     """A number of a record; infinite where an accuracy was never reached, not a number where there is none."""
     kind, _, about = measure.partition("@")
+    if about.endswith("epochs"):
+        return _in_epochs(record, int(about.removesuffix("epochs")), kind)
     if about and kind in {"mb", "mib", "seconds", "rounds"}:
         return _first(record, float(about) / 100, kind)
     if kind == "accuracy" and about:
@@ -125,6 +129,12 @@ def _first(record: Record, share: float, kind: str) -> float:
     if kind in {"seconds", "rounds"}:
         return point.seconds if kind == "seconds" else point.round
     return point.bytes / (_MB if kind == "mb" else _MIB)
+
+
+def _in_epochs(record: Record, epochs: int, kind: str) -> float:
+    sent = {"mb": record.bytes_up + record.bytes_down, "mb_up": record.bytes_up, "mb_down": record.bytes_down}[kind]
+    run = record.points[-1].epoch if record.points else 0.0
+    return sent / _MB * epochs / run if run else math.nan
 
 
 def _after(record: Record, epoch: float) -> float:

@@ -98,6 +98,9 @@ class TestMeasures:
             ("up", 3 / 8),
             ("down", 1 / 8),
             ("deviation", 10),
+            ("mb@100epochs", 50 * 4 * 1.048576),
+            ("mb_up@10epochs", 5 * 3 * 1.048576),
+            ("mb_down@2epochs", 1.048576),
         ],
     )
     def test_values(self, measure: str, expected: float) -> None:
