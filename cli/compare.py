@@ -79,7 +79,7 @@ def _show(lanes: list[Lane], plan: Plan) -> None:
         table.add_row(*_some(row(lane, plan.epsilons)))
     console.print(table)
     for need in needs(lanes, plan.epsilons):
-        console.print(f"{need.need}: {need.why or ', '.join(need.best)}", markup=False, soft_wrap=True)
+        console.print(f"{need.need}: {need.take} ({need.why})", markup=False, soft_wrap=True)
 
 
 def _some(cells: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ if (every) {
 def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
     """All of it."""
     epsilons = plan.epsilons
-    wanted = [(one.need, ", ".join(one.best), one.why) for one in needs(lanes, epsilons)]
+    wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons)]
     numbers = [row(lane, epsilons) for lane in lanes]
     cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in CAUTIONS), class_="faint")
     return frame(TITLE, [

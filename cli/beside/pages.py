@@ -69,7 +69,7 @@ class Pages:
 
 
 def _listed(found: Sequence[Need]) -> list[str]:
-    return _table(["need", "take", "because"], [[one.need, ", ".join(one.best), one.why] for one in found])
+    return _table(["need", "take", "because"], [[one.need, one.take, one.why] for one in found])
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

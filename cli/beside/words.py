@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cli.beside.attacked import VICTIM
 from cli.beside.lane import Lane
+from cli.beside.needs import GOOD
 from cli.beside.plan import OWN, Plan
 from common.environment import describe_environment
 
@@ -26,6 +27,8 @@ def how(plan: Plan, seeds: int) -> str:
 
 CAUTIONS = (
     "One small task: a ranking, not a promise. Differences of a point or two are none.",
+    f"'None' means that nobody who could be named comes to {GOOD:g} %. Protocols that send parties the labels are "
+    "named for no protection, whatever their numbers.",
     "MB are those of training's messages, both ways; evaluations are not counted.",
     "Seconds are delays alone: the virtual clock charges nothing for computing. With 'never' a seed did not get there.",
     "Runs with noise were evaluated clean, and their noise came from the seed: a benchmark of learning, no guarantee.",

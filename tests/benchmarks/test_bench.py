@@ -14,6 +14,7 @@ from benchmarks.__main__ import main, run
 from benchmarks.kept import Kept
 from benchmarks.registry import APART, BENCHMARKS, Benchmark
 from benchmarks.report import HEADINGS, Figure, Result, markdown, rows
+from benchmarks.runs import ROOT
 
 KEPT, BROKEN = Figure("quick", 1.0, 2.0, "ms", 1.0, "a floor"), Figure("slow", 3.0, 2.0, "ms", 1.0, "a floor")
 
@@ -50,6 +51,12 @@ def test_benchmarks_on_experiments_name_their_data_sets() -> None:
             assert "mnist" in benchmark.sets, name
         if "fashion" in text and ".yaml" in text:
             assert "fashion-mnist" in benchmark.sets, name
+
+
+def test_the_page_lists_every_benchmark() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text().partition("\n## Measured\n")[0]
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(listed) == sorted(BENCHMARKS)
 
 
 @pytest.mark.parametrize(

@@ -129,16 +129,56 @@ class TestPages:
             ("the most accurate", ["split", "fdml", "zoo_vfl"]),
             ("fewest bytes to 95 %", ["fdml", "split"]),
             ("fastest with stragglers", ["fdml", "split"]),
-            ("epsilon 8 of a party's whole data", ["fdml", "split"]),
-            ("epsilon 8 of a row's embeddings", ["split"]),
+            ("epsilon 8 of a party's whole data", []),
+            ("epsilon 8 of a row's embeddings", []),
             ("fewest labels named beyond chance", ["split"]),
-            ("least rebuilt by the server", ["fdml", "split"]),
+            ("least rebuilt by the server", ["split"]),
             ("parties come when they like", ["zoo_vfl"]),
         ],
     )
     def test_needs_follow_from_the_numbers(self, need: str, best: list[str]) -> None:
         (found,) = [one for one in needs(LANES, [8.0]) if one.need == need]
         assert list(found.best) == best
+
+    def test_noise_that_leaves_nothing_names_nobody_and_the_best_that_there_is(self) -> None:
+        found = {one.need: one for one in needs(LANES, [8.0])}
+        rows, party = found["epsilon 8 of a row's embeddings"], found["epsilon 8 of a party's whole data"]
+        assert (rows.take, rows.why) == ("none", "at best split 60.0 %")
+        assert party.take == "none"
+        assert party.why.startswith("at best split 40.0 % when asked without the noise;")  # fdml has the labels
+
+    def test_an_accuracy_without_the_noise_names_nobody_for_a_whole_party(self) -> None:
+        great = [lane("split", plain=record(0.96), client_8=record(0.97), row_8=record(0.97))]
+        found = {one.need: one.take for one in needs(great, [8.0])}
+        assert found["epsilon 8 of a party's whole data"] == "none"
+        assert found["epsilon 8 of a row's embeddings"] == "split"
+
+    @pytest.mark.parametrize(("accuracy", "take"), [(0.899, "none"), (0.9, "vafl")])
+    def test_the_floor(self, accuracy: float, take: str) -> None:
+        found = needs([lane("vafl", plain=record(0.96), row_8=record(accuracy))], [8.0])
+        assert [one.take for one in found if one.need == "epsilon 8 of a row's embeddings"] == [take]
+
+    def test_who_shares_labels_is_named_for_no_protection(self) -> None:
+        leak = record(0, labels=0.3, labels_chance=0.2, rebuilt=0.9, readable=0.2)
+        lanes = [
+            lane(name, plain=record(0.99), client_8=record(0.99), row_8=record(0.99), attacked=leak)
+            for name in CONTRACTS
+            if CONTRACTS[name].shares_labels
+        ]
+        named = {one.need for one in needs(lanes, [8.0]) if one.best}
+        assert named == {"the most accurate", "fewest bytes to 95 %", "fewest rounds to 95 %"}
+
+    def test_everybody_who_gives_the_labels_away_is_named_for_none(self) -> None:
+        leak = record(0, labels=1.0, labels_chance=0.2, rebuilt=0.9, readable=0.2)
+        found = {one.need: one for one in needs([lane("split", plain=record(0.96), attacked=leak)], [8.0])}
+        assert found["fewest labels named beyond chance"].take == "none"
+        assert found["fewest labels named beyond chance"].why == "at best split 100%, by chance 20%"
+
+    def test_sums_alone_are_said_of_those_who_show_nothing_else(self) -> None:
+        everyone = [lane(name, plain=record(0.96)) for name in CONTRACTS]
+        (found,) = [one for one in needs(everyone, []) if one.need == "the server sees sums alone"]
+        assert set(found.best) == {"fedvs", "split_avg", "vimadmm_j"}
+        assert "each party's predictions" in found.why
 
     def test_a_row_has_a_cell_for_every_column(self) -> None:
         cells = dict(zip(head([8.0]), row(LANES[1], [8.0]), strict=True))
