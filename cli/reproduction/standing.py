@@ -46,6 +46,13 @@ class CellStanding:
         said = f"{self.mean:.{_digits(self.cell)}f}"
         return said if self.spread is None else f"{said} ± {self.spread:.{_digits(self.cell)}f}"
 
+    @property
+    def paper_words(self) -> str:
+        """The paper's value as people read it: as it is printed, or with its deviation in as many digits as ours."""
+        if self.cell.spread is None:
+            return f"{self.cell.paper:g}"
+        return f"{self.cell.paper:.{_digits(self.cell)}f} ± {self.cell.spread:.{_digits(self.cell)}f}"
+
 
 @dataclass(frozen=True)
 class ClaimStanding:
@@ -80,6 +87,11 @@ class TableStanding:
     table: PaperTable
     cells: tuple[CellStanding, ...]
     claims: tuple[ClaimStanding, ...]
+
+    @property
+    def short(self) -> bool:
+        """Whether a cell or a claim falls short."""
+        return any(one.reached is False for one in (*self.cells, *self.claims))
 
 
 @dataclass(frozen=True)
