@@ -1,4 +1,4 @@
-"""Pages about where we stand: one a paper, with a picture of every table, and one that sums up."""
+"""Pages about where we stand: one a paper, with pictures of every table, and one that sums up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.outputs import write_text
 from cli.reproduction.measures import unit
 from cli.reproduction.papers import Paper
-from cli.reproduction.picture import draw
+from cli.reproduction.pictures import Picture, pictures
 from cli.reproduction.standing import CellStanding, Count, TableStanding, count
 from common.environment import describe_environment
 
@@ -42,11 +42,10 @@ class Pages:
         """
         written = [self._write(folder / f"{'quick' if self.quick else 'index'}.md", self._summary())]
         for name in () if self.quick else self.papers:
-            pictures = {table.name: draw(f"{name}/{table.name}", table) for table in self.standings[name]}
-            for table, picture in pictures.items():
-                if picture:
-                    self._write(folder / f"{name}-{table}.svg", picture)
-            written.append(self._write(folder / f"{name}.md", self._page(name, {t for t, p in pictures.items() if p})))
+            drawn = {table.name: tuple(pictures(name, table)) for table in self.standings[name]}
+            for picture in (each for several in drawn.values() for each in several):
+                self._write(folder / picture.file, picture.text)
+            written.append(self._write(folder / f"{name}.md", self._page(name, drawn)))
         return written
 
     @staticmethod
@@ -81,7 +80,7 @@ class Pages:
             "its first run is ahead of all others."
         )
 
-    def _page(self, name: str, drawn: set[str]) -> str:
+    def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
         lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
         lines += [total_words(count(self.standings[name])), ""]
@@ -89,8 +88,8 @@ class Pages:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
             lines += _cells(standing.cells)
             lines += _claims(standing)
-            if standing.name in drawn:
-                lines += [f"![{_named(standing.name)}]({name}-{standing.name}.svg)", ""]
+            for picture in drawn[standing.name]:
+                lines += [f"![{_named(standing.name)}{picture.about}]({picture.file})", ""]
             lines += _paragraph(_note(standing))
             lines += [f"- left out: {out.words}" for out in standing.table.excluded]
             lines += [""] if standing.table.excluded else []
