@@ -101,7 +101,7 @@ class TableStanding:
     @property
     def short(self) -> bool:
         """Whether a cell or a claim falls short."""
-        return any(one.reached is False for one in (*self.cells, *self.claims))
+        return False in [one.reached for one in self.cells] + [one.reached for one in self.claims]
 
 
 @dataclass(frozen=True)
