@@ -17,7 +17,7 @@ from cli.reproduction.papers import Paper, chosen
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job
 from cli.reproduction.standing import TableStanding, count, stand
-from cli.reproduction.work import jobs, minutes, missing, run_all
+from cli.reproduction.work import about, jobs, missing, run_all
 from cli.screen import out as console
 
 _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
@@ -66,8 +66,10 @@ def reproduce(asked: Asked) -> None:
     outcomes = () if asked.only_list else run_all(todo, asked.processes)
     failed = keep_all(outcomes, len(todo), results, _name)
     standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
+    left = missing(todo, results)
     for name, paper in papers:
-        _show(name, paper, standings[name])
+        _show(asked, name, standings[name], left)
+        console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
     _total([table for tables in standings.values() for table in tables])
     if not asked.which:
         pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
@@ -77,9 +79,8 @@ def reproduce(asked: Asked) -> None:
 
 
 def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
-    estimate = minutes(todo, asked.processes)
-    about = f"{estimate / 60:.1f} hours" if estimate > 90 else f"{max(1, round(estimate))} minutes"
-    rest = f"{len(todo)} to be run, about {about} by {asked.processes} processes" if todo else "all are kept"
+    how_long = f"{about(todo, asked.processes)} by {asked.processes} processes" if todo else ""
+    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
     console.print(f"{wanted} runs with {asked.seeds} seeds: {rest}", markup=False)
 
 
@@ -91,13 +92,13 @@ def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, see
     return results.get(Job(asked.label(name), run, paper.runs[run], seed, asked.wire))
 
 
-def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:
+def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job]) -> None:
     for standing in tables:
-        title = f"{name}/{standing.name}: {standing.table.title}"
+        title = _title(asked, name, standing, left)
         if standing.cells:
             table = Table("", "", "paper", "ours", "", title=title)
             for one in standing.cells:
-                table.add_row(one.cell.row, one.cell.column, f"{one.cell.paper:g}", one.words, _MARKS[one.reached])
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, _MARKS[one.reached])
             console.print(table)
         if standing.claims:
             table = Table("claim", "measured", "", title=title)
@@ -105,9 +106,15 @@ def _show(name: str, paper: Paper, tables: list[TableStanding]) -> None:
                 table.add_row(claim.claim.text, claim.words, _MARKS[claim.reached])
             console.print(table)
         for excluded in standing.table.excluded:
-            said = f"{name}/{standing.name}, left out: {excluded.cells} cells, {excluded.what}: {excluded.reason}"
+            said = f"{name}/{standing.name}, left out: {excluded.words}"
             console.print(said, style="dim", markup=False, soft_wrap=True)
-    console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
+
+
+def _title(asked: Asked, name: str, standing: TableStanding, left: list[Job]) -> str:
+    """What a table is, and how long those of its runs take that are missing; other tables may need some of them too."""
+    title = f"{name}/{standing.name}: {standing.table.title}"
+    runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]
+    return f"{title} ({about(runs, asked.processes)} to run)" if runs else title
 
 
 def _total(tables: list[TableStanding]) -> None:

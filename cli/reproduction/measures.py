@@ -111,9 +111,16 @@ def unit(measure: str) -> str:
 
 
 def reached(ours: float, paper: float, measure: str) -> bool:
-    """Whether we are within a point of the paper, or of a hundredth of what is no share, or better."""
-    slack = abs(paper) / 100 if unit(measure) in {"MB", "MiB", "s"} else 1.0
+    """Whether we are within a point of the paper, or better: of a deviation within a quarter of a point, of bytes and
+    seconds within a hundredth."""
+    slack = _slack(paper, measure)
     return ours <= paper + slack + _rounded(paper) if lower_is_better(measure) else ours >= paper - slack
+
+
+def _slack(paper: float, measure: str) -> float:
+    if measure == "deviation":  # one or two points as a rule: a whole point would be as much as the number itself
+        return 0.25
+    return abs(paper) / 100 if unit(measure) in {"MB", "MiB", "s"} else 1.0
 
 
 def _rounded(paper: float) -> float:

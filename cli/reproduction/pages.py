@@ -1,4 +1,4 @@
-"""Pages about where we stand: one a paper, with a picture of every table, and one that sums up."""
+"""Pages about where we stand: one a paper, with pictures of every table, and one that sums up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.outputs import write_text
 from cli.reproduction.measures import unit
 from cli.reproduction.papers import Paper
-from cli.reproduction.picture import draw
+from cli.reproduction.pictures import Picture, pictures
 from cli.reproduction.standing import CellStanding, Count, TableStanding, count
 from common.environment import describe_environment
 
@@ -42,11 +42,10 @@ class Pages:
         """
         written = [self._write(folder / f"{'quick' if self.quick else 'index'}.md", self._summary())]
         for name in () if self.quick else self.papers:
-            pictures = {table.name: draw(f"{name}/{table.name}", table) for table in self.standings[name]}
-            for table, picture in pictures.items():
-                if picture:
-                    self._write(folder / f"{name}-{table}.svg", picture)
-            written.append(self._write(folder / f"{name}.md", self._page(name, {t for t, p in pictures.items() if p})))
+            drawn = {table.name: tuple(pictures(name, table)) for table in self.standings[name]}
+            for picture in (each for several in drawn.values() for each in several):
+                self._write(folder / picture.file, picture.text)
+            written.append(self._write(folder / f"{name}.md", self._page(name, drawn)))
         return written
 
     @staticmethod
@@ -65,8 +64,9 @@ class Pages:
             lines.append(f"| {said} | {found.reached} | {found.short} | {found.waiting} | {found.excluded} |")
         if self.quick:
             for name in self.papers:
-                lines += ["", f"## {self.papers[name].cite}", ""]
-                lines += [line for table in self.standings[name] for line in _claims(table)]
+                lines += ["", f"## {self.papers[name].cite}", "", *_paragraph(self.papers[name].note)]
+                for table in self.standings[name]:
+                    lines += [*_claims(table), *_paragraph(_note(table))]
         return "\n".join([*lines, ""])
 
     def _how(self) -> str:
@@ -75,23 +75,23 @@ class Pages:
         system = describe_environment()
         return (
             f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
-            "A cell is reached if the mean of its seeds is within a point of the paper, or better; bytes within a "
-            "hundredth, or fewer. A claim is reached if its first run is ahead of all others."
+            "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
+            "classes within a quarter of a point, bytes and seconds within a hundredth, or less. A claim is reached if "
+            "its first run is ahead of all others."
         )
 
-    def _page(self, name: str, drawn: set[str]) -> str:
+    def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
-        lines = [f"# {paper.cite}", "", self._how(), "", total_words(count(self.standings[name])), ""]
+        lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
+        lines += [total_words(count(self.standings[name])), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
             lines += _cells(standing.cells)
             lines += _claims(standing)
-            if standing.name in drawn:
-                lines += [f"![{_named(standing.name)}]({name}-{standing.name}.svg)", ""]
-            if standing.table.note:
-                lines += [standing.table.note, ""]
-            for out in standing.table.excluded:
-                lines.append(f"- left out: {out.cells} cells, {out.what}: {out.reason}")
+            for picture in drawn[standing.name]:
+                lines += [f"![{_named(standing.name)}{picture.about}]({picture.file})", ""]
+            lines += _paragraph(_note(standing))
+            lines += [f"- left out: {out.words}" for out in standing.table.excluded]
             lines += [""] if standing.table.excluded else []
         return "\n".join([*lines, *self._runs(paper), ""])
 
@@ -121,7 +121,7 @@ def _cells(cells: Sequence[CellStanding]) -> list[str]:
     for one in cells:
         sign = unit(one.cell.measure)
         lines.append(
-            f"| {one.cell.row} | {one.cell.column} | {one.cell.paper:g} {sign} | {one.words} | {len(one.ours)} | "
+            f"| {one.cell.row} | {one.cell.column} | {one.paper_words} {sign} | {one.words} | {len(one.ours)} | "
             f"{_MARKS[one.reached]} |"
         )
     return [*lines, ""]
@@ -133,6 +133,15 @@ def _claims(standing: TableStanding) -> list[str]:
     lines = ["| what it says | measured | |", "|---|---|---|"]
     lines += [f"| {each.claim.text} | {each.words} | {_MARKS[each.reached]} |" for each in standing.claims]
     return [*lines, ""]
+
+
+def _note(standing: TableStanding) -> str:
+    """What the list says of the table, or that it gives no reason for what falls short."""
+    return standing.table.note or ("Of what is short here no reason was found yet." if standing.short else "")
+
+
+def _paragraph(said: str) -> list[str]:
+    return [said, ""] if said else []
 
 
 def _named(table: str) -> str:

@@ -46,11 +46,12 @@ class Run(Section):
 
 
 class Cell(Section):
-    """A number of a table. `measure` says what of the run stands beside it."""
+    """A number of a table. `measure` says what of the run stands beside it; `spread` is the paper's own deviation."""
 
     row: str
     column: str
     paper: float
+    spread: float | None = Field(default=None, ge=0)
     run: Name
     measure: Measure = "accuracy"
 
@@ -87,6 +88,12 @@ class Excluded(Section):
         """In words."""
         return REASONS.get(self.why, self.why)
 
+    @property
+    def words(self) -> str:
+        """All of it, the reason once: some say it in `what` already."""
+        about = self.what if self.what.endswith(self.reason) else f"{self.what}: {self.reason}"
+        return f"{self.cells} {'cell' if self.cells == 1 else 'cells'}, {about}"
+
 
 class PaperTable(Section):
     """A table or a figure. `note` says what there is to say about cells that fall short."""
@@ -105,9 +112,10 @@ class PaperTable(Section):
 
 
 class Paper(Section):
-    """One paper: its runs by name, and its tables by name, such as `table3`."""
+    """One paper: its runs by name, and its tables by name, such as `table3`. `note` holds for all of its cells."""
 
     cite: str
+    note: str = ""
     runs: dict[Name, Run]
     tables: dict[Name, PaperTable]
 
@@ -152,7 +160,8 @@ def _only(name: str, paper: Paper, table: str) -> Paper:
         near, known = nearest(table, paper.tables), ", ".join(paper.tables)
         raise InputError(f"{name} has no {table!r}{near}", hint=f"there are {known}")
     kept = paper.tables[table]
-    return Paper(cite=paper.cite, runs={run: paper.runs[run] for run in kept.runs}, tables={table: kept})
+    runs = {run: paper.runs[run] for run in kept.runs}
+    return Paper(cite=paper.cite, note=paper.note, runs=runs, tables={table: kept})
 
 
 def _folder(*, quick: bool) -> Path:

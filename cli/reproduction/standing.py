@@ -46,6 +46,23 @@ class CellStanding:
         said = f"{self.mean:.{_digits(self.cell)}f}"
         return said if self.spread is None else f"{said} ± {self.spread:.{_digits(self.cell)}f}"
 
+    @property
+    def label(self) -> str:
+        """Where it stands in its table."""
+        return f"{self.cell.row}, {self.cell.column}"
+
+    @property
+    def spoken(self) -> str:
+        """All of it, for those who hear a picture."""
+        return f"{self.label}: the paper {self.paper_words}, ours {self.words}"
+
+    @property
+    def paper_words(self) -> str:
+        """The paper's value as people read it: as it is printed, or with its deviation in as many digits as ours."""
+        if self.cell.spread is None:
+            return f"{self.cell.paper:g}"
+        return f"{self.cell.paper:.{_digits(self.cell)}f} ± {self.cell.spread:.{_digits(self.cell)}f}"
+
 
 @dataclass(frozen=True)
 class ClaimStanding:
@@ -69,7 +86,7 @@ class ClaimStanding:
     def words(self) -> str:
         """What was measured, run by run."""
         measures = self.claim.measures
-        return ", ".join(f"{run} {_plain(one, measures[run])}" for run, one in self.values.items())
+        return ", ".join(f"{run} {plain(one, measures[run])}" for run, one in self.values.items())
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,11 @@ class TableStanding:
     table: PaperTable
     cells: tuple[CellStanding, ...]
     claims: tuple[ClaimStanding, ...]
+
+    @property
+    def short(self) -> bool:
+        """Whether a cell or a claim falls short."""
+        return False in [one.reached for one in self.cells] + [one.reached for one in self.claims]
 
 
 @dataclass(frozen=True)
@@ -123,6 +145,14 @@ def count(tables: Sequence[TableStanding]) -> Count:
     return Count(found.count(True), found.count(False), found.count(None), left_out)
 
 
+def plain(one: float, measure: str) -> str:
+    """A run's value of a claim as people read it, with its unit."""
+    if math.isnan(one):
+        return "not run yet"
+    said = f"{one:.2f} {unit(measure)}".strip()
+    return said if math.isfinite(one) else "never" if lower_is_better(measure) else "no bound"
+
+
 def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
     means = {}
     for run, measure in claim.measures.items():
@@ -133,10 +163,3 @@ def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> Cla
 
 def _digits(cell: Cell) -> int:
     return 3 if unit(cell.measure) == "MiB" and cell.paper < 1 else 2
-
-
-def _plain(one: float, measure: str) -> str:
-    if math.isnan(one):
-        return "not run yet"
-    said = f"{one:.2f} {unit(measure)}".strip()
-    return said if math.isfinite(one) else "never" if lower_is_better(measure) else "no bound"

@@ -31,8 +31,18 @@ def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
 
 
 def minutes(wanted: Iterable[Job], processes: int) -> float:
-    """About how long they take together."""
-    return sum(job.run.minutes for job in wanted) / processes
+    """About how long they take together: no less than the longest takes by itself."""
+    each = [job.run.minutes for job in wanted]
+    return max(sum(each) / processes, max(each, default=0.0))
+
+
+def about(wanted: Iterable[Job], processes: int) -> str:
+    """The same in words, of runs of which there is one at least."""
+    estimate = minutes(wanted, processes)
+    if estimate > 90:
+        return f"about {estimate / 60:.1f} hours"
+    whole = max(1, round(estimate))
+    return f"about {whole} {'minute' if whole == 1 else 'minutes'}"
 
 
 def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:

@@ -1,4 +1,4 @@
-"""The lists of the papers' cells, what is measured of a run, what is kept, and what pages say."""
+"""What is measured of a run of the papers' lists, what is kept, and what pages say."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cli.reproduce import Asked, reproduce
 from cli.reproduction import longtail
 from cli.reproduction.measures import Point, Record, lower_is_better, reached, value
 from cli.reproduction.pages import Pages
-from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, names, read_paper
+from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job, perform
 from cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
-from cli.reproduction.work import jobs, missing, run_all
+from cli.reproduction.work import about, jobs, missing, run_all
 from cli.simulation import Simulation
 from common.config import load
 from common.data.idx import IdxImages, read_labels
@@ -45,40 +45,6 @@ QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
 
 def job(seed: int = 0, run: Run = QUICK, **more: object) -> Job:
     return Job("paper", "run", run, seed, **more)  # type: ignore[arg-type]
-
-
-class TestLists:
-    @pytest.mark.parametrize("quick", [False, True])
-    def test_every_run_is_a_configuration(self, quick: bool) -> None:
-        for _name, paper in chosen("", quick=quick):
-            for run in paper.runs.values():
-                load(run.path, run.set)  # raises if a key or a value is wrong
-
-    def test_the_five_papers_are_there_and_have_quick_looks(self) -> None:
-        assert names() == names(quick=True) == ["afe", "czofo", "fedvs", "vfedmh", "vim"]
-
-    def test_nothing_is_left_out_for_a_reason_that_is_none(self) -> None:
-        words = [out.reason for _name, paper in chosen("") for t in paper.tables.values() for out in t.excluded]
-        assert words
-        assert all(len(word) > 8 for word in words)
-
-    def test_one_table_has_the_runs_that_it_needs(self) -> None:
-        ((_, paper),) = chosen("vim/table3")
-        assert set(paper.runs) == {"vimadmm", "linear_admm"}
-
-    @pytest.mark.parametrize(("which", "nearest"), [("wim", "vim"), ("vim/tabel3", "table3")])
-    def test_a_wrong_name_names_the_nearest(self, which: str, nearest: str) -> None:
-        with pytest.raises(InputError, match=nearest):
-            list(chosen(which))
-
-    def test_a_cell_of_an_unknown_run_is_refused(self) -> None:
-        cell = {"row": "a", "column": "b", "paper": 1.0, "run": "other"}
-        with pytest.raises(ConfigError, match="other"):
-            Paper.model_validate({"cite": "", "runs": {"one": QUICK}, "tables": {"t": {"title": "", "cells": [cell]}}})
-
-    def test_a_claim_compares_at_least_two(self) -> None:
-        with pytest.raises(ConfigError, match="two runs"):
-            Claim(text="alone", more={"one": "accuracy"})
 
 
 class TestMeasures:
@@ -129,7 +95,9 @@ class TestMeasures:
             (240.0, 233.36, "mib@96", False),
             (math.inf, 233.36, "mib@96", False),
             (math.nan, 50.0, "accuracy", False),
-            (1.5, 0.76, "deviation", True),
+            (1.01, 0.76, "deviation", True),
+            (1.02, 0.76, "deviation", False),
+            (0.1, 0.76, "deviation", True),
         ],
     )
     def test_what_counts_as_reached(self, ours: float, paper: float, measure: str, holds: bool) -> None:
@@ -146,6 +114,11 @@ class TestStanding:
         standing = CellStanding(cell, (90.0, 92.0))
         assert (standing.mean, standing.reached) == (91.0, True)
         assert standing.words == "91.00 ± 1.41"
+
+    @pytest.mark.parametrize(("spread", "said"), [(None, "95"), (0.21, "95.00 ± 0.21"), (0.0, "95.00 ± 0.00")])
+    def test_the_papers_own_deviation_is_said(self, spread: float | None, said: str) -> None:
+        cell = Cell(row="", column="", paper=95, spread=spread, run="one")
+        assert CellStanding(cell, ()).paper_words == said
 
     def test_nothing_run_is_neither_reached_nor_short(self) -> None:
         paper = Paper(
@@ -217,6 +190,18 @@ class TestRuns:
         order = [(each.seed, each.name) for each in jobs([("p", paper)], 2, wire=False)]
         assert order == [(0, "short"), (0, "long"), (1, "short"), (1, "long")]
 
+    @pytest.mark.parametrize(
+        ("each", "processes", "said"),
+        [
+            ([4, 6, 6], 2, "about 8 minutes"),
+            ([7], 2, "about 7 minutes"),  # one run is one process' work
+            ([0.1], 1, "about 1 minute"),
+            ([60, 60], 1, "about 2.0 hours"),
+        ],
+    )
+    def test_how_long_runs_take(self, each: list[float], processes: int, said: str) -> None:
+        assert about([job(run=Run(file="demo.yaml", minutes=one)) for one in each], processes) == said
+
     def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -262,6 +247,46 @@ class TestPages:
         reproduce(Asked("vim/table4", 3, tmp_path, 2, only_list=True))
         assert "not run yet" in capsys.readouterr().out
         assert not (tmp_path / "results.json").exists()
+
+    def test_every_table_says_how_long_its_missing_runs_take(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ((_, paper),) = chosen("afe", quick=True)
+        asked = Asked("afe", 1, tmp_path, 2, quick=True, only_list=True)
+        reproduce(asked)
+        assert "(about 1 minute to run)" in " ".join(capsys.readouterr().out.split())  # titles go over lines
+        results = Results(tmp_path)
+        for each in jobs([(asked.label("afe"), paper)], 1, wire=False):
+            results.keep(each, RECORD)
+        reproduce(asked)
+        assert "to run)" not in " ".join(capsys.readouterr().out.split())
+
+    def test_a_note_and_a_deviation_of_the_paper_are_on_the_page(self, tmp_path: Path) -> None:
+        cell = Cell(row="a", column="b", paper=95, spread=0.21, run="one")
+        assert "# A paper\n\nTen epochs.\n\nWritten by" in _page(tmp_path, PaperTable(title="", cells=(cell,)))
+        assert "| a | b | 95.00 ± 0.21 % | 90.00 ± 0.00 | 2 | **short** |" in (tmp_path / "p.md").read_text()
+
+    @pytest.mark.parametrize(
+        ("paper", "note", "said"), [(95, "", True), (95, "a reason", False), (90, "", False)], ids=str
+    )
+    def test_what_is_short_without_a_reason_is_said_to_be(
+        self, tmp_path: Path, paper: float, note: str, said: bool
+    ) -> None:
+        cell = Cell(row="", column="", paper=paper, run="one")
+        text = _page(tmp_path, PaperTable(title="", note=note, cells=(cell,)))
+        assert ("no reason was found yet" in text) is said
+        assert note in text
+
+    def test_a_claim_that_is_short_without_a_reason_is_said_to_be(self, tmp_path: Path) -> None:
+        claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
+        assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
+
+
+def _page(folder: Path, table: PaperTable) -> str:
+    """What is written of a paper with this table, whose runs all have the same record."""
+    paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={"table1": table})
+    Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
+    return (folder / "p.md").read_text()
 
 
 def _idx(path: Path, values: np.ndarray) -> None:

@@ -63,7 +63,7 @@ def test_a_file_of_another_encoding_is_said(tmp_path: Path) -> None:
         load(path)
 
 
-# Lists of runs are no configurations: their runs are loaded in tests/cli/test_reproduction.py and test_compare.py.
+# Lists of runs are no configurations: tests/cli/test_reproduction_lists.py and test_compare.py load their runs.
 EXPERIMENTS = [
     path for path in sorted((ROOT / "experiments").rglob("*.yaml"))
     if path.parent.name not in ("papers", "quick") and path.name != "beside.yaml"
