@@ -89,7 +89,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits:
     schedule, width = outcome.server.schedule, WIDTHS[name]
     trained = [len(schedule.batch(t)) for t in range(1, 5)]
     evaluated = [len(block) for part in ("validation", "test") for block in schedule.blocks(part)]
-    clear = {"Logits", "Embedding", "Evaluation", "Update", "Targets"}
+    clear = {"Logits", "Embedding", "Evaluation", "Update", "Targets", "Beliefs"}
     for party in outcome.clients:
         mine = [m for by, to, m in outcome.messages if party in (by, to)]
         assert {type(m).__name__ for m in mine} == {kind.__name__ for kind in CONTRACTS[name].messages} - clear
