@@ -2,6 +2,8 @@
 VENV     ?= .venv
 PYTHON   ?= python3
 PIP_ARGS ?=
+# One more than there are processors: tests with processes of their own wait a good deal.
+WORKERS  ?= $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) + 1))")
 BIN      := $(VENV)/bin
 export NO_MKDOCS_2_WARNING = 1
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
@@ -16,7 +18,7 @@ demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritt
 	$(BIN)/colonnade up
 
 test: $(VENV)/.developed ## the whole test suite
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine

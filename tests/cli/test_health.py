@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_up import ROOT, events, finish, start, wait_for_round, write
+from tests.cli.test_up import ROOT, UNHURRIED, events, finish, start, wait_for_round, write
 from tests.watched import read, samples, value
 
 pytestmark = pytest.mark.processes
@@ -27,7 +27,7 @@ def probe(*words: str) -> tuple[int, str]:
 def test_members_of_a_run_can_be_asked_and_read(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, epochs=5000), tmp_path / "run"
     asked = [f"{section}.{what}=0" for section in ("server", "every_party") for what in ("metrics", "health")]
-    process = start("up", file, "--out", out, *(word for one in asked for word in ("--set", one)))
+    process = start("up", file, "--out", out, *UNHURRIED, *(word for one in asked for word in ("--set", one)))
     try:
         wait_for_round(out, 3, process)
         for home in (out, out / "parties" / "party2"):

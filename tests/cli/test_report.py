@@ -19,7 +19,7 @@ from cli.folder import run_folder
 from cli.follow import follow
 from common.errors import EnvironmentFault, InputError
 from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
-from tests.cli.test_up import finish, start, wait_for_round
+from tests.cli.test_up import UNHURRIED, finish, start, wait_for_round
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run as command
 
@@ -305,7 +305,7 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch, capfd) -> None:
 def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     """While it runs, and after it was interrupted from the files that a server alone has."""
     file, out = write_file(tmp_path, {"name": "split", "embedding": 8}, epochs=500), tmp_path / "run"
-    process = start("up", file, "--out", out)
+    process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
     assert "The run has not ended" in page(monkeypatch, capfd, out).words
     process.send_signal(signal.SIGINT)

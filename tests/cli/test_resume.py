@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.drill import drill
 from common.lines import read_lines
-from tests.cli.test_up import events, family_of, finish, start, wait_for_round, write
+from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, wait_for_round, write
 from tests.federation import config, federate
 
 pytestmark = pytest.mark.processes
@@ -225,7 +225,7 @@ def test_a_file_and_a_run_to_resume_are_one_too_many(finished: Path, tmp_path: P
 
 def test_two_launchers_do_not_work_in_one_folder(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, epochs=500), tmp_path / "run"
-    first = start("up", file, "--out", out)
+    first = start("up", file, "--out", out, *UNHURRIED)
     try:
         wait_for_round(out, 3, first)
         second, output = resume(out)
@@ -237,7 +237,7 @@ def test_two_launchers_do_not_work_in_one_folder(tmp_path: Path) -> None:
 
 def test_two_servers_do_not_work_in_one_folder(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, epochs=500), tmp_path / "run"
-    first = start("up", file, "--out", out, "--insecure")
+    first = start("up", file, "--out", out, *UNHURRIED, "--insecure")
     try:
         wait_for_round(out, 3, first)
         second = start("server", out / "server.yaml", "--resume", out, "--insecure")

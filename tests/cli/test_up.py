@@ -33,6 +33,9 @@ def write(folder: Path, protocol: dict, **federation: object) -> Path:
     return path
 
 
+UNHURRIED = ("--chaos", "every_party: delay=50ms")  # for runs that are only to be there while others are tried
+
+
 def start(*argv: object) -> subprocess.Popen[str]:
     words = [*COLONNADE, *map(str, argv)]
     return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -217,7 +220,7 @@ def _payload(message: object) -> int:
 
 def test_ctrl_c_stops_everyone_and_leaves_a_valid_summary(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "vimadmm"}, epochs=500), tmp_path / "run"
-    process = start("up", file, "--out", out)
+    process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
     members = family_of(process)
     process.send_signal(signal.SIGINT)
@@ -230,7 +233,7 @@ def test_ctrl_c_stops_everyone_and_leaves_a_valid_summary(tmp_path: Path) -> Non
 
 def test_a_killed_party_that_may_not_be_started_again_is_named_first_and_ends_the_run(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "vimadmm"}, epochs=500), tmp_path / "run"
-    process = start("up", file, "--out", out, "--set", "launch.restarts=0")
+    process = start("up", file, "--out", out, *UNHURRIED, "--set", "launch.restarts=0")
     wait_for_round(out, 3, process)
     members = family_of(process)
     members["party3"].kill()
@@ -259,7 +262,7 @@ def test_a_party_that_crashes_is_named_with_its_own_error(tmp_path: Path) -> Non
     tree = yaml.safe_load(file.read_text())
     tree["parties"] = {"party2": {"model": "./tower.py:Tower"}}
     file.write_text(yaml.safe_dump(tree))
-    process = start("up", file, "--out", out)
+    process = start("up", file, "--out", out, *UNHURRIED)
     output = finish(process, 60)
     assert process.returncode == 1 and "Traceback" not in output
     first = next(line for line in output.splitlines() if line.startswith("error:"))
@@ -268,7 +271,7 @@ def test_a_party_that_crashes_is_named_with_its_own_error(tmp_path: Path) -> Non
 
 def test_nobody_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "split"}, epochs=5000), tmp_path / "run"
-    process = start("up", file, "--out", out)
+    process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
     family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
