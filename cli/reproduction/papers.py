@@ -18,7 +18,6 @@ FOLDER = Path(__file__).parents[2] / "experiments"
 REASONS = {
     "data": "the data are not at hand",
     "gpu": "needs a GPU",
-    "epochs": "depends on how many epochs are run, and fewer are run here",
     "clock": "the virtual clock charges nothing for computing",
 }
 """Why cells are left out, by the word that stands for it; any other is the reason itself."""
