@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -11,7 +10,7 @@ from cli.beside.attacked import attack
 from cli.beside.plan import ATTACKED
 from cli.reproduction.measures import Record
 from cli.reproduction.running import Job, perform
-from cli.reproduction.work import told
+from cli.reproduction.work import context, told
 from common.errors import ColonnadeError, EnvironmentFault
 
 
@@ -24,8 +23,7 @@ def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | C
     if processes == 1:
         yield from ((job, _told(job)) for job in wanted)
         return
-    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context(__name__)) as pool:
         under_way = {pool.submit(_told, job): job for job in wanted}
         try:
             for done in as_completed(under_way):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
 
 from cli.reproduction.measures import Record
 from cli.reproduction.papers import Paper
@@ -58,17 +60,32 @@ def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | C
 
 def _apart(job: Job) -> Record | ColonnadeError:
     """Runs it in a process of its own: one that is killed takes no other with it."""
-    spawned = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     try:
-        with ProcessPoolExecutor(1, mp_context=spawned) as alone:
+        with ProcessPoolExecutor(1, mp_context=context(perform.__module__)) as alone:
             return alone.submit(told, job).result()
     except BrokenProcessPool:
         return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
 
 
+def context(module: str) -> BaseContext:
+    """Of processes that are forked from one which has imported this module, and has computed nothing yet.
+
+    A fork of the caller would be without torch's threads; a process from nothing imports for seconds.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload([module])
+    return forks
+
+
 def told(job: Job, how: Callable[[Job], Record] = perform) -> Record | ColonnadeError:
-    """The record, or what is wrong in words: errors of all kinds do not travel between processes."""
+    """The record, or what is wrong in words: errors of all kinds do not travel between processes.
+
+    A fault of the program ends this run and no other; where it happened is printed at once.
+    """
     try:
         return how(job)
     except ColonnadeError as failed:
         return EnvironmentFault(str(failed))
+    except Exception as fault:  # noqa: BLE001  # whatever it is, the runs after it go on
+        traceback.print_exc()
+        return EnvironmentFault(f"a fault of the program: {fault!r}", hint="report it with the lines above")

@@ -39,9 +39,9 @@ class LenetConfig(BaseModel):
             nn.Conv2d(6, 16, kernel_size=5, padding=2),  # C3: (batch, 16, H, W)
             nn.ReLU(),
             averages(height, width, 5),  # S4: (batch, 16, 5, 5)
-            nn.Conv2d(16, 120, kernel_size=5),  # C5: (batch, 120, 1, 1)
-            nn.ReLU(),
             nn.Flatten(),
+            nn.Linear(16 * 5 * 5, 120),  # C5: kernels as large as its maps stand in one place only
+            nn.ReLU(),
             nn.Linear(120, 84),  # F6
             nn.ReLU(),
             nn.Linear(84, self.embedding),

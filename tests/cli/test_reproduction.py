@@ -19,7 +19,7 @@ from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen,
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job, perform
 from cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
-from cli.reproduction.work import about, jobs, missing, run_all
+from cli.reproduction.work import about, jobs, missing, run_all, told
 from cli.simulation import Simulation
 from common.config import load
 from common.data.idx import IdxImages, read_labels
@@ -180,6 +180,14 @@ class TestRuns:
         outcomes = dict(run_all([job(run=wrong), job(seed=1)], 2))
         assert "finite" in str(outcomes[job(run=wrong)])
         assert isinstance(outcomes[job(seed=1)], Record)
+
+    def test_a_fault_of_the_program_is_told_and_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def faulty(job: Job) -> Record:
+            raise KeyError(job.name)
+
+        outcome = told(job(), faulty)
+        assert "a fault of the program: KeyError" in str(outcome)
+        assert "in faulty" in capsys.readouterr().err
 
     def test_the_shortest_run_of_the_first_seed_goes_first(self) -> None:
         paper = Paper.model_validate({

@@ -30,7 +30,7 @@ def test_it_is_what_is_said_where_five_divides_the_sides(channels: int) -> None:
     maps = functional.conv2d(rows, c1, b1, padding=2).relu()
     maps = functional.conv2d(maps, c3, b3, padding=2).relu()
     maps = maps.unflatten(3, (5, 3)).unflatten(2, (5, 2)).mean((3, 5))  # (4, 16, 5, 5)
-    units = (torch.einsum("bchw,ochw->bo", maps, c5) + b5).relu()
+    units = functional.conv2d(maps, c5.unflatten(1, (16, 5, 5)), b5).flatten(1).relu()
     torch.testing.assert_close(tower(rows), ((units @ f6.T + b6).relu() @ last.T + bias).relu())
 
 
