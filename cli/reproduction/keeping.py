@@ -32,7 +32,9 @@ def keep_all(
         place = f"[{number}/{of}, {(time.monotonic() - begun) / 60:.1f} min]"
         if isinstance(outcome, ColonnadeError):
             failed.append(said)
-            console.print(f"{place} {said}: {outcome}", style="red", markup=False)
+            console.print(f"{place} {said}: {outcome}", style="red", markup=False, soft_wrap=True)
+            if outcome.hint:
+                console.print(f"    {outcome.hint}", style="dim", markup=False, soft_wrap=True)
             continue
         results.keep(job, outcome)
         accuracy = outcome.metrics.get("test_accuracy")
@@ -46,4 +48,5 @@ def refuse_failed(failed: list[str]) -> None:
     """Ends a command some of whose runs have failed. Raises InputError."""
     if failed:
         hint = "the others are kept; run the command again to try these once more"
-        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed)}", hint=hint)
+        rest = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+        raise InputError(f"{len(failed)} runs have failed: {', '.join(failed[:5])}{rest}", hint=hint)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -36,14 +40,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._kept: dict[str, Kept] = {}
-        if self.path.is_file():
-            try:
-                tree = json.loads(self.path.read_text())
-                self._kept = {key: Kept.model_validate(value) for key, value in tree.items()}
-            except (OSError, ValueError, ValidationError) as wrong:
-                hint = "name another folder with --out, or delete the file"
-                raise InputError(f"{self.path}: {str(wrong).splitlines()[0]}", hint=hint) from None
+        self._kept = self._read()
 
     def get(self, job: Job) -> Record | None:
         """What was found of a run with this configuration; None if there is nothing, or it is of another one."""
@@ -51,11 +48,38 @@ class Results:
         return kept.record if kept is not None and kept.digest == job.digest else None
 
     def keep(self, job: Job, record: Record) -> None:
-        """Keeps a record on the disk. Raises EnvironmentFault if it cannot be written."""
-        self._kept[_key(job)] = Kept(digest=job.digest, record=record)
-        tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
-        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
-        write_text(self.path, f"{{\n{lines}\n}}\n")
+        """Keeps a record on the disk, beside what other commands have kept there since.
+
+        Raises:
+            InputError: the file is there and can be read no longer.
+            EnvironmentFault: it cannot be written.
+        """
+        with _alone_in(self.path.parent):
+            self._kept = self._read() | {_key(job): Kept(digest=job.digest, record=record)}
+            tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
+            lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
+            write_text(self.path, f"{{\n{lines}\n}}\n")
+
+    def _read(self) -> dict[str, Kept]:
+        if not self.path.is_file():
+            return {}
+        try:
+            tree = json.loads(self.path.read_text())
+            return {key: Kept.model_validate(value) for key, value in tree.items()}
+        except (OSError, ValueError, ValidationError) as wrong:
+            hint = "name another folder with --out, or delete the file"
+            raise InputError(f"{self.path}: {str(wrong).splitlines()[0]}", hint=hint) from None
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Of several commands that keep results in one folder, one writes and the others wait."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _key(job: Job) -> str:

@@ -56,6 +56,8 @@ def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | C
                 yield under_way[done], done.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            for unfinished in multiprocessing.active_children():
+                unfinished.terminate()
 
 
 def _apart(job: Job) -> Record | ColonnadeError:
@@ -85,7 +87,7 @@ def told(job: Job, how: Callable[[Job], Record] = perform) -> Record | Colonnade
     try:
         return how(job)
     except ColonnadeError as failed:
-        return EnvironmentFault(str(failed))
+        return EnvironmentFault(str(failed), hint=failed.hint)
     except Exception as fault:  # noqa: BLE001  # whatever it is, the runs after it go on
         traceback.print_exc()
         return EnvironmentFault(f"a fault of the program: {fault!r}", hint="report it with the lines above")

@@ -148,6 +148,12 @@ class TestResults:
         assert again.get(job()) == RECORD
         assert missing([job(), job(seed=1)], again) == [job(seed=1)]
 
+    def test_two_commands_keep_in_one_folder(self, tmp_path: Path) -> None:
+        one, other = Results(tmp_path), Results(tmp_path)
+        one.keep(job(seed=0), RECORD)
+        other.keep(job(seed=1), RECORD)
+        assert all(Results(tmp_path).get(job(seed=seed)) == RECORD for seed in range(2))
+
     def test_another_configuration_is_another_result(self, tmp_path: Path) -> None:
         results = Results(tmp_path)
         results.keep(job(), RECORD)
