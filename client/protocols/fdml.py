@@ -24,6 +24,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
+    parties = len(ctx.federation.names)
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):
         if not await own.begin(t):
@@ -32,12 +33,14 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         h = bottom.forward(ctx.features[batch])  # (rows, width)
         with torch.no_grad():
             o = head(h)
-        await server.send(own.training(t, ctx.release(o)))  # 1
+        released = ctx.release(o)
+        await server.send(own.training(t, released))  # 1
         labels = await told(ctx, server, t, len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue
-        do = loss.gradient(mean.o.to(ctx.device), labels) / len(batch)  # 4
+        seen = (o - released.to(ctx.device)) / parties + mean.o.to(ctx.device)  # with our own part as it is
+        do = loss.gradient(seen, labels) / len(batch)  # 4
         with torch.no_grad():
             head.weight.grad, dh = h.t() @ do, do @ head.weight.t()
         bottom.backward(dh)

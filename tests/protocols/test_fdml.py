@@ -75,6 +75,22 @@ def test_of_noisy_labels_parties_are_told_the_posterior_at_the_mean() -> None:
         torch.testing.assert_close(beliefs, expected, atol=1e-5, rtol=1e-4)
 
 
+def test_under_noise_a_party_steps_from_its_own_logits_as_they_are() -> None:
+    noisy = "federation.privacy={clip: 0.1, noise_multiplier: 5, delta: 1.0e-5, seeded: true, evaluate: clean}"
+    outcome = run(noisy, "federation.benchmark=true", "federation.rounds=1")
+    ((name, ctx), *_) = outcome.clients.items()
+    model, before = copy.copy(ctx)._build(16), xavier(16, 10, ctx.seed)
+    rows = outcome.server.schedule.batch(1)
+    h = model(ctx.features[rows]).detach()
+    (sent,) = (m.o for sender, _, m in outcome.messages if sender == name and isinstance(m, Logits))
+    (mean,) = (m.o for _, to, m in outcome.messages if to == name and isinstance(m, Aggregate))
+    seen = mean - sent / 4 + h @ before / 4
+    do = (seen.softmax(1) - functional.one_hot(outcome.server.labels[rows], 10)) / len(rows)
+    after = before - 0.03 * (h.t() @ do + 1e-3 * before)
+    torch.testing.assert_close(ctx.state["head"].detach(), after, atol=1e-6, rtol=1e-4)
+    assert (sent - h @ before).norm() > 1
+
+
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
     for name, values in kept(one).items():
