@@ -9,8 +9,8 @@ labels. Here only the server has them, so that it **sends every party the labels
       1   party k    o_k = f(x_k; theta_k) W_k for the batch          -> server
       2   server     y, the labels of the batch                       -> party k
       3   server     o = 1/M sum_k o_k                                -> party k
-      4   party k    o with o_k as it was; do = (softmax(o) - y) / b, the gradient of the batch's mean cross-entropy at o;
-                     back-propagates do through W_k and f; one step on W_k, one on theta_k
+      4   party k    puts o_k into o as it was; do = (softmax(o) - y) / b, the gradient of the batch's mean
+                     cross-entropy at o; back-propagates do through W_k and f; one step on W_k, one on theta_k
 
 Every party takes the whole of do for its own, not the 1/M of it that the mean passes on: what it
 descends is M times the loss. Where o_k leaves with noise, clipped or in few bits, the party puts its
