@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cli.coding import Coding
 from cli.contexts import refuse_other_rows
+from cli.identities import check_identities
 from cli.overlap import Overlap
 from cli.screen import out
 from cli.whose import whose
@@ -23,7 +24,7 @@ from server.context import check_labels
 
 
 def check(file: Path, sets: tuple[str, ...]) -> None:
-    """Reads a configuration, the data and the models that it names, and says what it found."""
+    """Reads a configuration, the data, models and keys that it names, and says what it found."""
     config = load(file, sets)
     federation = config.federation
     base = file.parent.resolve()
@@ -46,6 +47,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     overlap.show()
     if coding:
         coding.show()
+    check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
 
 

@@ -80,5 +80,5 @@ def refuse_other_rows(party: str, rows: int, labels: int) -> None:
     if rows != labels:
         raise DataError(
             f"{party} has {rows} rows, the labels have {labels}",
-            hint="all members need the same rows in the same order",
+            hint="all members need the same rows in the same order; or keys, and federation.align: psi",
         )

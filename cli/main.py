@@ -233,7 +233,7 @@ def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = No
 
 @app.command()
 def check(file: Given, sets: Sets = None) -> None:
-    """Checks a configuration and the data that it names, and starts nothing."""
+    """Checks a configuration, and the data and keys that it names, and starts nothing."""
     from cli.check import check as run  # noqa: PLC0415
 
     run(file, tuple(sets or ()))
@@ -280,7 +280,7 @@ def reproduce(
     which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="left out, all", show_default=False)] = "",
     quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
     seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
-    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
     out: Annotated[Path, typer.Option("--out", help="where results are kept")] = Path("results"),
     processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
     wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
@@ -298,7 +298,7 @@ def compare(
         list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="left out, all", show_default=False)
     ] = None,
     seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
-    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
     out: Annotated[Path, typer.Option("--out", help="where results and pages are kept")] = Path("results"),
     processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
 ) -> None:

@@ -124,22 +124,7 @@ class ClientRun:
         )
 
     def _identity(self) -> Identity | None:
-        if not self.secure:
-            return None
-        if self.config.identity is None:
-            hint = "name the folder with key.pem, cert.pem and ca.pem"
-            raise ConfigError(f"parties.{self.name}.identity: missing", hint=hint)
-        identity = load_identity(self.base / self.config.identity)
-        if identity.name != self.name:
-            raise IdentityError(
-                f"this is the configuration of {self.name!r}, and {self.config.identity} holds the certificate "
-                f"of {identity.name!r}",
-                hint="give every party its own configuration and its own identity",
-            )
-        if not self.federation.server:
-            hint = "`colonnade certs show cert.pem` prints it at the server"
-            raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
-        return identity
+        return own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
 
     def _address(self) -> Callable[[], str]:
         if self.find_address is not None:
@@ -147,3 +132,25 @@ class ClientRun:
         if not self.config.connect:
             raise ConfigError(f"parties.{self.name}.connect: missing", hint="give the server's HOST:PORT")
         return lambda: self.config.connect
+
+
+def own_identity(name: str, federation: FederationConfig, config: PartyConfig, base: Path) -> Identity:
+    """A party's key and certificate.
+
+    Raises:
+        ConfigError: none is named, or the server's fingerprint is missing.
+        IdentityError: it is not usable, or another member's.
+    """
+    if config.identity is None:
+        hint = "name the folder with key.pem, cert.pem and ca.pem"
+        raise ConfigError(f"parties.{name}.identity: missing", hint=hint)
+    identity = load_identity(base / config.identity)
+    if identity.name != name:
+        raise IdentityError(
+            f"this is the configuration of {name!r}, and {config.identity} holds the certificate of {identity.name!r}",
+            hint="give every party its own configuration and its own identity",
+        )
+    if not federation.server:
+        hint = "`colonnade certs show cert.pem` prints it at the server"
+        raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
+    return identity

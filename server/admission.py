@@ -103,7 +103,7 @@ class Admission:
         if (hello.rows, hello.official_test) != ours:
             raise RefusedError(
                 f"{hello.party!r} has {_in_rows(hello.rows, hello.official_test)}, the labels have {_in_rows(*ours)}",
-                hint="all members need the same rows in the same order",
+                hint="all members need the same rows in the same order; or keys, and federation.align: psi",
             )
 
     def _check_run(self, hello: Hello) -> None:

@@ -77,7 +77,7 @@ class Pages:
             f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
             "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
             "classes within a quarter of a point, bytes and seconds within a hundredth, or less. A claim is reached if "
-            "its first run is ahead of all others."
+            "its first run is ahead of all others. Means are of the seeds that were run; tables say how many."
         )
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
@@ -130,8 +130,10 @@ def _cells(cells: Sequence[CellStanding]) -> list[str]:
 def _claims(standing: TableStanding) -> list[str]:
     if not standing.claims:
         return []
-    lines = ["| what it says | measured | |", "|---|---|---|"]
-    lines += [f"| {each.claim.text} | {each.words} | {_MARKS[each.reached]} |" for each in standing.claims]
+    lines = ["| what it says | measured | seeds | |", "|---|---|---|---|"]
+    lines += [
+        f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |" for each in standing.claims
+    ]
     return [*lines, ""]
 
 

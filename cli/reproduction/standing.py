@@ -66,10 +66,11 @@ class CellStanding:
 
 @dataclass(frozen=True)
 class ClaimStanding:
-    """A claim with the mean of each of its runs, in the claim's order."""
+    """A claim with the mean of each of its runs, in the claim's order, and how many seeds of each were run."""
 
     claim: Claim
     values: dict[str, float]
+    counts: tuple[int, ...] = ()
 
     @property
     def reached(self) -> bool | None:
@@ -81,6 +82,12 @@ class ClaimStanding:
         if self.claim.fewer:
             return all(first < other + slack for other in others)
         return all(first > other - slack for other in others)
+
+    @property
+    def seeds(self) -> str:
+        """Over how many seeds the means are: a number, or from the run that has fewest to the one that has most."""
+        fewest, most = min(self.counts, default=0), max(self.counts, default=0)
+        return str(most) if fewest == most else f"{fewest} to {most}"
 
     @property
     def words(self) -> str:
@@ -154,11 +161,9 @@ def plain(one: float, measure: str) -> str:
 
 
 def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
-    means = {}
-    for run, measure in claim.measures.items():
-        ours = values(run, measure)
-        means[run] = statistics.fmean(ours) if ours else math.nan
-    return ClaimStanding(claim, means)
+    found = {run: values(run, measure) for run, measure in claim.measures.items()}
+    means = {run: statistics.fmean(ours) if ours else math.nan for run, ours in found.items()}
+    return ClaimStanding(claim, means, tuple(map(len, found.values())))
 
 
 def _digits(cell: Cell) -> int:

@@ -104,7 +104,7 @@ class Keys:
         if not ids:
             raise DataError(
                 f"{member}: its data have no keys, and federation.align goes by them",
-                hint="name the column that says who a row is about: `id` of its source; or federation.align: none",
+                hint="name the column that says who a row is about: `key` of its source; or federation.align: none",
             )
         values = _Compared(ids, config)
         if empty := sum(not value for value in values):

@@ -295,6 +295,13 @@ class TestPages:
         claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
         assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
 
+    def test_a_claim_says_how_many_seeds_its_means_are_of(self, tmp_path: Path) -> None:
+        claim = Claim(text="so", more={"one": "accuracy", "two": "accuracy"}, within=1)
+        assert "| so | one 90.00 %, two 90.00 % | 2 | reached |" in _page(
+            tmp_path, PaperTable(title="", claims=(claim,))
+        )
+        assert ClaimStanding(claim, {"one": 90.0, "two": 90.0}, (3, 1)).seeds == "1 to 3"
+
 
 def _page(folder: Path, table: PaperTable) -> str:
     """What is written of a paper with this table, whose runs all have the same record."""

@@ -204,6 +204,33 @@ def test_a_configuration_for_one_party_given_to_another(monkeypatch, capfd, tmp_
     assert not (tmp_path / "out").exists()
 
 
+def test_check_looks_at_a_partys_keys(monkeypatch, capfd, tmp_path: Path) -> None:
+    keys, file = _with_identities(tmp_path, identity="keys/party1")
+    assert run(monkeypatch, capfd, "check", file) == (0, "")
+    other = tmp_path / "others"
+    pinned = yaml.safe_load(file.read_text())["federation"]["parties"]["party1"]
+    shown = make_federation(other, ["party1"])["party1"]
+    code, said = run(monkeypatch, capfd, "check", file, "--set", "parties.party1.identity=others/party1")
+    assert code == 2 and shown[:19] in said and f"the roster pins {pinned[:19]}" in said
+    code, said = run(monkeypatch, capfd, "check", file, "--set", "parties.party1.identity=keys/party2")
+    assert code == 2 and "the configuration of 'party1'" in said and "the certificate of 'party2'" in said
+    (keys / "party1" / "key.pem").chmod(0o644)
+    code, said = run(monkeypatch, capfd, "check", file)
+    assert code == 2 and "key.pem holds a secret" in said
+
+
+def test_check_looks_at_the_servers_keys(monkeypatch, capfd, tmp_path: Path) -> None:
+    _, file = _with_identities(tmp_path)
+    ours = ("--set", "server.identity=keys/server")
+    assert run(monkeypatch, capfd, "check", file, *ours) == (0, "")
+    code, said = run(monkeypatch, capfd, "check", file, "--set", "server.identity=keys/party1")
+    assert code == 2 and "the certificate of 'party1', the server needs its own" in said
+    code, said = run(monkeypatch, capfd, "check", file, *ours, "--set", "server.revoked=revoked.json")
+    assert code == 2 and "there is no file" in said and "revoked.json" in said
+    code, said = run(monkeypatch, capfd, "check", file, *ours, "--set", f"federation.server=sha256:{'0' * 64}")
+    assert code == 2 and "and the roster pins sha256:000000000000" in said
+
+
 def test_a_server_that_never_comes(monkeypatch, capfd, tmp_path: Path) -> None:
     _, file = _with_identities(tmp_path, identity="keys/party1")
     code, said = run(monkeypatch, capfd, "client", file, "--out", tmp_path / "out")

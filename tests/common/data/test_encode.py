@@ -67,7 +67,7 @@ def test_unseen_words() -> None:
         DataError, match="column 'town': 2 rows have words that no training row has, as 'Bonn'"
     ) as found:
         encoded(unseen)
-    assert "unseen: zero" in found.value.hint
+    assert "unseen: zero" in found.value.hint and "`key`" in found.value.hint
     assert encoded(unseen, unseen="zero")[3] == [1, 0, 0]
 
 
