@@ -96,14 +96,15 @@ def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job])
     for standing in tables:
         title = _title(asked, name, standing, left)
         if standing.cells:
-            table = Table("", "", "paper", "ours", "", title=title)
+            table = Table("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
-                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, _MARKS[one.reached])
+                seeds = str(len(one.ours))
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, _MARKS[one.reached])
             console.print(table)
         if standing.claims:
-            table = Table("claim", "measured", "", title=title)
+            table = Table("claim", "measured", "seeds", "", title=title)
             for claim in standing.claims:
-                table.add_row(claim.claim.text, claim.words, _MARKS[claim.reached])
+                table.add_row(claim.claim.text, claim.words, claim.seeds, _MARKS[claim.reached])
             console.print(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.words}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from cli.reproduction.pictures import Picture, pictures
 from cli.reproduction.standing import CellStanding, Count, TableStanding, count
 from common.environment import describe_environment
 
+_WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
 _MARKS = {True: "reached", False: "**short**", None: ""}
 
 
@@ -71,13 +73,14 @@ class Pages:
 
     def _how(self) -> str:
         command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
-        clock = "processes over the wire" if self.wire else "the virtual clock: the same halves, without a wire"
+        clock = _WIRE if self.wire else "the virtual clock: the same halves, without a wire"
         system = describe_environment()
         return (
             f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
             "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
-            "classes within a quarter of a point, bytes and seconds within a hundredth, or less. A claim is reached if "
-            "its first run is ahead of all others."
+            "classes within a quarter of a point, bytes and seconds within a hundredth, or less, and half of the last "
+            "digit that the paper prints is allowed for. A claim is reached if the mean of its first run is ahead of "
+            "all others', within the slack that it names."
         )
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
@@ -130,8 +133,9 @@ def _cells(cells: Sequence[CellStanding]) -> list[str]:
 def _claims(standing: TableStanding) -> list[str]:
     if not standing.claims:
         return []
-    lines = ["| what it says | measured | |", "|---|---|---|"]
-    lines += [f"| {each.claim.text} | {each.words} | {_MARKS[each.reached]} |" for each in standing.claims]
+    lines = ["| what it says | measured | seeds | |", "|---|---|---|---|"]
+    for each in standing.claims:
+        lines.append(f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |")
     return [*lines, ""]
 
 
@@ -145,6 +149,5 @@ def _paragraph(said: str) -> list[str]:
 
 
 def _named(table: str) -> str:
-    """`table3` as Table 3."""
-    letters = table.rstrip("0123456789")
-    return f"{letters.capitalize()} {table[len(letters) :]}".strip()
+    """`table3` as Table 3, `figures3to5` as Figures 3 to 5."""
+    return " ".join(re.findall(r"[0-9]+|[^0-9]+", table)).capitalize()

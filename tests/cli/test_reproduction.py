@@ -91,6 +91,8 @@ class TestMeasures:
             (99.0, 97.13, "accuracy", True),
             (0.234, 0.23, "up", True),  # the paper prints two digits
             (0.25, 0.23, "up", False),
+            (19.6, 19.0, "mb_down@100epochs", True),  # none at all: half of one
+            (19.8, 19.0, "mb_down@100epochs", False),
             (9.0, 233.36, "mib@96", True),
             (240.0, 233.36, "mib@96", False),
             (math.inf, 233.36, "mib@96", False),
@@ -132,12 +134,32 @@ class TestStanding:
     @pytest.mark.parametrize(("first", "holds"), [(1.0, True), (2.0, False), (math.inf, False)])
     def test_a_claim_asks_the_first_to_be_ahead(self, first: float, holds: bool) -> None:
         claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
-        assert ClaimStanding(claim, {"a": first, "b": 2.0}).reached is holds
+        assert ClaimStanding(claim, {"a": (first,), "b": (2.0,)}).reached is holds
+
+    def test_one_seed_that_never_got_there_is_not_all_of_them(self) -> None:
+        cell = Cell(row="", column="", paper=100, run="one", measure="mb@95")
+        some, none = CellStanding(cell, (5.0, math.inf, 6.0)), CellStanding(cell, (math.inf, math.inf))
+        assert (some.words, some.reached) == ("never in 1 of 3", False)
+        assert (none.words, none.reached) == ("never", False)
+
+    def test_a_number_that_no_record_has_is_not_one_that_was_never_reached(self) -> None:
+        cell = Cell(row="", column="", paper=90, run="one", measure="own@party9")
+        assert CellStanding(cell, (math.nan,)).words == "no such number"
+        claim = Claim(text="", more={"a": "own@party9", "b": "accuracy"})
+        standing = ClaimStanding(claim, {"a": (math.nan,), "b": (90.0,)})
+        assert standing.reached is False
+        assert standing.words == "a no such number, b 90.00 %"
+
+    def test_a_claim_says_how_many_seeds_its_means_have(self) -> None:
+        claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
+        half = ClaimStanding(claim, {"a": (1.0, 2.0, 3.0), "b": (4.0, math.inf)})
+        assert (half.seeds, half.words, half.reached) == ("2 to 3", "a 2.00 MB, b never in 1 of 2", True)
+        assert ClaimStanding(claim, {"a": (1.0,), "b": (2.0,)}).seeds == "1"
 
     def test_a_claim_with_slack_allows_a_point(self) -> None:
         claim = Claim(text="", more={"a": "accuracy", "b": "accuracy"}, within=1)
-        assert ClaimStanding(claim, {"a": 90.0, "b": 90.9}).reached is True
-        assert ClaimStanding(claim, {"a": 90.0, "b": 91.1}).reached is False
+        assert ClaimStanding(claim, {"a": (90.0,), "b": (90.9,)}).reached is True
+        assert ClaimStanding(claim, {"a": (90.0,), "b": (91.1,)}).reached is False
 
 
 class TestResults:
@@ -295,10 +317,22 @@ class TestPages:
         claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
         assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
 
+    def test_the_page_says_seeds_and_what_rounding_may_hide(self, tmp_path: Path) -> None:
+        claim = Claim(text="ahead", more={"one": "accuracy", "two": "own@party2"})
+        text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
+        assert "| ahead | one 90.00 %, two 80.00 % | 2 | reached |" in text
+        assert "half of the last digit" in text
+        assert "## Figures 3 to 5: " in text
 
-def _page(folder: Path, table: PaperTable) -> str:
+    def test_a_page_of_processes_says_what_its_bytes_are(self, tmp_path: Path) -> None:
+        paper = Paper(cite="", runs={}, tables={})
+        Pages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
+        assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
+
+
+def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
     """What is written of a paper with this table, whose runs all have the same record."""
-    paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={"table1": table})
+    paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
     Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()
 
