@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.outputs import make_folder
+from cli.outputs import make_folder, refuse_unwritable
 from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.measures import Record
 from cli.reproduction.pages import Pages, total_words
@@ -63,6 +63,8 @@ def reproduce(asked: Asked) -> None:
     wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
     todo = missing(wanted, results)
     _announce(asked, len(wanted), todo)
+    if todo and not asked.only_list:
+        refuse_unwritable(asked.out)
     outcomes = () if asked.only_list else run_all(todo, asked.processes)
     failed = keep_all(outcomes, len(todo), results, _name)
     standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}

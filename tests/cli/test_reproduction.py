@@ -24,7 +24,7 @@ from cli.simulation import Simulation
 from common.config import load
 from common.data.idx import IdxImages, read_labels
 from common.data.split import AllSplit, Seat
-from common.errors import ConfigError, InputError
+from common.errors import ConfigError, EnvironmentFault, InputError
 
 RECORD = Record(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
@@ -188,6 +188,23 @@ class TestResults:
             Results(tmp_path)
         assert "--out" in wrong.value.hint
 
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [("[]", "valid dictionary"), ("null", "valid dictionary"), ('{"paper/run/0": {"digest": 1}}', "paper/run/0")],
+    )
+    def test_a_file_of_something_else_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+        (tmp_path / "results.json").write_text(text)
+        with pytest.raises(InputError, match=said):
+            Results(tmp_path)
+
+    def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("os.access", lambda _path, _mode: False)
+        with pytest.raises(EnvironmentFault, match="cannot be written to"):
+            reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True))
+        reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
+
 
 class TestRuns:
     def test_a_run_is_what_simulate_would_have(self) -> None:
@@ -242,12 +259,7 @@ class TestRuns:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-        (tmp_path / "mnist").mkdir()
-        classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
-        for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
-            pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
-            _idx(tmp_path / "mnist" / f"{part}-images-idx3-ubyte", pixels)
-            _idx(tmp_path / "mnist" / f"{part}-labels-idx1-ubyte", classes[index])
+        _seven_thousand(tmp_path / "mnist")
         made = longtail.make(tmp_path)
         labels, test = read_labels(made)
         assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
@@ -255,6 +267,26 @@ class TestRuns:
         images = IdxImages(made)
         pixels = images.read(AllSplit().part(images.shape, images.names, Seat(0, 1)))
         assert torch.equal(pixels.reshape(-1, 4)[:, 0].long(), labels * 20)  # every image kept its label
+        assert len(list(made.iterdir())) == 4
+
+    def test_a_long_tail_that_was_not_finished_is_not_taken_for_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+        _seven_thousand(tmp_path / "mnist")
+        write = Path.write_bytes
+
+        def fill(path: Path, content: bytes) -> int:
+            if path.name != "t10k-labels-idx1-ubyte":
+                return write(path, content)
+            write(path, content[:20])
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+            full.setattr(Path, "write_bytes", fill)
+            longtail.make(tmp_path)
+        labels, test = read_labels(longtail.make(tmp_path))
+        assert (len(labels), test) == (6970, 70)
 
 
 class TestPages:
@@ -335,6 +367,16 @@ def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
     paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
     Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()
+
+
+def _seven_thousand(folder: Path) -> None:
+    """Images of 2 x 2, 700 of each class, of which every hundredth is a test image too."""
+    folder.mkdir()
+    classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
+    for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
+        pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
+        _idx(folder / f"{part}-images-idx3-ubyte", pixels)
+        _idx(folder / f"{part}-labels-idx1-ubyte", classes[index])
 
 
 def _idx(path: Path, values: np.ndarray) -> None:
