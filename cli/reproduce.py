@@ -16,7 +16,7 @@ from cli.reproduction.pages import Pages, total_words
 from cli.reproduction.papers import Paper, chosen
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job
-from cli.reproduction.standing import TableStanding, count, stand
+from cli.reproduction.standing import TableStanding, stand
 from cli.reproduction.work import about, jobs, missing, run_all
 from cli.screen import out as console
 
@@ -72,7 +72,8 @@ def reproduce(asked: Asked) -> None:
     for name, paper in papers:
         _show(asked, name, standings[name], left)
         console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
-    _total([table for tables in standings.values() for table in tables])
+    everything = [table for tables in standings.values() for table in tables]
+    console.print(total_words(everything, asked.seeds), markup=False, soft_wrap=True)
     if not asked.which:
         pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
         for page in pages.write(asked.out):
@@ -118,10 +119,6 @@ def _title(asked: Asked, name: str, standing: TableStanding, left: list[Job]) ->
     title = f"{name}/{standing.name}: {standing.table.title}"
     runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]
     return f"{title} ({about(runs, asked.processes)} to run)" if runs else title
-
-
-def _total(tables: list[TableStanding]) -> None:
-    console.print(total_words(count(tables)), markup=False, soft_wrap=True)
 
 
 def processors() -> int:

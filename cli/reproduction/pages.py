@@ -11,7 +11,7 @@ from cli.outputs import write_text
 from cli.reproduction.measures import unit
 from cli.reproduction.papers import Paper
 from cli.reproduction.pictures import Picture, pictures
-from cli.reproduction.standing import CellStanding, Count, TableStanding, count
+from cli.reproduction.standing import CellStanding, TableStanding, count, with_all
 from common.environment import describe_environment
 
 _WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
@@ -58,7 +58,7 @@ class Pages:
     def _summary(self) -> str:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
-        lines = [f"# {title}", "", self._how(), "", total_words(count(everything)), ""]
+        lines = [f"# {title}", "", self._how(), "", total_words(everything, self.seeds), ""]
         lines += ["| paper | reached | short | not run yet | left out |", "|---|---|---|---|---|"]
         for name, paper in self.papers.items():
             found = count(self.standings[name])
@@ -86,7 +86,7 @@ class Pages:
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
         lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
-        lines += [total_words(count(self.standings[name])), ""]
+        lines += [total_words(self.standings[name], self.seeds), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
             lines += _cells(standing.cells)
@@ -107,13 +107,15 @@ class Pages:
         return lines
 
 
-def total_words(found: Count) -> str:
-    """How many cells are reached, in a sentence."""
+def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
+    """How many cells are reached, and how many of them have so many seeds, in a sentence or two."""
+    found, whole = count(tables), with_all(tables, seeds)
     done = found.reached + found.short
+    few = f" {whole} of the {done} that were run have all {seeds} seeds yet, the others fewer." if whole < done else ""
     share = f" ({found.reached / done:.0%} of what was run)" if done else ""
     return (
         f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them."
+        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them.{few}"
     )
 
 

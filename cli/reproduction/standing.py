@@ -175,6 +175,13 @@ def without_mean(ours: Sequence[float], measure: str) -> str:
     return said if lost == len(ours) else f"{said} in {lost} of {len(ours)}"
 
 
+def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
+    """How many cells and claims have so many seeds, each of a claim's runs among them."""
+    found = [len(cell.ours) for table in tables for cell in table.cells]
+    found += [min(map(len, claim.ours.values())) for table in tables for claim in table.claims]
+    return sum(number >= seeds for number in found)
+
+
 def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
     return ClaimStanding(claim, {run: values(run, measure) for run, measure in claim.measures.items()})
 

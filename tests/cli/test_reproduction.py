@@ -356,6 +356,19 @@ class TestPages:
         assert "half of the last digit" in text
         assert "## Figures 3 to 5: " in text
 
+    @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
+    def test_the_sum_says_how_many_have_all_seeds(self, tmp_path: Path, seeds: int, said: bool) -> None:
+        cells = (Cell(row="", column="", paper=90, run="one"), Cell(row="", column="", paper=90, run="later"))
+        claim = Claim(text="", more={"one": "accuracy", "other": "accuracy"})
+        table = PaperTable(title="", cells=cells, claims=(claim,))
+        paper = Paper(cite="", runs=dict.fromkeys(table.runs, QUICK), tables={"t": table})
+        found = stand(paper, lambda run, seed: RECORD if seed < 2 and run != "later" else None, seeds)
+        Pages({"p": paper}, {"p": found}, seeds).write(tmp_path)
+        for page in ("index.md", "p.md"):
+            text = (tmp_path / page).read_text()
+            assert ("0 of the 2 that were run have all 3 seeds yet, the others fewer." in text) is said
+            assert ("seeds yet" in text) is said
+
     def test_a_page_of_processes_says_what_its_bytes_are(self, tmp_path: Path) -> None:
         paper = Paper(cite="", runs={}, tables={})
         Pages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
