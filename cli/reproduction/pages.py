@@ -80,7 +80,8 @@ class Pages:
             "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
             "classes within a quarter of a point, bytes and seconds within a hundredth, or less, and half of the last "
             "digit that the paper prints is allowed for. A claim is reached if the mean of its first run is ahead of "
-            "all others', within the slack that it names."
+            "all others', within the slack that it names. What a paper compares itself with may be better here than "
+            "there and counts as reached then: cells do not say whether the paper's order holds."
         )
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:

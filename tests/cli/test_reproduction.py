@@ -354,6 +354,7 @@ class TestPages:
         text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
         assert "| ahead | one 90.00 %, two 80.00 % | 2 | reached |" in text
         assert "half of the last digit" in text
+        assert "cells do not say whether the paper's order holds" in text
         assert "## Figures 3 to 5: " in text
 
     @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
