@@ -13,7 +13,7 @@ from cli.beside.pages import Pages
 from cli.beside.plan import FILE, Plan, chosen, job, jobs, read_plan
 from cli.beside.table import head, row
 from cli.beside.work import run_all
-from cli.outputs import make_folder
+from cli.outputs import make_folder, refuse_unwritable
 from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.results import Results
 from cli.reproduction.work import minutes, missing
@@ -56,6 +56,8 @@ def compare(asked: Asked) -> None:
     todo = missing(wanted, results)
     about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
     console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
+    if todo and not asked.only_list:
+        refuse_unwritable(asked.out)
     outcomes = () if asked.only_list else run_all(todo, asked.processes)
     failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
     lanes = [_lane(plan, name, asked, results) for name in names]

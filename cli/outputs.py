@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from common.checkpoints import write_durably
@@ -14,6 +15,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failed:
         raise EnvironmentFault(f"{folder} cannot be made: {failed.strerror}", hint="choose another --out") from None
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Says so before hours of computing whose results could not be kept. Raises EnvironmentFault."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise EnvironmentFault(f"{folder} cannot be written to", hint="choose another --out")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.outputs import make_folder
+from cli.outputs import make_folder, refuse_unwritable
 from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.measures import Record
 from cli.reproduction.pages import Pages, total_words
 from cli.reproduction.papers import Paper, chosen
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job
-from cli.reproduction.standing import TableStanding, count, stand
+from cli.reproduction.standing import TableStanding, stand
 from cli.reproduction.work import about, jobs, missing, run_all
 from cli.screen import out as console
 
@@ -63,6 +63,8 @@ def reproduce(asked: Asked) -> None:
     wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
     todo = missing(wanted, results)
     _announce(asked, len(wanted), todo)
+    if todo and not asked.only_list:
+        refuse_unwritable(asked.out)
     outcomes = () if asked.only_list else run_all(todo, asked.processes)
     failed = keep_all(outcomes, len(todo), results, _name)
     standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
@@ -70,7 +72,8 @@ def reproduce(asked: Asked) -> None:
     for name, paper in papers:
         _show(asked, name, standings[name], left)
         console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
-    _total([table for tables in standings.values() for table in tables])
+    everything = [table for tables in standings.values() for table in tables]
+    console.print(total_words(everything, asked.seeds), markup=False, soft_wrap=True)
     if not asked.which:
         pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
         for page in pages.write(asked.out):
@@ -96,14 +99,15 @@ def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job])
     for standing in tables:
         title = _title(asked, name, standing, left)
         if standing.cells:
-            table = Table("", "", "paper", "ours", "", title=title)
+            table = Table("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
-                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, _MARKS[one.reached])
+                seeds = str(len(one.ours))
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, _MARKS[one.reached])
             console.print(table)
         if standing.claims:
-            table = Table("claim", "measured", "", title=title)
+            table = Table("claim", "measured", "seeds", "", title=title)
             for claim in standing.claims:
-                table.add_row(claim.claim.text, claim.words, _MARKS[claim.reached])
+                table.add_row(claim.claim.text, claim.words, claim.seeds, _MARKS[claim.reached])
             console.print(table)
         for excluded in standing.table.excluded:
             said = f"{name}/{standing.name}, left out: {excluded.words}"
@@ -115,10 +119,6 @@ def _title(asked: Asked, name: str, standing: TableStanding, left: list[Job]) ->
     title = f"{name}/{standing.name}: {standing.table.title}"
     runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]
     return f"{title} ({about(runs, asked.processes)} to run)" if runs else title
-
-
-def _total(tables: list[TableStanding]) -> None:
-    console.print(total_words(count(tables)), markup=False, soft_wrap=True)
 
 
 def processors() -> int:

@@ -123,13 +123,13 @@ def label_words(labels: dict[str, Any]) -> str:
 
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about what only some runs have."""
-    if (labels := summary["label_privacy"]) is not None:
+    if (labels := summary.get("label_privacy")) is not None:
         yield "training labels", label_words(labels)
-    if (answers := summary["answer_privacy"]) is not None:
+    if (answers := summary.get("answer_privacy")) is not None:
         yield "training labels", answer_words(answers)
-    if (claim := summary["theorem"]) is not None:
+    if (claim := summary.get("theorem")) is not None:
         yield "Theorem 4.1", claim_words(claim)
-    if (pace := summary["pace"]) is not None:
+    if (pace := summary.get("pace")) is not None:
         yield "turns", pace_words(pace)
 
 

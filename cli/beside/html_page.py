@@ -46,7 +46,7 @@ def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
         _curves(lanes),
         section("Leaks", _leaks(lanes)),
         section("What everybody sees", _sees(lanes)),
-        section("What was not as for the others", facts(notes(lanes)), facts(plan.left_out.items())),
+        section("What was not as for the others", facts(notes(plan, lanes, seeds)), facts(plan.left_out.items())),
         section("What was run", *(folded(lane.name, tag("pre", "\n".join(lane.entry.set))) for lane in lanes)),
     ], SCRIPT + _CHOICE)  # fmt: skip
 

@@ -63,7 +63,7 @@ class Pages:
                         [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))]
                          for lane in self.lanes])  # fmt: skip
         lines += ["## What was not as for the others", ""]
-        lines += [f"- `{name}`: {said}" for name, said in notes(self.lanes)]
+        lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.lanes, self.seeds)]
         lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
         return "\n".join([*lines, ""])
 

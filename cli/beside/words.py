@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from cli.beside.attacked import VICTIM
 from cli.beside.lane import Lane
 from cli.beside.needs import GOOD
-from cli.beside.plan import OWN, Plan
+from cli.beside.plan import ATTACKED, OWN, PLAIN, SLOW, Plan
 from common.environment import describe_environment
+
+_CONDITIONS = {
+    PLAIN: "undisturbed", SLOW: "with stragglers, waiting", OWN: "with stragglers, its own way", ATTACKED: "attacked",
+}  # fmt: skip
+_UNITS = {"client": "party", "row": "row"}
 
 TITLE = "All protocols side by side"
 
@@ -45,11 +50,24 @@ CAUTIONS = (
 """What numbers do not say, a sentence each."""
 
 
-def notes(lanes: Sequence[Lane]) -> list[tuple[str, str]]:
-    """What was not as for the others, by protocol."""
+def notes(plan: Plan, lanes: Sequence[Lane], seeds: int) -> list[tuple[str, str]]:
+    """What was not as for the others, by protocol; also which of its numbers have fewer seeds than were asked for."""
     found = []
     for lane in lanes:
         own = f"With stragglers, its own way: {lane.entry.way}." if OWN in lane.found and lane.entry.way else ""
-        if said := " ".join(part for part in (lane.entry.note, own) if part):
+        if said := " ".join(part for part in (lane.entry.note, own, _lost(plan, lane, seeds)) if part):
             found.append((lane.name, said))
     return found
+
+
+def _lost(plan: Plan, lane: Lane, seeds: int) -> str:
+    wanted = {condition: 1 if condition == ATTACKED else seeds for condition in plan.conditions(lane.name)}
+    there = {condition: len(lane.found.get(condition, ())) for condition in wanted}
+    few = [f"{_condition(each)} {there[each]} of {most}" for each, most in wanted.items() if there[each] < most]
+    return f"Seeds that failed or were not run yet are in no number: {', '.join(few)}." if few else ""
+
+
+def _condition(name: str) -> str:
+    """A condition as people read it."""
+    unit, _, epsilon = name.partition("-")
+    return f"epsilon {epsilon} a {_UNITS[unit]}" if epsilon else _CONDITIONS[name]

@@ -4,6 +4,8 @@ last, and the test rows as they were."""
 from __future__ import annotations
 
 import struct
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -37,13 +39,20 @@ def make(folder: Path) -> Path:
     train = len(labels) - test
     kept = torch.cat([torch.nonzero(labels[:train] == c).flatten()[:size] for c, size in enumerate(_SIZES)])
     rows = kept.sort().values.numpy()
-    made.mkdir(parents=True, exist_ok=True)
+    files = {}
     for part, index in (("train", rows), ("t10k", np.arange(train, len(labels)))):
-        _write(made / f"{part}-images-idx3-ubyte", pixels[index].reshape(len(index), *images.shape))
-        _write(made / f"{part}-labels-idx1-ubyte", labels.numpy()[index].astype(np.uint8))
+        files[f"{part}-images-idx3-ubyte"] = pixels[index].reshape(len(index), *images.shape)
+        files[f"{part}-labels-idx1-ubyte"] = labels.numpy()[index].astype(np.uint8)
+    _write(made, files)
     return made
 
 
-def _write(path: Path, values: np.ndarray) -> None:
-    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, _UBYTE, values.ndim, *values.shape)
-    path.write_bytes(header + values.tobytes())
+def _write(made: Path, files: Mapping[str, np.ndarray]) -> None:
+    """Every file is whole once it is there: several runs make them at the same time, and any may be killed."""
+    made.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made, prefix=".making-") as scratch:
+        for name, values in files.items():
+            header = struct.pack(f">BBBB{values.ndim}I", 0, 0, _UBYTE, values.ndim, *values.shape)
+            whole = Path(scratch) / name
+            whole.write_bytes(header + values.tobytes())
+            whole.replace(made / name)

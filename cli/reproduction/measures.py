@@ -112,7 +112,7 @@ def unit(measure: str) -> str:
 
 def reached(ours: float, paper: float, measure: str) -> bool:
     """Whether we are within a point of the paper, or better: of a deviation within a quarter of a point, of bytes and
-    seconds within a hundredth."""
+    seconds within a hundredth. Where less is better, half of the last digit that the paper prints counts as well."""
     slack = _slack(paper, measure)
     return ours <= paper + slack + _rounded(paper) if lower_is_better(measure) else ours >= paper - slack
 
@@ -125,7 +125,7 @@ def _slack(paper: float, measure: str) -> float:
 
 def _rounded(paper: float) -> float:
     """Half of the last digit that the paper prints of a number: what its rounding may hide."""
-    digits = len(f"{paper}".partition(".")[2])
+    digits = len(f"{paper:.10g}".partition(".")[2])  # 19 is a whole number, and no 19.0
     return float(0.5 * 10**-digits)
 
 

@@ -10,7 +10,7 @@ from cli.page.svg import svg, words
 from cli.reproduction.axis import Axis, margin
 from cli.reproduction.fills import FILLS
 from cli.reproduction.measures import unit
-from cli.reproduction.standing import ClaimStanding, plain
+from cli.reproduction.standing import ClaimStanding
 
 _WIDTH, _RIGHT, _TOP, _ROW, _LINE, _LETTERS = 720, 130, 34, 20, 15, 90
 _OTHER = "#555"
@@ -55,7 +55,7 @@ def _row(x: Axis, y: float, one: ClaimStanding, run: str, fill: str) -> list[str
     value = one.values[run]
     parts = [
         words(x.left - 12, y + 4, run, "end"),
-        words(x.right + 14, y + 4, plain(value, one.claim.measures[run]), "start"),
+        words(x.right + 14, y + 4, one.said(run), "start"),
     ]
     if math.isnan(value):
         return parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from cli.outputs import write_text
 from cli.reproduction.measures import unit
 from cli.reproduction.papers import Paper
 from cli.reproduction.pictures import Picture, pictures
-from cli.reproduction.standing import CellStanding, Count, TableStanding, count
+from cli.reproduction.standing import CellStanding, TableStanding, count, with_all
 from common.environment import describe_environment
 
+_WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
 _MARKS = {True: "reached", False: "**short**", None: ""}
 
 
@@ -56,7 +58,7 @@ class Pages:
     def _summary(self) -> str:
         everything = [table for tables in self.standings.values() for table in tables]
         title = "The papers' claims, at a glance" if self.quick else "The papers' tables, and ours"
-        lines = [f"# {title}", "", self._how(), "", total_words(count(everything)), ""]
+        lines = [f"# {title}", "", self._how(), "", total_words(everything, self.seeds), ""]
         lines += ["| paper | reached | short | not run yet | left out |", "|---|---|---|---|---|"]
         for name, paper in self.papers.items():
             found = count(self.standings[name])
@@ -71,19 +73,21 @@ class Pages:
 
     def _how(self) -> str:
         command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
-        clock = "processes over the wire" if self.wire else "the virtual clock: the same halves, without a wire"
+        clock = _WIRE if self.wire else "the virtual clock: the same halves, without a wire"
         system = describe_environment()
         return (
             f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
             "A cell is reached if the mean of its seeds is within a point of the paper, or better; deviations between "
-            "classes within a quarter of a point, bytes and seconds within a hundredth, or less. A claim is reached if "
-            "its first run is ahead of all others. Means are of the seeds that were run; tables say how many."
+            "classes within a quarter of a point, bytes and seconds within a hundredth, or less, and half of the last "
+            "digit that the paper prints is allowed for. A claim is reached if the mean of its first run is ahead of "
+            "all others', within the slack that it names. What a paper compares itself with may be better here than "
+            "there and counts as reached then: cells do not say whether the paper's order holds."
         )
 
     def _page(self, name: str, drawn: Mapping[str, Sequence[Picture]]) -> str:
         paper = self.papers[name]
         lines = [f"# {paper.cite}", "", *_paragraph(paper.note), self._how(), ""]
-        lines += [total_words(count(self.standings[name])), ""]
+        lines += [total_words(self.standings[name], self.seeds), ""]
         for standing in self.standings[name]:
             lines += [f"## {_named(standing.name)}: {standing.table.title}", ""]
             lines += _cells(standing.cells)
@@ -104,13 +108,15 @@ class Pages:
         return lines
 
 
-def total_words(found: Count) -> str:
-    """How many cells are reached, in a sentence."""
+def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
+    """How many cells are reached, and how many of them have so many seeds, in a sentence or two."""
+    found, whole = count(tables), with_all(tables, seeds)
     done = found.reached + found.short
+    few = f" {whole} of the {done} that were run have all {seeds} seeds yet, the others fewer." if whole < done else ""
     share = f" ({found.reached / done:.0%} of what was run)" if done else ""
     return (
         f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them."
+        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them.{few}"
     )
 
 
@@ -131,9 +137,8 @@ def _claims(standing: TableStanding) -> list[str]:
     if not standing.claims:
         return []
     lines = ["| what it says | measured | seeds | |", "|---|---|---|---|"]
-    lines += [
-        f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |" for each in standing.claims
-    ]
+    for each in standing.claims:
+        lines.append(f"| {each.claim.text} | {each.words} | {each.seeds} | {_MARKS[each.reached]} |")
     return [*lines, ""]
 
 
@@ -147,6 +152,5 @@ def _paragraph(said: str) -> list[str]:
 
 
 def _named(table: str) -> str:
-    """`table3` as Table 3."""
-    letters = table.rstrip("0123456789")
-    return f"{letters.capitalize()} {table[len(letters) :]}".strip()
+    """`table3` as Table 3, `figures3to5` as Figures 3 to 5."""
+    return " ".join(re.findall(r"[0-9]+|[^0-9]+", table)).capitalize()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from cli.outputs import write_text
 from cli.reproduction.measures import Record
@@ -26,6 +26,9 @@ class Kept(BaseModel):
 
     digest: str
     record: Record
+
+
+_FILE = TypeAdapter(dict[str, Kept])
 
 
 class Results:
@@ -64,11 +67,18 @@ class Results:
         if not self.path.is_file():
             return {}
         try:
-            tree = json.loads(self.path.read_text())
-            return {key: Kept.model_validate(value) for key, value in tree.items()}
-        except (OSError, ValueError, ValidationError) as wrong:
+            return _FILE.validate_python(json.loads(self.path.read_text()))
+        except (OSError, ValueError) as wrong:
             hint = "name another folder with --out, or delete the file"
-            raise InputError(f"{self.path}: {str(wrong).splitlines()[0]}", hint=hint) from None
+            raise InputError(f"{self.path}: {_said(wrong)}", hint=hint) from None
+
+
+def _said(wrong: Exception) -> str:
+    """What is wrong in a line; of a record that is no record, which one."""
+    if not isinstance(wrong, ValidationError):
+        return str(wrong).splitlines()[0]
+    first = wrong.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cli.reproduction.measures import Record, lower_is_better, reached, unit, value
@@ -39,10 +39,8 @@ class CellStanding:
     @property
     def words(self) -> str:
         """The value as people read it."""
-        if not self.ours:
-            return "not run yet"
-        if not math.isfinite(self.mean):
-            return "never"
+        if without := without_mean(self.ours, self.cell.measure):
+            return without
         said = f"{self.mean:.{_digits(self.cell)}f}"
         return said if self.spread is None else f"{said} ± {self.spread:.{_digits(self.cell)}f}"
 
@@ -66,34 +64,43 @@ class CellStanding:
 
 @dataclass(frozen=True)
 class ClaimStanding:
-    """A claim with the mean of each of its runs, in the claim's order, and how many seeds of each were run."""
+    """A claim with what was measured of each of its runs, in the claim's order, a value a seed."""
 
     claim: Claim
-    values: dict[str, float]
-    counts: tuple[int, ...] = ()
+    ours: Mapping[str, tuple[float, ...]]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The mean of each run over its seeds; not a number where none was run."""
+        return {run: statistics.fmean(found) if found else math.nan for run, found in self.ours.items()}
 
     @property
     def reached(self) -> bool | None:
         """Whether the first is ahead of all others; None where one was not run yet."""
-        first, *others = self.values.values()
-        if any(math.isnan(one) for one in self.values.values()):
+        if not all(self.ours.values()):
             return None
+        first, *others = self.values.values()
         slack = self.claim.within
         if self.claim.fewer:
             return all(first < other + slack for other in others)
         return all(first > other - slack for other in others)
 
     @property
-    def seeds(self) -> str:
-        """Over how many seeds the means are: a number, or from the run that has fewest to the one that has most."""
-        fewest, most = min(self.counts, default=0), max(self.counts, default=0)
-        return str(most) if fewest == most else f"{fewest} to {most}"
-
-    @property
     def words(self) -> str:
         """What was measured, run by run."""
-        measures = self.claim.measures
-        return ", ".join(f"{run} {plain(one, measures[run])}" for run, one in self.values.items())
+        return ", ".join(f"{run} {self.said(run)}" for run in self.ours)
+
+    @property
+    def seeds(self) -> str:
+        """How many there are of every run: one number, or the least and the most."""
+        counts = [len(found) for found in self.ours.values()]
+        least, most = min(counts), max(counts)
+        return f"{least}" if least == most else f"{least} to {most}"
+
+    def said(self, run: str) -> str:
+        """A run's value as people read it, with its unit."""
+        measure = self.claim.measures[run]
+        return without_mean(self.ours[run], measure) or f"{self.values[run]:.2f} {unit(measure)}".strip()
 
 
 @dataclass(frozen=True)
@@ -152,18 +159,31 @@ def count(tables: Sequence[TableStanding]) -> Count:
     return Count(found.count(True), found.count(False), found.count(None), left_out)
 
 
-def plain(one: float, measure: str) -> str:
-    """A run's value of a claim as people read it, with its unit."""
-    if math.isnan(one):
+def without_mean(ours: Sequence[float], measure: str) -> str:
+    """Why these values, one a seed, have no mean, in words; "" if they have one.
+
+    One seed that never got there leaves none: what the others came to would be too good.
+    """
+    if not ours:
         return "not run yet"
-    said = f"{one:.2f} {unit(measure)}".strip()
-    return said if math.isfinite(one) else "never" if lower_is_better(measure) else "no bound"
+    if any(math.isnan(one) for one in ours):
+        return "no such number"
+    lost = sum(math.isinf(one) for one in ours)
+    if not lost:
+        return ""
+    said = "never" if lower_is_better(measure) and measure != "epsilon" else "no bound"
+    return said if lost == len(ours) else f"{said} in {lost} of {len(ours)}"
+
+
+def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
+    """How many cells and claims have so many seeds, each of a claim's runs among them."""
+    found = [len(cell.ours) for table in tables for cell in table.cells]
+    found += [min(map(len, claim.ours.values())) for table in tables for claim in table.claims]
+    return sum(number >= seeds for number in found)
 
 
 def _claim(claim: Claim, values: Callable[[str, str], tuple[float, ...]]) -> ClaimStanding:
-    found = {run: values(run, measure) for run, measure in claim.measures.items()}
-    means = {run: statistics.fmean(ours) if ours else math.nan for run, ours in found.items()}
-    return ClaimStanding(claim, means, tuple(map(len, found.values())))
+    return ClaimStanding(claim, {run: values(run, measure) for run, measure in claim.measures.items()})
 
 
 def _digits(cell: Cell) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -242,8 +243,17 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     assert "\n| linear_admm | " in page
     assert "\n| centralized | " in page
     assert "`vafl` does not take part: too long for a test" in page
+    assert "are in no number" not in page
     compare(asked)  # everything is kept
     assert (tmp_path / "out" / "results.json").read_bytes() == kept
+    compare(replace(asked, seeds=2, only_list=True))
+    few = "undisturbed 1 of 2, with stragglers, waiting 1 of 2"
+    assert f"Seeds that failed or were not run yet are in no number: {few}." in (
+        (tmp_path / "out" / "beside.md").read_text()
+    )
+    assert f"{few}, with stragglers, its own way 1 of 2, epsilon 8 a party 1 of 2." in (
+        (tmp_path / "out" / "beside.html").read_text()
+    )
 
 
 def test_a_plan_says_what_is_wrong_with_it() -> None:

@@ -123,6 +123,12 @@ def test_a_run_that_goes_on(tmp_path: Path, monkeypatch, capfd, left: str) -> No
     assert "A run among 3 parties: " in page(monkeypatch, capfd, folder).words
 
 
+def test_a_summary_of_a_version_that_knew_fewer_keys(tmp_path: Path, monkeypatch, capfd) -> None:
+    newer = ("label_privacy", "answer_privacy", "theorem", "pace", "timeline", "environment", "best", "stopped")
+    folder = leave(tmp_path / "run", {key: value for key, value in summary().items() if key not in newer})
+    assert "92.19% of the test rows are right" in page(monkeypatch, capfd, folder).words
+
+
 def test_a_torn_last_line_is_no_event(tmp_path: Path, monkeypatch, capfd) -> None:
     folder = leave(tmp_path / "run")
     whole = page(monkeypatch, capfd, folder).words

@@ -24,7 +24,7 @@ from cli.simulation import Simulation
 from common.config import load
 from common.data.idx import IdxImages, read_labels
 from common.data.split import AllSplit, Seat
-from common.errors import ConfigError, InputError
+from common.errors import ConfigError, EnvironmentFault, InputError
 
 RECORD = Record(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
@@ -91,6 +91,8 @@ class TestMeasures:
             (99.0, 97.13, "accuracy", True),
             (0.234, 0.23, "up", True),  # the paper prints two digits
             (0.25, 0.23, "up", False),
+            (19.6, 19.0, "mb_down@100epochs", True),  # none at all: half of one
+            (19.8, 19.0, "mb_down@100epochs", False),
             (9.0, 233.36, "mib@96", True),
             (240.0, 233.36, "mib@96", False),
             (math.inf, 233.36, "mib@96", False),
@@ -132,12 +134,32 @@ class TestStanding:
     @pytest.mark.parametrize(("first", "holds"), [(1.0, True), (2.0, False), (math.inf, False)])
     def test_a_claim_asks_the_first_to_be_ahead(self, first: float, holds: bool) -> None:
         claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
-        assert ClaimStanding(claim, {"a": first, "b": 2.0}).reached is holds
+        assert ClaimStanding(claim, {"a": (first,), "b": (2.0,)}).reached is holds
+
+    def test_one_seed_that_never_got_there_is_not_all_of_them(self) -> None:
+        cell = Cell(row="", column="", paper=100, run="one", measure="mb@95")
+        some, none = CellStanding(cell, (5.0, math.inf, 6.0)), CellStanding(cell, (math.inf, math.inf))
+        assert (some.words, some.reached) == ("never in 1 of 3", False)
+        assert (none.words, none.reached) == ("never", False)
+
+    def test_a_number_that_no_record_has_is_not_one_that_was_never_reached(self) -> None:
+        cell = Cell(row="", column="", paper=90, run="one", measure="own@party9")
+        assert CellStanding(cell, (math.nan,)).words == "no such number"
+        claim = Claim(text="", more={"a": "own@party9", "b": "accuracy"})
+        standing = ClaimStanding(claim, {"a": (math.nan,), "b": (90.0,)})
+        assert standing.reached is False
+        assert standing.words == "a no such number, b 90.00 %"
+
+    def test_a_claim_says_how_many_seeds_its_means_have(self) -> None:
+        claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
+        half = ClaimStanding(claim, {"a": (1.0, 2.0, 3.0), "b": (4.0, math.inf)})
+        assert (half.seeds, half.words, half.reached) == ("2 to 3", "a 2.00 MB, b never in 1 of 2", True)
+        assert ClaimStanding(claim, {"a": (1.0,), "b": (2.0,)}).seeds == "1"
 
     def test_a_claim_with_slack_allows_a_point(self) -> None:
         claim = Claim(text="", more={"a": "accuracy", "b": "accuracy"}, within=1)
-        assert ClaimStanding(claim, {"a": 90.0, "b": 90.9}).reached is True
-        assert ClaimStanding(claim, {"a": 90.0, "b": 91.1}).reached is False
+        assert ClaimStanding(claim, {"a": (90.0,), "b": (90.9,)}).reached is True
+        assert ClaimStanding(claim, {"a": (90.0,), "b": (91.1,)}).reached is False
 
 
 class TestResults:
@@ -165,6 +187,23 @@ class TestResults:
         with pytest.raises(InputError, match=r"results\.json") as wrong:
             Results(tmp_path)
         assert "--out" in wrong.value.hint
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [("[]", "valid dictionary"), ("null", "valid dictionary"), ('{"paper/run/0": {"digest": 1}}', "paper/run/0")],
+    )
+    def test_a_file_of_something_else_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+        (tmp_path / "results.json").write_text(text)
+        with pytest.raises(InputError, match=said):
+            Results(tmp_path)
+
+    def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("os.access", lambda _path, _mode: False)
+        with pytest.raises(EnvironmentFault, match="cannot be written to"):
+            reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True))
+        reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
 
 
 class TestRuns:
@@ -220,12 +259,7 @@ class TestRuns:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-        (tmp_path / "mnist").mkdir()
-        classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
-        for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
-            pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
-            _idx(tmp_path / "mnist" / f"{part}-images-idx3-ubyte", pixels)
-            _idx(tmp_path / "mnist" / f"{part}-labels-idx1-ubyte", classes[index])
+        _seven_thousand(tmp_path / "mnist")
         made = longtail.make(tmp_path)
         labels, test = read_labels(made)
         assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
@@ -233,6 +267,26 @@ class TestRuns:
         images = IdxImages(made)
         pixels = images.read(AllSplit().part(images.shape, images.names, Seat(0, 1)))
         assert torch.equal(pixels.reshape(-1, 4)[:, 0].long(), labels * 20)  # every image kept its label
+        assert len(list(made.iterdir())) == 4
+
+    def test_a_long_tail_that_was_not_finished_is_not_taken_for_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+        _seven_thousand(tmp_path / "mnist")
+        write = Path.write_bytes
+
+        def fill(path: Path, content: bytes) -> int:
+            if path.name != "t10k-labels-idx1-ubyte":
+                return write(path, content)
+            write(path, content[:20])
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+            full.setattr(Path, "write_bytes", fill)
+            longtail.make(tmp_path)
+        labels, test = read_labels(longtail.make(tmp_path))
+        assert (len(labels), test) == (6970, 70)
 
 
 class TestPages:
@@ -295,19 +349,48 @@ class TestPages:
         claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
         assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
 
-    def test_a_claim_says_how_many_seeds_its_means_are_of(self, tmp_path: Path) -> None:
-        claim = Claim(text="so", more={"one": "accuracy", "two": "accuracy"}, within=1)
-        assert "| so | one 90.00 %, two 90.00 % | 2 | reached |" in _page(
-            tmp_path, PaperTable(title="", claims=(claim,))
-        )
-        assert ClaimStanding(claim, {"one": 90.0, "two": 90.0}, (3, 1)).seeds == "1 to 3"
+    def test_the_page_says_seeds_and_what_rounding_may_hide(self, tmp_path: Path) -> None:
+        claim = Claim(text="ahead", more={"one": "accuracy", "two": "own@party2"})
+        text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
+        assert "| ahead | one 90.00 %, two 80.00 % | 2 | reached |" in text
+        assert "half of the last digit" in text
+        assert "cells do not say whether the paper's order holds" in text
+        assert "## Figures 3 to 5: " in text
+
+    @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
+    def test_the_sum_says_how_many_have_all_seeds(self, tmp_path: Path, seeds: int, said: bool) -> None:
+        cells = (Cell(row="", column="", paper=90, run="one"), Cell(row="", column="", paper=90, run="later"))
+        claim = Claim(text="", more={"one": "accuracy", "other": "accuracy"})
+        table = PaperTable(title="", cells=cells, claims=(claim,))
+        paper = Paper(cite="", runs=dict.fromkeys(table.runs, QUICK), tables={"t": table})
+        found = stand(paper, lambda run, seed: RECORD if seed < 2 and run != "later" else None, seeds)
+        Pages({"p": paper}, {"p": found}, seeds).write(tmp_path)
+        for page in ("index.md", "p.md"):
+            text = (tmp_path / page).read_text()
+            assert ("0 of the 2 that were run have all 3 seeds yet, the others fewer." in text) is said
+            assert ("seeds yet" in text) is said
+
+    def test_a_page_of_processes_says_what_its_bytes_are(self, tmp_path: Path) -> None:
+        paper = Paper(cite="", runs={}, tables={})
+        Pages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
+        assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
 
 
-def _page(folder: Path, table: PaperTable) -> str:
+def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
     """What is written of a paper with this table, whose runs all have the same record."""
-    paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={"table1": table})
+    paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
     Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()
+
+
+def _seven_thousand(folder: Path) -> None:
+    """Images of 2 x 2, 700 of each class, of which every hundredth is a test image too."""
+    folder.mkdir()
+    classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
+    for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
+        pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
+        _idx(folder / f"{part}-images-idx3-ubyte", pixels)
+        _idx(folder / f"{part}-labels-idx1-ubyte", classes[index])
 
 
 def _idx(path: Path, values: np.ndarray) -> None:

@@ -25,7 +25,9 @@ def cell(ours: tuple[float, ...], paper: float = 90, measure: str = "accuracy", 
 
 
 def claim(values: dict[str, float], measure: str = "accuracy", way: str = "more", text: str = "ahead") -> ClaimStanding:
-    return ClaimStanding(Claim.model_validate({"text": text, way: dict.fromkeys(values, measure)}), values)
+    """Of one seed each; what is not a number was not run."""
+    ours = {run: () if math.isnan(value) else (value,) for run, value in values.items()}
+    return ClaimStanding(Claim.model_validate({"text": text, way: dict.fromkeys(values, measure)}), ours)
 
 
 def drawn(cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...] = ()) -> list[Picture]:
@@ -163,7 +165,7 @@ class TestOrders:
         assert {"b", "not run yet"} <= set(texts(tree))
 
     def test_runs_that_are_measured_in_two_units_have_no_axis(self) -> None:
-        two = ClaimStanding(Claim(text="", fewer={"a": "mb@80", "b": "seconds@80"}), {"a": 1.0, "b": 2.0})
+        two = ClaimStanding(Claim(text="", fewer={"a": "mb@80", "b": "seconds@80"}), {"a": (1.0,), "b": (2.0,)})
         assert drawn(claims=(two,)) == []
 
 
