@@ -9,7 +9,7 @@ mb@95, mib@95    what training messages had brought both ways when the test accu
 seconds@80       when it first reached 80 %, on the run's clock
 rounds@95        in which round it first reached 95 %
 mb, mib          what training messages brought in all
-mb@100epochs     what they bring in so many epochs, of which every one brings as much; mb_up, mb_down: one way
+mb@100epochs     what they bring in so many epochs, of which every one brings as much; mib@100epochs; mb_up, mb_down: one way
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
 """
@@ -29,7 +29,7 @@ from common.errors import ConfigError
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(
     r"^(accuracy|auc|deviation|mb|mib|up|down|epsilon)$|^(accuracy|own|mb|mib|seconds|rounds)@([a-z0-9_.]+)$"
-    r"|^mb(_up|_down)?@[0-9]+epochs$"
+    r"|^(mib|mb(_up|_down)?)@[0-9]+epochs$"
 )
 _LOWER = ("deviation", "mb", "mb_up", "mb_down", "mib", "seconds", "rounds", "up", "down", "epsilon")
 _UNITS = {"mb": "MB", "mb_up": "MB", "mb_down": "MB", "mib": "MiB", "up": "MiB", "down": "MiB", "seconds": "s"}
@@ -139,9 +139,10 @@ def _first(record: Record, share: float, kind: str) -> float:
 
 
 def _in_epochs(record: Record, epochs: int, kind: str) -> float:
-    sent = {"mb": record.bytes_up + record.bytes_down, "mb_up": record.bytes_up, "mb_down": record.bytes_down}[kind]
+    size, _, way = kind.partition("_")
+    sent = {"up": record.bytes_up, "down": record.bytes_down}.get(way, record.bytes_up + record.bytes_down)
     run = record.points[-1].epoch if record.points else 0.0
-    return sent / _MB * epochs / run if run else math.nan
+    return sent / (_MB if size == "mb" else _MIB) * epochs / run if run else math.nan
 
 
 def _after(record: Record, epoch: float) -> float:

@@ -65,6 +65,7 @@ class TestMeasures:
             ("down", 1 / 8),
             ("deviation", 10),
             ("mb@100epochs", 50 * 4 * 1.048576),
+            ("mib@100epochs", 50 * 4),
             ("mb_up@10epochs", 5 * 3 * 1.048576),
             ("mb_down@2epochs", 1.048576),
         ],
