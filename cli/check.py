@@ -13,6 +13,7 @@ from cli.whose import whose
 from client.context import party_seed
 from common.config import Config, load
 from common.conversation import SERVER
+from common.data.features import Features
 from common.data.sources import load_features, load_labels, prepare
 from common.errors import ConfigError
 from common.models.bottom import bottom_model
@@ -44,11 +45,19 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""
         out.print(f"{name}: {len(features.values)} rows of {shape}{more}", markup=False)
+        _warn_of_keys(name, features)
     overlap.show()
     if coding:
         coding.show()
     check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
+
+
+def _warn_of_keys(name: str, features: Features) -> None:
+    for column in features.like_keys:
+        said = f"{name}: {column!r} is a feature, and has another whole number in every row"
+        hint = f"if it only says who a row is about, name it as the `key`, or leave it out with `drop: [{column}]`"
+        out.print(f"{said}; {hint}", style="yellow", markup=False, soft_wrap=True)
 
 
 def check_members(config: Config, file: Path) -> None:

@@ -9,7 +9,8 @@ mb@95, mib@95    what training messages had brought both ways when the test accu
 seconds@80       when it first reached 80 %, on the run's clock
 rounds@95        in which round it first reached 95 %
 mb, mib          what training messages brought in all
-mb@100epochs     what they bring in so many epochs, of which every one brings as much; mib@100epochs; mb_up, mb_down: one way
+mb@100epochs     what they bring in so many epochs, of which every one brings as much; mib@100epochs
+mb_up@100epochs  the same one way; mb_down@100epochs
 up, down         MiB that training messages bring from and to a party in a round
 epsilon          that the run's records say it spent
 """

@@ -69,6 +69,14 @@ class Features:
         ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
         return replace(self, values=self.values[index], official_test=0, ids=ids)
 
+    @property
+    def like_keys(self) -> tuple[str, ...]:
+        """Names of a table's number columns that look as if they named rows: whole numbers, no two of them the same."""
+        if len(self.values) < _MANY:
+            return ()
+        numbers = [(place, field.name) for place, field in enumerate(self.fields) if field.kind == "number"]
+        return tuple(name for place, name in numbers if _all_different(self.values[:, place]))
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any value, word, key, name or the shape.
@@ -81,3 +89,10 @@ class Features:
         for key in self.ids or ():
             digest.update(repr(key).encode())  # in quotes: where one ends and another begins counts
         return digest.hexdigest()[:16]
+
+
+_MANY = 30  # of fewer rows all numbers may well differ
+
+
+def _all_different(column: Tensor) -> bool:
+    return bool((column == column.round()).all() and (column.sort().values.diff() > 0).all())

@@ -146,3 +146,14 @@ def test_check_counts_the_common_rows(align: str, tmp_path: Path, capfd: pytest.
     check(tmp_path / "federation.yaml", ())
     common = len(set.intersection(*map(set, ids.values())))
     assert f"{common} rows are common to all" in capfd.readouterr().out
+
+
+def test_ids_that_no_key_names_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tables(tmp_path)
+    rows = list(csv.reader((tmp_path / "party1.csv").open()))
+    with (tmp_path / "party1.csv").open("w", newline="") as table:
+        csv.writer(table).writerows([[*row, "client" if n == 0 else 7000 - n] for n, row in enumerate(rows)])
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree()))
+    check(tmp_path / "federation.yaml", ())
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "every row" in line]
+    assert line.startswith("party1: 'client' is a feature") and "drop: [client]" in line
