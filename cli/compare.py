@@ -16,7 +16,8 @@ from cli.beside.work import run_all
 from cli.outputs import make_folder, refuse_unwritable
 from cli.reproduction.keeping import keep_all, refuse_failed
 from cli.reproduction.results import Results
-from cli.reproduction.work import minutes, missing
+from cli.reproduction.work import about, missing
+from cli.screen import counted
 from cli.screen import out as console
 
 
@@ -44,6 +45,8 @@ class Asked:
 def compare(asked: Asked) -> None:
     """Runs what is missing, prints the table, and writes beside.html and beside.md with their pictures.
 
+    Pages are of all protocols of which something is kept, also where a few are named.
+
     Raises:
         InputError: a protocol does not take part, or runs have failed.
         EnvironmentFault: nothing can be written there, or a process was killed.
@@ -54,15 +57,16 @@ def compare(asked: Asked) -> None:
     results = Results(asked.out)
     wanted = list(jobs(plan, names, asked.seeds))
     todo = missing(wanted, results)
-    about = f"{len(todo)} to be run, about {max(1, round(minutes(todo, asked.processes)))} minutes" if todo else "kept"
-    console.print(f"{len(wanted)} runs with {asked.seeds} seeds: {about}", markup=False)
+    rest = f"{len(todo)} to be run, {about(todo, asked.processes)}" if todo else "kept"
+    console.print(f"{counted(len(wanted), 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
     if todo and not asked.only_list:
         refuse_unwritable(asked.out)
     outcomes = () if asked.only_list else run_all(todo, asked.processes)
     failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
     lanes = [_lane(plan, name, asked, results) for name in names]
     _show(lanes, plan)
-    for page in Pages(plan, lanes, asked.seeds).write(asked.out):
+    kept = [lane for name in plan.protocols if (lane := _lane(plan, name, asked, results)).found]
+    for page in Pages(plan, kept, asked.seeds).write(asked.out) if kept else ():
         console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
 

@@ -18,6 +18,7 @@ from cli.reproduction.results import Results
 from cli.reproduction.running import Job
 from cli.reproduction.standing import TableStanding, stand
 from cli.reproduction.work import about, jobs, missing, run_all
+from cli.screen import counted
 from cli.screen import out as console
 
 _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
@@ -82,9 +83,9 @@ def reproduce(asked: Asked) -> None:
 
 
 def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
-    how_long = f"{about(todo, asked.processes)} by {asked.processes} processes" if todo else ""
+    how_long = f"{about(todo, asked.processes)} by {counted(asked.processes, 'process')}" if todo else ""
     rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
-    console.print(f"{wanted} runs with {asked.seeds} seeds: {rest}", markup=False)
+    console.print(f"{counted(wanted, 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
 
 
 def _name(job: Job) -> str:

@@ -13,6 +13,7 @@ from cli.reproduction.measures import Record
 from cli.reproduction.papers import Paper
 from cli.reproduction.results import Results
 from cli.reproduction.running import Job, perform
+from cli.screen import counted
 from common.errors import ColonnadeError, EnvironmentFault
 
 
@@ -43,8 +44,7 @@ def about(wanted: Iterable[Job], processes: int) -> str:
     estimate = minutes(wanted, processes)
     if estimate > 90:
         return f"about {estimate / 60:.1f} hours"
-    whole = max(1, round(estimate))
-    return f"about {whole} {'minute' if whole == 1 else 'minutes'}"
+    return f"about {counted(max(1, round(estimate)), 'minute')}"
 
 
 def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
