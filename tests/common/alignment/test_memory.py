@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import threading
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,8 @@ from server.aligning import Aligning
 from tests.alignment import KINDS, federation
 
 FEW, MANY = 30_000, 120_000
-SLACK = 9 * 2**20
-"""Bytes that may be in between: 35 a key and member. Lists in memory took some 170."""
+SLACK = 16 * 2**20
+"""Bytes that may be in between: 62 a key and member. Lists in memory took some 170."""
 
 
 class Table(Sequence[str]):
@@ -82,6 +83,7 @@ def peak_of_memory() -> Iterator[list[int]]:
 
 def peak_of(rows: int, folder: Path) -> int:
     agreed = federation(2)
+    gc.collect()  # what earlier tests have left behind is not to go, or to stay, in between
     with peak_of_memory() as peak:
         keys = [Keys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
         found = inprocess.run_virtual(align(keys, list(agreed.names), folder))
