@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-FILLS: Mapping[bool | None, str] = {True: "#2ca02c", False: "#d62728", None: "#888"}
-"""By whether it is reached."""
+FILLS: Mapping[bool | None, str] = {True: "#0072b2", False: "#d55e00", None: "#888"}
+"""By whether it is reached: blue and vermilion, which those tell apart who see no red or no green."""
