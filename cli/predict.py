@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -44,7 +46,7 @@ async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written = Predictions(out, ("id", *columns), token)
-    with written.open() as there, _progress() as progress:
+    with written.open() as there, _progress() as progress, _settled():
         line = progress.add_task("predicting", total=count, completed=there)
         if there:
             progress.console.print(f"{there} rows are there already, from an earlier start", style="dim")
@@ -64,16 +66,28 @@ async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model
 
 async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
     """The lines of some ids; those that are unknown have empty cells."""
-    said, digits = await model.say(ids), ".6g" if model.classes else ".9g"
+    said, names = await model.say(ids), model.names
+    unknown = [""] * (model.classes + len(names))
+    numbers = " ".join([f"%.{6 if model.classes else 9}g"] * len(names))  # a row at once, which takes half the time
     lines = []
     for id in ids:
         values = said.get(id)
         if values is None:
-            lines.append([id] + [""] * (model.classes + len(model.names)))
+            lines.append([id, *unknown])
             continue
-        label = [model.names[max(range(len(values)), key=values.__getitem__)]] if model.classes else []
-        lines.append([id, *label, *(format(value, digits) for value in values)])
+        label = [names[values.index(max(values))]] if model.classes else []
+        lines.append([id, *label, *(numbers % values).split()])
     return lines
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """What is there already is not searched for garbage: a line makes tuples, and a search a block takes a sixth."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _progress() -> Progress:
