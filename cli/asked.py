@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.errors import DataError, EnvironmentFault, InputError, nearest
 
 

@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 from cli.check import check_members
 from cli.screen import out as console
 from common.alignment.refusal import refuse_aligned
-from common.checkpoints import write_durably
 from common.config import Address, Config, load
 from common.crypto import files
 from common.crypto.federation import make_federation
@@ -31,6 +30,7 @@ from common.data.features import Features
 from common.data.labels import Labels
 from common.data.sources import DataConfig, load_features, load_labels
 from common.data.tensors import columns_bytes, labels_bytes
+from common.durable import write_durably
 from common.errors import EnvironmentFault, InputError
 from server.summary import describe_source
 

@@ -18,13 +18,14 @@ from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
 from common.alignment.record import kept_rows
-from common.checkpoints import Checkpoints, Owner, write_durably
+from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.data.encode import Encoder
 from common.data.kept import NAME as ENCODER
 from common.data.kept import EncoderFile
 from common.data.sources import load_features, prepare_others
 from common.device import choose_device
+from common.durable import write_durably
 from common.errors import CheckpointError, EnvironmentFault, InputError, nearest
 from common.once import Once
 from common.protocols import CONTRACTS

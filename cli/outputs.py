@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.errors import EnvironmentFault
 
 

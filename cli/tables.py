@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from cli.outputs import make_folder
@@ -46,6 +45,8 @@ def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 
 
 def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
+    import numpy as np  # noqa: PLC0415
+
     from common.data.shares import share  # noqa: PLC0415
     from common.data.split import Seat, band  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from common.chaos import Chaos, Pause
-from common.checkpoints import write_durably
+from common.durable import write_durably
 
 
 class RealIncidents:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError
 
+from common.durable import write_durably
 from common.errors import CheckpointError, EnvironmentFault
 from common.state import Snapshot
 
@@ -190,35 +190,6 @@ class Checkpoints:
 
     def _tensors(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.safetensors"
-
-
-def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Writes a file so that it is there whole or not at all, also if the power fails.
-
-    Args:
-        path: of the file, whose folder exists.
-        content: all of it.
-        mode: who may read it, before the process's umask.
-
-    Raises:
-        OSError: the disk is full or read-only; nothing is left of it.
-    """
-    beside = path.with_name(path.name + ".partial")
-    try:
-        beside.unlink(missing_ok=True)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too
-    finally:
-        os.close(folder)
 
 
 def _round_of(record: Path) -> int:

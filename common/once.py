@@ -12,7 +12,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.errors import EnvironmentFault
 
 

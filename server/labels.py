@@ -10,7 +10,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.errors import CheckpointError, EnvironmentFault
 from common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.errors import CheckpointError, ConfigError, EnvironmentFault
 from common.privacy.accountant import epsilon
 from common.privacy.answers import AnswerPrivacyConfig

@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.checkpoints import Checkpoints, Owner, write_durably
+from common.checkpoints import Checkpoints, Owner
 from common.conversation import SERVER, Save
 from common.course import CheckpointConfig
+from common.durable import write_durably
 from common.errors import CheckpointError, EnvironmentFault, PartyLost
 from common.state import Snapshot
 from common.telemetry import Telemetry

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.checkpoints import Checkpoints, Owner, write_durably
+from common.checkpoints import Checkpoints, Owner
 from common.crypto.sealing import Session
+from common.durable import write_durably
 from common.errors import EnvironmentFault, PartyAway
 from common.phases import CHECKPOINT, WAITING
 from common.protocols import CONTRACTS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common.checkpoints import write_durably
+from common.durable import write_durably
 from common.environment import describe_environment
 from common.errors import EnvironmentFault
 from common.privacy.adaptive import AdaptivePrivacyConfig

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import yaml
 
-from common.checkpoints import write_durably
 from common.config import Config, parse
 from common.data.split import Seat
+from common.durable import write_durably
 from common.errors import EnvironmentFault, InputError
 
 _PATHS = ("path", "folder", "file", "revoked")

@@ -14,10 +14,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from torch import Tensor
 
-from common.checkpoints import write_durably
 from common.data.encode import Code, EncodeConfig, Encoder, Missing, Unseen
 from common.data.features import Features
 from common.data.scale import ScaleConfig, Scaler
+from common.durable import write_durably
 from common.errors import CheckpointError, DataError, EnvironmentFault
 
 NAME = "encoder.json"

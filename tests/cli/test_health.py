@@ -63,6 +63,13 @@ def test_the_probe_imports_nothing_heavy() -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() -> None:
+    """`up` starts its fork server first, which then imports torch while configurations are read."""
+    code = "import sys, cli.main, cli.up; print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_other_commands_are_reached_and_list_it() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "cli.start", "--help"], check=False, cwd=ROOT, capture_output=True, text=True

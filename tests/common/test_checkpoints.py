@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.checkpoints import Checkpoints, Owner, write_durably
+from common.checkpoints import Checkpoints, Owner
 from common.errors import CheckpointError, EnvironmentFault
 from common.state import Snapshot
 
@@ -140,10 +140,3 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before_and_says_so(two: Path)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert Checkpoints(two).usable(OURS) == [20, 10]
     assert len(list(two.iterdir())) == 4
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    write_durably(tmp_path / "a", b"old")
-    write_durably(tmp_path / "a", b"new and longer")
-    assert (tmp_path / "a").read_bytes() == b"new and longer"
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]

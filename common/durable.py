@@ -1,0 +1,35 @@
+"""Files that survive whatever happens while they are written. Light: every command imports this."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Writes a file so that it is there whole or not at all, also if the power fails.
+
+    Args:
+        path: of the file, whose folder exists.
+        content: all of it.
+        mode: who may read it, before the process's umask.
+
+    Raises:
+        OSError: the disk is full or read-only; nothing is left of it.
+    """
+    beside = path.with_name(path.name + ".partial")
+    try:
+        beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name too
+    finally:
+        os.close(folder)
