@@ -13,12 +13,12 @@ import typer
 from cli import certs, datasets, tables
 from cli.dashboard.address import completed
 from cli.screen import INTERRUPTED, fail
+from common.version import VERSION
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Vertical federated learning over real machines: labels at a server, columns at parties.",
     epilog="Every command takes --debug, which shows tracebacks.",
 )
 app.add_typer(certs.app, name="certs")
@@ -47,6 +47,21 @@ Wait = Annotated[
     float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"colonnade {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def colonnade(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="says which version this is")
+    ] = False,
+) -> None:
+    """Vertical federated learning over real machines: labels at a server, columns at parties."""
 
 
 @app.command()

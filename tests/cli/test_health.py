@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common.version import VERSION
 from tests.cli.test_up import ROOT, UNHURRIED, events, finish, start, wait_for_round, write
 from tests.watched import read, samples, value
 
@@ -68,6 +69,13 @@ def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() ->
     code = "import sys, cli.main, cli.up; print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_the_command_line_says_its_version() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "cli.start", "--version"], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"colonnade {VERSION}\n")
 
 
 def test_other_commands_are_reached_and_list_it() -> None:
