@@ -142,6 +142,7 @@ class _Run:
         self._address = folder / "address"
         self._begun, self._resumed = False, resumed
         self._restarts = Restarts(config.launch)
+        self._sent_away: set[str] = set()  # whom we have ended ourselves
 
     def go(self, family: Family) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
@@ -249,6 +250,7 @@ class _Run:
                 family.wait(0.1)
                 self._take_events()
             for name in family.running():
+                self._sent_away.add(name)
                 family.signal(name, number)
             deadline = time.monotonic() + 3.0
         while family.running() and time.monotonic() < deadline:
@@ -267,6 +269,8 @@ class _Run:
 
     def _report(self, codes: dict[str, int]) -> int:
         """Prints what went wrong, the member whose own fault it was first."""
+        # One that we ended before it could listen to signals was killed, and by us: nobody's fault.
+        codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
         failed = {name: code for name, code in codes.items() if code != 0}
         if not failed or codes.get("server") == 0:  # who ended badly after the end has lost nothing
             return 0

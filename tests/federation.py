@@ -46,8 +46,6 @@ def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them."""
     made: dict[str, Any] = copy.deepcopy(dict(DIGITS))
     made["federation"] |= {"protocol": dict(protocol), **AGREED.get(protocol["name"], {}), **federation}
-    if CONTRACTS[protocol["name"]].active:
-        made["server"]["active"] = {"data": copy.deepcopy(made["every_party"]["data"])}
     if protocol["name"] in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
         made["every_party"] |= NEEDS[protocol["name"]]

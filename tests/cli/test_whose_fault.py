@@ -1,0 +1,57 @@
+"""Which member `up` blames when a run has failed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from cli.up import _Run
+from tests.federation import config
+
+REFUSED = "error: noisy-labels.safetensors was drawn for other settings\n  set the deviation that the run began with\n"
+
+
+class Scripted:
+    """A family whose members end as told: by themselves when they are waited for, or by our signal."""
+
+    def __init__(self, alone: dict[str, int], signalled: dict[str, int]) -> None:
+        self._alone, self._signalled = alone, signalled
+        self.codes: dict[str, int] = {}
+
+    def start(self, *_: object, **__: object) -> None: ...
+
+    def wait(self, _: float) -> None:
+        self.codes.update(self._alone)
+
+    def running(self) -> list[str]:
+        return [name for name in {**self._alone, **self._signalled} if name not in self.codes]
+
+    def signal(self, name: str, number: int) -> None:
+        assert number == signal.SIGTERM
+        self.codes[name] = self._signalled[name]
+
+
+def run_with(folder: Path, family: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("cli.up._HASTE", 0.0)
+    settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
+    (folder / "server.log").write_text(REFUSED)
+    return _Run(settings, folder, folder, None, 0.0, resumed=True).go(family)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
+def test_who_was_ended_by_us_before_it_listened_is_not_to_blame(
+    ended: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_with(tmp_path, Scripted({"server": 2}, {"party1": ended, "party2": 130}), monkeypatch)
+    output = "".join(capsys.readouterr())
+    assert code == 2 and "drawn for other settings" in output and "killed" not in output
+
+
+def test_who_was_killed_by_another_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_with(tmp_path, Scripted({"party1": -signal.SIGKILL}, {"server": 130, "party2": 130}), monkeypatch)
+    output = "".join(capsys.readouterr())
+    assert code == 1 and "party1" in output and "killed by SIGKILL" in output
