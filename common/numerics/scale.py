@@ -6,7 +6,7 @@ With b bits, entry x between low and high becomes the code
 
 so that the expectation of what comes back is x, or the code that is nearest to y. low and high come back exactly. y
 is cut off after 16 bits, and u is an odd multiple of 2^-16: the expectation is less than 2^-16 of a step beside x.
-Single precision adds about 2^-22 of the range to that. For large tensors u is AES in counter mode, under a key that
+Single precision adds less than 2^-20 of the range to that. For large tensors u is AES in counter mode, under a key that
 the generator draws; for small ones the generator draws it itself.
 
 Everything is done in blocks that stay in a core's second-level cache.
