@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from cli import certs, datasets, tables
 from cli.dashboard.address import completed
+from cli.options import Absent, Base, Faults, File, Given, Insecure, Out, Resume, Sets, Wait, Within
 from cli.screen import INTERRUPTED, fail
 from common.version import VERSION
 
@@ -24,29 +25,6 @@ app = typer.Typer(
 app.add_typer(certs.app, name="certs")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tables.app, name="tables")
-
-File = Annotated[Path | None, typer.Argument(help="configuration; left out, the demo", show_default=False)]
-Given = Annotated[Path, typer.Argument(help="configuration")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="changes a value; repeatable")]
-Out = Annotated[Path | None, typer.Option("--out", help="the run's folder", show_default=False)]
-Faults = Annotated[
-    list[str] | None, typer.Option("--chaos", metavar="'NAME: KEY=VALUE'", help="faults on purpose; repeatable")
-]
-Resume = Annotated[
-    Path | None, typer.Option("--resume", help="goes on with the run in this folder", show_default=False)
-]
-Within = Annotated[
-    Path | None,
-    typer.Option("--in", help="the run's folder: begins a run, or goes on with the one in it", show_default=False),
-]
-Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
-Absent = Annotated[
-    Literal["refuse", "mean", "historical"], typer.Option(help="what stands in for a party that is not there")
-]
-Wait = Annotated[
-    float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
-]
-Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 
 def _tell_version(asked: bool) -> None:

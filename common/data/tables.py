@@ -10,6 +10,7 @@ docs/tables.md says what every key means.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -39,9 +40,9 @@ class _Table(BaseModel):
 
     key: str | None = None
 
+    @abstractmethod
     def opened(self, base: Path) -> Table:
         """The table, its header read. Raises DataError if there is none."""
-        raise NotImplementedError
 
 
 class TableColumnsConfig(_Table):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 import yaml
 
 from cli.reproduce import Asked, reproduce
-from cli.reproduction import longtail
 from cli.reproduction.measures import Point, Record, lower_is_better, reached, value
 from cli.reproduction.pages import Pages
 from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
@@ -22,8 +18,6 @@ from cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
 from cli.reproduction.work import about, jobs, missing, run_all, told
 from cli.simulation import Simulation
 from common.config import load
-from common.data.idx import IdxImages, read_labels
-from common.data.split import AllSplit, Seat
 from common.errors import ConfigError, EnvironmentFault, InputError
 
 RECORD = Record(
@@ -256,39 +250,6 @@ class TestRuns:
     def test_how_long_runs_take(self, each: list[float], processes: int, said: str) -> None:
         assert about([job(run=Run(file="demo.yaml", minutes=one)) for one in each], processes) == said
 
-    def test_the_long_tail_takes_as_many_of_each_class_as_the_paper_lists(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-        _seven_thousand(tmp_path / "mnist")
-        made = longtail.make(tmp_path)
-        labels, test = read_labels(made)
-        assert labels[: len(labels) - test].bincount().tolist() == [700] * 9 + [600]
-        assert test == 70
-        images = IdxImages(made)
-        pixels = images.read(AllSplit().part(images.shape, images.names, Seat(0, 1)))
-        assert torch.equal(pixels.reshape(-1, 4)[:, 0].long(), labels * 20)  # every image kept its label
-        assert len(list(made.iterdir())) == 4
-
-    def test_a_long_tail_that_was_not_finished_is_not_taken_for_one(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
-        _seven_thousand(tmp_path / "mnist")
-        write = Path.write_bytes
-
-        def fill(path: Path, content: bytes) -> int:
-            if path.name != "t10k-labels-idx1-ubyte":
-                return write(path, content)
-            write(path, content[:20])
-            raise OSError("the disk is full")
-
-        with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
-            full.setattr(Path, "write_bytes", fill)
-            longtail.make(tmp_path)
-        labels, test = read_labels(longtail.make(tmp_path))
-        assert (len(labels), test) == (6970, 70)
-
 
 class TestPages:
     def test_say_what_is_reached_and_what_is_left_out(self, tmp_path: Path) -> None:
@@ -382,20 +343,6 @@ def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
     paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
     Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()
-
-
-def _seven_thousand(folder: Path) -> None:
-    """Images of 2 x 2, 700 of each class, of which every hundredth is a test image too."""
-    folder.mkdir()
-    classes = np.repeat(np.arange(10, dtype=np.uint8), 700)
-    for part, index in (("train", np.arange(7000)), ("t10k", np.arange(0, 7000, 100))):
-        pixels = np.repeat(classes[index] * 20, 4).astype(np.uint8).reshape(-1, 2, 2)
-        _idx(folder / f"{part}-images-idx3-ubyte", pixels)
-        _idx(folder / f"{part}-labels-idx1-ubyte", classes[index])
-
-
-def _idx(path: Path, values: np.ndarray) -> None:
-    path.write_bytes(struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes())
 
 
 def _pictures(text: str) -> list[str]:

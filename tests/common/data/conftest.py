@@ -1,30 +1,12 @@
 """A small idx set, and the real ones where COLONNADE_DATA names them."""
 
-import gzip
 import os
-import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-Write = Callable[[Path, str, np.ndarray], Path]
-
-
-@pytest.fixture
-def write_idx() -> Write:
-    """Writes an array as an idx file, packed if the name ends in .gz."""
-
-    def write(folder: Path, name: str, values: np.ndarray) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        header = struct.pack(f">I{values.ndim}I", 0x800 + values.ndim, *values.shape)
-        raw = header + values.astype(np.uint8).tobytes()
-        path = folder / name
-        path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
-        return path
-
-    return write
+from tests.idx import write_idx
 
 
 @pytest.fixture
@@ -34,7 +16,7 @@ def images() -> np.ndarray:
 
 
 @pytest.fixture
-def idx_folder(tmp_path: Path, write_idx: Write, images: np.ndarray) -> Path:
+def idx_folder(tmp_path: Path, images: np.ndarray) -> Path:
     """A set of two classes, images packed, labels not."""
     folder = tmp_path / "tiny"
     labels = np.array([0, 1, 0, 1, 1, 0, 1, 0])

@@ -11,6 +11,7 @@ from common.data import records
 from common.data.idx import IdxImages, holds, read_labels
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
 from common.errors import DataError
+from tests.idx import write_idx
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 512])
@@ -98,15 +99,13 @@ def test_refuses_a_file_that_is_no_archive(idx_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [IdxImages, read_labels])
-def test_refuses_images_and_labels_of_different_counts(
-    idx_folder: Path, write_idx: Callable[..., Path], read: Callable[[Path], object]
-) -> None:
+def test_refuses_images_and_labels_of_different_counts(idx_folder: Path, read: Callable[[Path], object]) -> None:
     write_idx(idx_folder, "t10k-labels-idx1-ubyte", np.zeros(4))
     with pytest.raises(DataError, match=r"t10k-\w+-idx\d-ubyte(.gz)? has . rows, .* beside it"):
         read(idx_folder)
 
 
-def test_refuses_parts_of_different_sizes(idx_folder: Path, write_idx: Callable[..., Path]) -> None:
+def test_refuses_parts_of_different_sizes(idx_folder: Path) -> None:
     write_idx(idx_folder, "t10k-images-idx3-ubyte.gz", np.zeros((3, 5, 3)))
     with pytest.raises(DataError, match=r"size \(4, 3\), test images \(5, 3\)"):
         IdxImages(idx_folder)

@@ -1,0 +1,31 @@
+"""What several commands ask for in the same words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+File = Annotated[Path | None, typer.Argument(help="configuration; left out, the demo", show_default=False)]
+Given = Annotated[Path, typer.Argument(help="configuration")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="changes a value; repeatable")]
+Out = Annotated[Path | None, typer.Option("--out", help="the run's folder", show_default=False)]
+Faults = Annotated[
+    list[str] | None, typer.Option("--chaos", metavar="'NAME: KEY=VALUE'", help="faults on purpose; repeatable")
+]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", help="goes on with the run in this folder", show_default=False)
+]
+Within = Annotated[
+    Path | None,
+    typer.Option("--in", help="the run's folder: begins a run, or goes on with the one in it", show_default=False),
+]
+Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
+Absent = Annotated[
+    Literal["refuse", "mean", "historical"], typer.Option(help="what stands in for a party that is not there")
+]
+Wait = Annotated[
+    float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
