@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.numerics.regions import RegionName, bring_into, radius
@@ -18,12 +18,15 @@ rows = st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size
 
 @pytest.mark.parametrize("region", REGIONS)
 @given(values=rows, t=st.floats(1e-3, 1e3))
+@example(values=[[0.0] * 4, [0.0, 0.0, 0.0, 8.5e-13]], t=1.0)  # too short for a direction, and not by much
 def test_no_two_rows_are_further_apart_than_the_diameter(region: RegionName, values: list, t: float) -> None:
-    inside = bring_into(region, t, torch.tensor(values, dtype=torch.float64))
+    given_rows = torch.tensor(values, dtype=torch.float64)
+    inside = bring_into(region, t, given_rows)
     assert torch.cdist(inside, inside).max() <= 2 * t * (1 + 1e-6)  # cdist itself rounds
     assert torch.linalg.vector_norm(inside, dim=1).max() <= radius(region, t) * (1 + 1e-12)
-    least = 0.0 if region.endswith("ball") else radius(region, t) / 2  # what is shorter has no direction to speak of
-    inside = inside[torch.linalg.vector_norm(inside, dim=1) >= least]
+    kept = torch.relu(given_rows) if region.startswith("positive") else given_rows
+    least = 0.0 if region.endswith("ball") else 1e-12  # what is shorter has no direction, and is not in the sphere
+    inside = inside[torch.linalg.vector_norm(kept, dim=1) >= least]
     assert torch.allclose(bring_into(region, t, inside), inside, rtol=1e-12, atol=0)
 
 
