@@ -54,7 +54,7 @@ def _blocks(run: Run, rows: Tensor) -> list[Tensor]:
 def _answers(run: Run, party: str, blocks: list[Tensor]) -> Tensor:
     local, columns = run.local(party)
     release = _release(run, party)
-    return torch.cat([release(local(columns[block]), evaluation=True, rows=block).value for block in blocks])
+    return torch.cat([release(local(columns[block]), evaluation=True, rows=block) for block in blocks])
 
 
 def _release(run: Run, party: str) -> Release:

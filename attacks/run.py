@@ -15,9 +15,10 @@ from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
 from common.alignment.refusal import refuse_aligned
+from common.begun import load_begun
 from common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
 from common.checkpoints import Checkpoints, Owner
-from common.config import Config, load
+from common.config import Config
 from common.conversation import SERVER
 from common.data.rows import sampled
 from common.data.scale import Columns
@@ -152,7 +153,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     base = _json(folder / "launch.json").get("base") or _json(folder / "simulated.json").get("base")
     if base is None or not (folder / "config.yaml").is_file():
         raise InputError(f"{folder} does not say how it was run: there is no config.yaml", hint=_HOW)
-    config = load(folder / "config.yaml")
+    config = load_begun(folder / "config.yaml")
     if config.server is None:
         raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
     refuse_aligned(config.federation.align, "an attack")
@@ -167,7 +168,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     return run
 
 
-def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Tensor:
+def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Any:
     return values
 
 

@@ -12,19 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.lines import read_lines
+
 ROOT = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run: its summary, the server's events, and every party's by name."""
 
     summary: dict[str, Any]
     events: list[dict[str, Any]]
+    parties: dict[str, list[dict[str, Any]]]
 
     def rounds(self) -> list[dict[str, Any]]:
         """The events of training rounds."""
         return [event for event in self.events if event["kind"] == "round"]
+
+    def phases(self) -> dict[str, dict[str, float]]:
+        """Seconds by phase, of the server and of the first party."""
+        first = min(self.parties)
+        return {"server": _phases(self.events), first: _phases(self.parties[first])}
 
 
 @contextmanager
@@ -48,5 +56,10 @@ def run(experiment: str, *sets: str) -> Run:
 
 def read(out: Path) -> Run:
     """What a finished run has left."""
-    lines = (out / "events.jsonl").read_text().splitlines()
-    return Run(json.loads((out / "summary.json").read_text()), [json.loads(line) for line in lines])
+    events = list(read_lines(out / "events.jsonl"))
+    parties = {folder.name: list(read_lines(folder / "events.jsonl")) for folder in (out / "parties").iterdir()}
+    return Run(json.loads((out / "summary.json").read_text()), events, parties)
+
+
+def _phases(events: list[dict[str, Any]]) -> dict[str, float]:
+    return next(event["phases"] for event in reversed(events) if event["kind"] == "end")

@@ -26,11 +26,13 @@ Points = list[tuple[float, float]]
 
 def fedvs(segments: int, masks: int, rounds: int) -> tuple[str, ...]:
     """One setting of the code."""
-    protocol = f"federation.protocol={{name: fedvs, embedding: 32, segments: {segments}, masks: {masks}}}"
+    code = f"segments: {segments}, masks: {masks}, masked_answers: false"
+    protocol = f"federation.protocol={{name: fedvs, embedding: 32, {code}}}"
     return ("fedvs/stragglers.yaml", protocol, f"federation.rounds={rounds}")
 
 
-DP = "federation.privacy={clip: 1, epsilon: 5, delta: 1.0e-5, evaluate: clean}"
+_DP = "clip: 1, epsilon: 5, delta: 1.0e-5, evaluate: clean, adjacency: participation, accounting: renyi"
+DP = f"federation.privacy={{{_DP}}}"
 FIGURES: dict[str, dict[str, tuple[str, ...]]] = {
     "2": {
         "FedVS, K = 6": fedvs(6, 1, 600),

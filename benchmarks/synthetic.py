@@ -44,7 +44,7 @@ class Setting:
 
     def tree(self, rounds: int) -> dict[str, Any]:
         """The same, as a file has it."""
-        more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1}}
+        more = {"vimadmm": {"tau": TAU}, "fedvs": {"segments": self.segments, "masks": 1, "masked_answers": False}}
         model = (
             {"name": "polynomial", "layers": 1} if self.protocol == "fedvs" else {"name": "mlp", "hidden": self.hidden}
         )

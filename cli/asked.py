@@ -13,8 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from common.data.places import refuse_unusable
 from common.durable import write_durably
 from common.errors import DataError, EnvironmentFault, InputError, nearest
+
+_COLUMN = "id"  # as files of predictions have it
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Asked:
 
     Args:
         path: the file.
-        key: the column's name; "" takes the only one, or the one that is called `like`.
+        key: the column's name; "" takes the one that is called `like`, or an only one that is called `id`.
         like: what the server calls its own.
     """
 
@@ -37,6 +40,7 @@ class Asked:
         Raises:
             DataError: the file cannot be read, has no such column, or a line is broken.
         """
+        self._refuse_unusable()
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as lines:
                 reader = csv.reader(lines)
@@ -55,7 +59,7 @@ class Asked:
                             hint="fill it in, or leave it out",
                         )
                     yield id
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+        except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
     def count(self) -> int:
@@ -64,11 +68,9 @@ class Asked:
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with the file. Raises DataError."""
-        try:
-            with self.path.open("rb") as content:
-                return hashlib.file_digest(content, "sha256").hexdigest()[:16]
-        except OSError as error:
-            raise DataError(f"{self.path} cannot be read: {error.strerror}", hint="give --ids a CSV file") from error
+        self._refuse_unusable()
+        with self.path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
     def _place(self, header: list[str]) -> int:
         if not header:
@@ -82,7 +84,19 @@ class Asked:
             raise DataError(
                 f"{self.path} has the columns {', '.join(header[:6])}", hint="say which of them holds ids: --key NAME"
             )
-        return 0
+        if header[0].strip() == _COLUMN:
+            return 0
+        # It may be a name that we do not know, or the first id of a file without a header: nobody is left out unsaid.
+        name = self.like or _COLUMN
+        raise DataError(
+            f"{self.path}, line 1: {header[0]!r} is not known as the name of a column of ids",
+            hint=f"if it is an id, put a line `{name}` above it; if it names the column, say --key NAME",
+        )
+
+    def _refuse_unusable(self) -> None:
+        if not self.path.exists() and not self.path.is_symlink():
+            raise DataError(f"{self.path}: there is no such file", hint="give --ids a CSV file")
+        refuse_unusable(self.path)
 
 
 class Predictions:

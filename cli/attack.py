@@ -13,6 +13,7 @@ from rich.table import Table
 
 from attacks import inversion, labels, membership, pictures, shadows
 from attacks.run import Run, open_run
+from cli import guarantee
 from cli.outputs import make_folder, write_text
 from cli.screen import out as console
 from common.errors import InputError, nearest
@@ -137,13 +138,21 @@ def _membership(run: Run, _names: tuple[str, ...], options: Options, _place: Pat
     rates = vars(found.counts)
     drawn = {"count": options.shadows, "training_rows": own.train, "from": own.source}
     numbers = {key: value for key, value in vars(found).items() if key != "counts"}
-    return {**numbers, "counts": rates, "shadows": drawn, "claimed_epsilon": run.summary.get("epsilon")}, table
+    return {
+        **numbers,
+        "counts": rates,
+        "shadows": drawn,
+        "claimed_epsilon": guarantee.by_party(run.summary),
+        "claimed_person": run.summary.get("person"),
+    }, table
 
 
 def _claimed(summary: Mapping[str, Any]) -> str:
-    by_party = summary.get("epsilon") or {}
-    known = {name: value for name, value in by_party.items() if value is not None}
-    return ", ".join(f"{name} {value:.3f}" for name, value in known.items()) or "none: there is no guarantee"
+    known = {name: value for name, value in guarantee.by_party(summary).items() if value is not None}
+    if not known:
+        return "none: there is no guarantee"
+    claims = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+    return f"{claims}, at delta {summary['delta']:g}; {guarantee.describe_person(summary)}"
 
 
 KINDS: Mapping[str, Callable[[Run, tuple[str, ...], Options, Path], Found]] = {

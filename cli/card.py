@@ -10,12 +10,14 @@ from typing import Any
 
 import yaml
 
+from cli.guarantee import by_party, describe_privacy, details
 from cli.outputs import make_folder, write_text
 from cli.reporting.about import headline
 from cli.reporting.run import Run, read_run
 from cli.reporting.words import amount
 from cli.screen import out as console
-from cli.summary import METRICS, best_words, describe_privacy, number_words, own_models, what_else
+from cli.summary import metric_rows, own_models, what_else
+from common.begun import with_defaults_before
 from common.config import Config, PartyConfig, parse
 from common.data.sources import load_features
 from common.errors import ColonnadeError, InputError
@@ -78,20 +80,19 @@ def _trained(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
     yield "ended", run.summary["status"]  # an error may quote what is no matter of a card
     if run.summary.get("stopped"):
         yield "stopped early", run.summary["stopped"]
-    if run.summary.get("best"):
-        yield "best", best_words(run.summary["best"])
 
 
 def _parties(run: Run, config: Config | None) -> str:
     """A line a party. Whose configuration is not in the folder keeps its columns to itself."""
     lines = []
+    epsilons, delta = by_party(run.summary), run.summary.get("delta")
     for name in run.parties:
         own = None if config is None else config.parties.get(name)
         source = "its own matter" if own is None else str(own.data.source)
         model = "its own matter" if own is None else str(getattr(own.model, "name", "of its own"))
         columns = "not known here" if own is None or config is None else _columns(run, config, name, own)
-        epsilon = run.summary.get("epsilon", {}).get(name)
-        spent = "no guarantee" if epsilon is None else f"{epsilon:.4g}"
+        epsilon = epsilons.get(name)
+        spent = "no guarantee" if epsilon is None else f"{epsilon:.4g} at delta {delta:g}"
         lines.append((name, columns, source, model, spent, run.summary.get("missing", {}).get(name, "not known")))
     return _table(("party", "columns", "source", "model", "epsilon", "rounds missed"), lines)
 
@@ -110,10 +111,7 @@ def _columns(run: Run, config: Config, name: str, own: PartyConfig) -> str:
 
 def _good(run: Run) -> Iterator[tuple[str, object]]:
     metrics = run.summary["metrics"]
-    named = METRICS | {f"test_{key}": f"test {name}" for key, name in _MORE.items()}
-    for key, name in named.items():
-        if (value := metrics.get(key)) is not None:
-            yield name, number_words(key, value)
+    yield from metric_rows(run.summary, {f"test_{key}": f"test {name}" for key, name in _MORE.items()})
     yield from own_models(metrics)
     if not any(key.startswith("test_") for key in metrics):
         yield "test rows", "the run kept none: nothing is known of rows that nothing was chosen by"
@@ -121,8 +119,7 @@ def _good(run: Run) -> Iterator[tuple[str, object]]:
 
 def _protected(run: Run) -> Iterator[tuple[str, object]]:
     yield "parties' data", describe_privacy(run.summary)
-    if run.summary.get("delta") is not None:
-        yield "delta", f"{run.summary['delta']:g}"
+    yield from details(run.summary)
     yield from ((name, words) for name, words in what_else(run.summary) if name != "turns")
     for kind, book in run.books.items():
         ways = ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
@@ -164,7 +161,7 @@ def _provenance(run: Run, config: Config | None) -> Iterator[tuple[str, object]]
 def _config(run: Run) -> Config | None:
     """What the run was configured with, as far as it is in its folder and can be read by this version."""
     try:
-        return parse(yaml.safe_load(run.config)) if run.config else None
+        return parse(with_defaults_before(yaml.safe_load(run.config))) if run.config else None
     except (yaml.YAMLError, ColonnadeError, AttributeError, TypeError):
         return None
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from cli.coding import Coding
 from cli.contexts import refuse_other_rows
 from cli.identities import check_identities
-from cli.overlap import Overlap
+from cli.overlap import Overlap, in_parts
 from cli.screen import out
 from cli.whose import whose
 from client.context import party_seed
+from common.checkpoints import Checkpoints
 from common.config import Config, load
 from common.conversation import SERVER
-from common.data.features import Features
+from common.data.doubts import doubts
 from common.data.sources import load_features, load_labels, prepare
 from common.errors import ConfigError
 from common.models.bottom import bottom_model
@@ -44,20 +45,17 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
         model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""
-        out.print(f"{name}: {len(features.values)} rows of {shape}{more}", markup=False)
-        _warn_of_keys(name, features)
+        out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
+        for doubt in doubts(features):
+            out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
     overlap.show()
     if coding:
         coding.show()
+    if federation.privacy is not None and federation.privacy.unbounded:
+        said = f"federation.privacy: {federation.privacy.unbounded}"
+        out.print(f"{said}; with federation.privacy.steps there is one", style="yellow", markup=False, soft_wrap=True)
     check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
-
-
-def _warn_of_keys(name: str, features: Features) -> None:
-    for column in features.like_keys:
-        said = f"{name}: {column!r} is a feature, and has another whole number in every row"
-        hint = f"if it only says who a row is about, name it as the `key`, or leave it out with `drop: [{column}]`"
-        out.print(f"{said}; {hint}", style="yellow", markup=False, soft_wrap=True)
 
 
 def check_members(config: Config, file: Path) -> None:
@@ -76,6 +74,19 @@ def check_members(config: Config, file: Path) -> None:
         )
 
 
+def refuse_others(config: Config, folder: Path) -> None:
+    """Refuses a run of `up` whose members cannot go on under this configuration, before anything is written.
+
+    Raises:
+        CheckpointError: whose checkpoints are another's, or of another configuration.
+    """
+    hashes = config.federation.lasting_hashes()
+    for name in (SERVER, *config.federation.names):
+        home = folder if name == SERVER else folder / "parties" / name
+        with whose(name):
+            Checkpoints(home / "checkpoints").refuse_others(name, hashes)
+
+
 def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
     if config.server is None:
         return None
@@ -84,10 +95,11 @@ def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
         overlap.add(SERVER, labels.ids)
     check_labels(labels, config.federation)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    parts = schedule.partition
-    sizes = f"{len(parts.train)} train, {len(parts.validation)} validate, {len(parts.test)} test"
     kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
-    out.print(f"server: {len(labels.values)} labels {kinds}: {sizes}", markup=False)
+    parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
+    out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
+    if labels.without:
+        out.print(f"server: {labels.without}", markup=False)
     columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
     if columns is not None and config.server.active is not None:
         width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]

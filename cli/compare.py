@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from cli.beside.epsilons import deltas, in_words
 from cli.beside.lane import Lane
 from cli.beside.needs import needs
 from cli.beside.pages import Pages
@@ -80,12 +81,14 @@ def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:
 
 
 def _show(lanes: list[Lane], plan: Plan) -> None:
-    table = Table(*_some(head(plan.epsilons)), title="protocols side by side")
+    table = Table(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
     for lane in lanes:
         table.add_row(*_some(row(lane, plan.epsilons)))
     console.print(table)
-    for need in needs(lanes, plan.epsilons):
+    for need in needs(lanes, plan.epsilons, deltas(plan)):
         console.print(f"{need.need}: {need.take} ({need.why})", markup=False, soft_wrap=True)
+    for said in in_words(plan):
+        console.print(said, style="dim", markup=False, soft_wrap=True)
 
 
 def _some(cells: list[str]) -> list[str]:

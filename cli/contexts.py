@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from cli.whose import whose
@@ -14,7 +15,9 @@ from common.config import Config
 from common.conversation import SERVER
 from common.data.rows import sampled
 from common.data.sources import load_features, load_labels, prepare
+from common.device import choose_device
 from common.errors import ConfigError, DataError
+from common.outgoing import Concealed, Released
 from common.schedule import Schedule
 from common.telemetry import Telemetry
 from server.active import load_columns
@@ -41,10 +44,10 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
     schedule = Schedule(config.federation, len(known.values), known.official_test)
-    ctx = ServerContext(config.federation, config.server, known.values, schedule, telemetry, base)
-    ctx.columns = load_columns(
-        config.federation, config.server, schedule, base, len(labels.values), sample, ids=labels.ids
-    )
+    device = _device(config.server.device)
+    ctx = ServerContext(config.federation, config.server, known.values.to(device), schedule, telemetry, base, device)
+    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample, ids=labels.ids)
+    ctx.columns = columns and columns.to(device)
     return ctx
 
 
@@ -52,8 +55,8 @@ def client_context(
     config: Config,
     name: str,
     base: Path,
-    release: Callable[..., Tensor],
-    conceal: Callable[..., Tensor] = lambda value, _how, _of=None: value,
+    release: Callable[..., Released],
+    conceal: Callable[..., Concealed] = lambda value, _of=None: value,
     sample: Tensor | None = None,
 ) -> ClientContext:
     """A party's, with its columns read, scaled and, where its configuration says so, noised.
@@ -72,7 +75,14 @@ def client_context(
         features = sampled(load_features(party.data, federation.seat(name), base), sample)
         schedule = Schedule(federation, len(features.values), features.official_test)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
-    return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base)
+    device = _device(party.device, federation.names.index(name))
+    columns = columns.to(device)
+    return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base, device=device)
+
+
+def _device(wanted: str, seat: int = 0) -> torch.device:
+    """The GPU that a configuration names; `auto` is the CPU here, on which equal runs are equal to the last bit."""
+    return choose_device("cpu" if wanted == "auto" else wanted, seat)
 
 
 def refuse_other_rows(party: str, rows: int, labels: int) -> None:

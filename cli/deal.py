@@ -6,11 +6,11 @@ deals has seen everything, so this is for demos and experiments: real parties br
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import re
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from cli.check import check_members
+from cli.scratch import scratch
 from cli.screen import out as console
 from common.alignment.refusal import refuse_aligned
 from common.config import Address, Config, load
@@ -104,6 +105,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: Terms) -> None:
         return
     _check_places(out, config)
     try:
+        _Dealing(config, copy.deepcopy(tree), file.parent.resolve(), out, terms, dry=True).deal_members()
         _Dealing(config, tree, file.parent.resolve(), out, terms).go()
         write_durably(out / _STAMP, json.dumps({"id": config.federation.id, "sha256": stamp}).encode())
     except OSError as failed:
@@ -150,23 +152,27 @@ class _Dealing:
     base: Path
     out: Path
     terms: Terms
+    dry: bool = False  # whether everything is read, and refused if it is of no use, before anything is written
     copied: dict[tuple[str, str], Path] = field(default_factory=dict)
 
     def go(self) -> None:
         files.make_folder(self.out)
         self._make_keys()
-        self._deal_server()
-        for name in self.config.federation.names:
-            self._deal_party(name)
+        self.deal_members()
         if self.terms.owner is not None:
             for name in (SERVER, *self.config.federation.names):
                 _give(self.out / name, *self.terms.owner)
 
+    def deal_members(self) -> None:
+        self._deal_server()
+        for name in self.config.federation.names:
+            self._deal_party(name)
+
     def _make_keys(self) -> None:
         names = self.config.federation.names
         hosts = dict.fromkeys((self.terms.host, *LOOPBACK))
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "federation"
+        with scratch() as folder:
+            made = folder / "federation"
             pins = make_federation(made, names, list(hosts), days=self.terms.days)
             for name in (SERVER, *names):
                 _copy_keys(made / name, self.out / name / "keys")
@@ -186,14 +192,14 @@ class _Dealing:
         if self.config.server.revoked is not None:
             own["revoked"] = self._copy(SERVER, str(self.config.server.revoked))
         self._write_config(SERVER, own, {"server": own})
-        console.print(f"{SERVER}: {len(labels.values)} labels", markup=False)
+        self._say(f"{SERVER}: {len(labels.values)} labels")
 
     def _deal_party(self, name: str) -> None:
         own = self.tree["parties"][name]
         own["connect"] = self.terms.connect
         shape = self._deal_columns(name, self.config.parties[name].data, own)
         self._write_config(name, own, {"parties": {name: own}})
-        console.print(f"{name}: {shape[0]} rows of {shape[1:]}", markup=False)
+        self._say(f"{name}: {shape[0]} rows of {shape[1:]}")
 
     def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any]) -> tuple[int, ...]:
         features = load_features(data, self.config.federation.seat(name), self.base)
@@ -223,15 +229,14 @@ class _Dealing:
 
     def _write(self, name: str, what: str, kind: str, content: bytes) -> dict[str, Any]:
         path = f"data/{what}.{kind}"
-        (self.out / name / "data").mkdir(mode=0o700, exist_ok=True)
-        write_durably(self.out / name / path, content, files.PRIVATE)
+        self._put(name, path, content)
         return {"source": kind, "path": path}
 
     def _write_config(self, name: str, own: dict[str, Any], section: dict[str, Any]) -> None:
         own["identity"] = "keys"
         self._take_code_along(name, own)
         text = yaml.safe_dump({"federation": self.tree["federation"], **section}, sort_keys=False)
-        write_durably(self.out / name / "config.yaml", text.encode(), files.PRIVATE)
+        self._put(name, "config.yaml", text.encode())
 
     def _take_code_along(self, name: str, node: Any) -> None:
         """Models of one's own lie in files beside the configuration."""
@@ -246,8 +251,19 @@ class _Dealing:
         source = (self.base / Path(path).expanduser()).resolve()
         if (before := self.copied.setdefault((name, source.name), source)) != source:
             raise InputError(f"{name} uses {before} and {source}, which would be one file", hint="rename one of them")
-        write_durably(self.out / name / source.name, source.read_bytes(), files.PRIVATE)
+        self._put(name, source.name, source.read_bytes())
         return source.name
+
+    def _put(self, name: str, path: str, content: bytes) -> None:
+        if self.dry:
+            return
+        place = self.out / name / path
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        write_durably(place, content, files.PRIVATE)
+
+    def _say(self, line: str) -> None:
+        if not self.dry:
+            console.print(line, markup=False)
 
 
 def _copy_keys(made: Path, kept: Path) -> None:

@@ -39,17 +39,17 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
     torch.set_num_threads(1)  # small products: threads cost more than they save
     trained = open_run(run, _say)
     folder = (out or run).resolve()
-    make_folder(folder)
     with console.status("noise and absence"):
         found = measure(trained, sigma, lambda name: _say(f"{name}: noised and missing"))
+    chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
+    make_folder(folder)
     with console.status("maps"):
         maps = _draw_maps(trained, found)
     write_text(folder / "explain.json", json.dumps(numbers(trained, found), indent=2) + "\n")
     write_text(folder / "explain.html", html(trained, found, maps))
     _show(trained, found)
     console.print(f"page: {folder / 'explain.html'}", markup=False, soft_wrap=True)
-    for wanted in keeps:
-        names = wanted.choose([party.name for party in found.ranked])
+    for wanted, names in chosen:
         path = keeping.write(trained.config, trained.base, names, folder, wanted.end)
         console.print(f"retrain with {', '.join(names)}: colonnade up {path}", markup=False, soft_wrap=True)
 

@@ -18,6 +18,7 @@ from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
 from common.alignment.record import kept_rows
+from common.begun import as_begun, load_begun
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.data.encode import Encoder
@@ -77,11 +78,12 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     place = _find(folder, party, file)
     opened = _open(place, party)
     into = out or place.home / "export"
+    program = _program(opened)  # first: it is this that may be refused
     make_folder(into)
     weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
     _write(into / "model.safetensors", weights)
     _write(into / ENCODER, (place.home / ENCODER).read_bytes())
-    _write_program(into / "model.pt2", opened)
+    _write(into / "model.pt2", program)
     record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
     _write(into / "model.json", (json.dumps(record, indent=2) + "\n").encode())
     console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
@@ -91,14 +93,14 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
 def _find(folder: Path, party: str, file: Path | None) -> Place:
     """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
     if file is not None:
-        config, home, base = load(file), folder, file.parent.resolve()
+        config, home, base = as_begun(load(file), folder), folder, file.parent.resolve()
     else:
         try:
             base = Path(json.loads((folder / "launch.json").read_text())["base"])
         except (OSError, ValueError, KeyError, TypeError):
             hint = "of a party by itself, name its file too: --file party1.yaml"
             raise InputError(f"{folder} holds no run that `up` has begun", hint=hint) from None
-        config, home = load(folder / "config.yaml"), folder / "parties" / party
+        config, home = load_begun(folder / "config.yaml"), folder / "parties" / party
     if party not in config.parties:
         raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
     return Place(home, config, base)
@@ -130,7 +132,7 @@ def _open(place: Place, party: str) -> Opened:
     return Opened(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 
 
-def _write_program(path: Path, opened: Opened) -> None:
+def _program(opened: Opened) -> bytes:
     example = torch.zeros(_TRACED, *opened.shape)
     try:
         made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
@@ -140,9 +142,9 @@ def _write_program(path: Path, opened: Opened) -> None:
         reason = str(failed).splitlines()[0]
         raise InputError(
             f"the model cannot be exported as a program: {reason}",
-            hint=f"its parameters are in {path.with_name('model.safetensors')}",
+            hint="its parameters are in the newest of the party's checkpoints, a safetensors file",
         ) from failed
-    _write(path, program.getvalue())
+    return program.getvalue()
 
 
 def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from cli.screen import counted, err
 from common.errors import EnvironmentFault, InputError
+from common.permissions import narrow
 
 _OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
 _LOCK = ".lock"
@@ -30,7 +32,7 @@ def holds_run(folder: Path) -> bool:
 
 @contextmanager
 def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
-    """Makes the folder that is wanted, or runs/NAME-TIME; removes it if it is left empty.
+    """Makes the folder that is wanted, or runs/NAME-TIME; removes what it has made if that is left empty.
 
     Args:
         wanted: `--out`.
@@ -50,6 +52,7 @@ def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
     else:
         folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         used = holds_run(folder)
@@ -64,13 +67,28 @@ def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_
             raise EnvironmentFault(
                 f"{folder} holds a run already", hint="go on with it by --resume, choose another --out, or remove it"
             )
+        if resume is not None:
+            _narrow(folder)
+        elif not made and len(list(folder.iterdir())) == 1:  # it was there, and is the run's alone
+            narrow(folder)
         try:
             yield folder
         finally:
             with contextlib.suppress(OSError):  # it is not empty: there was a run
                 if len(list(folder.iterdir())) == 1:
                     (folder / lock_name).unlink()
-                folder.rmdir()
+                for path in made:
+                    path.rmdir()
+
+
+def _narrow(folder: Path) -> None:
+    narrowed, foreign = narrow(folder)
+    if narrowed:
+        said = f"{folder}: others could read or change {narrowed} of its files and folders; they no longer can"
+        err.print(said, style="yellow", markup=False)
+    if foreign:
+        said = f"{folder}: {counted(foreign, 'file')} of another user can be read or changed by others"
+        err.print(said, style="yellow", markup=False)
 
 
 def is_held(folder: Path) -> bool:

@@ -9,6 +9,8 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from common.escaped import escaped
+
 DEFAULT = "127.0.0.1:7401"
 PATIENCE = 2.0  # seconds for an answer
 
@@ -19,7 +21,7 @@ def main(words: list[str]) -> NoReturn:
     address = f"127.0.0.1:{asked.address}" if asked.address.isdecimal() else asked.address
     found = state(address, asked.service)
     if found != "SERVING":
-        print(f"{address}: {found}")
+        print(f"{address}: {escaped(found)}")
     raise SystemExit(found != "SERVING")
 
 

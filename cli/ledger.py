@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rich.table import Table
@@ -13,6 +14,7 @@ from common.errors import InputError
 from common.lines import read_lines
 from common.privacy.chain import Verdict, newest, verify
 
+_DELTA = re.compile(r"\bdelta=(\S+)")
 _NAMED = 10  # lines whose numbers are told
 
 
@@ -71,11 +73,13 @@ def _ways(book: Book) -> str:
 
 def _spent(path: Path) -> str:
     """Epsilon as the newest message has it, and how many releases were reserved and not given back."""
-    epsilon, reserved = None, 0
+    epsilon, reserved, delta = None, 0, ""
     for entry in read_lines(path):
         if entry.get("epsilon") is not None:  # what is no release of a model costs none
-            epsilon = entry["epsilon"]
+            epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
+            delta = f"delta {found[1]}" if found else "the agreed delta"  # of version 0.1.0 a line did not say
         reserved += entry.get("reserved", 0) - entry.get("returned", 0)
     if not isinstance(epsilon, int | float):
         return "no privacy guarantee was counted"
-    return f"epsilon {epsilon:.4g} after the last message; {count(reserved, 'release')} paid for"
+    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {count(reserved, 'release')} paid for"
+    return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

@@ -14,6 +14,8 @@ from cli import certs, datasets, tables
 from cli.dashboard.address import completed
 from cli.options import Absent, Base, Faults, File, Given, Insecure, Out, Resume, Sets, Wait, Within
 from cli.screen import INTERRUPTED, fail
+from cli.tokens import token
+from common.permissions import keep_private
 from common.version import VERSION
 
 app = typer.Typer(
@@ -25,6 +27,7 @@ app = typer.Typer(
 app.add_typer(certs.app, name="certs")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tables.app, name="tables")
+app.command()(token)
 
 
 def _tell_version(asked: bool) -> None:
@@ -384,6 +387,7 @@ def main() -> None:
         sys.argv.remove("--debug")
         os.environ["COLONNADE_DEBUG"] = "1"
     try:
+        keep_private()  # before anything is written, by this process or by those that it starts
         app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the last place that an error can be put into words
         fail(error)

@@ -20,9 +20,11 @@ from cli.screen import out as console
 from cli.screen import run_to_end
 from cli.summary import show_summary
 from client.run import ClientRun
+from common.begun import as_begun
 from common.config import Config, Endpoint, PartyConfig, ServerConfig, load
+from common.digest import Digest
 from common.errors import ConfigError, InputError, nearest
-from common.telemetry import Event
+from common.telemetry import Event, advances
 from server.run import ServerRun
 
 Own = TypeVar("Own", ServerConfig, PartyConfig)
@@ -71,7 +73,9 @@ def serve(
     _set_threads(server.threads)
     progress = None if launched else Progress(console)
     with place.open(f"{config.federation.id}-server") as folder:
-        listeners = (progress, partial(_keep, config, folder)) if progress else ()
+        config = as_begun(config, folder)
+        keeping = _Keeping(config, file, folder, resumed=place.resume is not None)
+        listeners = (Digest(progress), keeping) if progress else ()
         base = base or file.parent.resolve()
         run = ServerRun(config.federation, server, base, folder, not insecure, launched, listeners)
         try:
@@ -79,6 +83,7 @@ def serve(
         finally:
             if progress:
                 progress.close()
+            if progress and (run.went_on or place.resume is None):
                 show_summary(console, folder)
 
 
@@ -98,10 +103,11 @@ def participate(
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else _watched(config.parties[name])
     progress = None if server_file else PartyProgress(console, name)
-    listeners = (progress,) if progress else ()
+    listeners = (Digest(progress),) if progress else ()
     _set_threads(own.threads)
     find = None if server_file is None else partial(_address, server_file)
     with place.open(f"{config.federation.id}-{name}") as folder:
+        config = as_begun(config, folder)
         base = base or file.parent.resolve()
         run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners, answers)
         if progress:
@@ -117,11 +123,26 @@ def _address(file: Path) -> str:
         return ""
 
 
-def _keep(config: Config, folder: Path, event: Event) -> None:
-    """Leaves the resolved configuration with the run, as soon as there is one."""
-    if event["kind"] == "listening":
-        tree = config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
-        write_text(folder / "config.yaml", yaml.safe_dump(tree, sort_keys=False))
+class _Keeping:
+    """Leaves the resolved configuration with the run, once: as soon as there is one, or when a run has gone on.
+
+    Args:
+        config: resolved.
+        file: that it was read from, which is not overwritten.
+        folder: the run's.
+        resumed: whether the folder holds a run with a configuration already.
+    """
+
+    def __init__(self, config: Config, file: Path, folder: Path, *, resumed: bool) -> None:
+        self._config, self._path, self._resumed = config, folder / "config.yaml", resumed
+        self._done = self._path.resolve() == file.resolve()
+
+    def __call__(self, event: Event) -> None:
+        if self._done or not (advances(event) if self._resumed else event["kind"] == "listening"):
+            return
+        self._done = True
+        tree = self._config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
+        write_text(self._path, yaml.safe_dump(tree, sort_keys=False))
 
 
 def _watched(own: Own) -> Own:

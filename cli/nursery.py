@@ -101,7 +101,7 @@ def _become(request: dict[str, Any]) -> NoReturn:
 
 def _redirect(log: Path) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(file, 1)
     os.dup2(file, 2)

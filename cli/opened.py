@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,12 @@ from pathlib import Path
 from cli.answerers import Answerers
 from cli.family import Family
 from cli.folder import run_folder
+from cli.scratch import scratch
 from cli.screen import run_to_end
+from common.begun import as_begun, load_begun
 from common.config import Config, load
 from common.errors import ConfigError, InputError, PartyFailed
+from common.numbers import plain
 from common.telemetry import Event
 from server.absence import Absent
 from server.model import Model
@@ -97,7 +99,7 @@ class Opened:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         numbers = self._config.federation.task == "regression"
-        return {party: f"RMSE {value:.4g}" if numbers else f"{value:.2%} right" for party, value in found.items()}
+        return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Tells somebody of every event."""
@@ -118,20 +120,7 @@ class Opened:
         Raises:
             ColonnadeError: somebody did not come, or has failed.
         """
-        run = PredictionRun(
-            self._config.federation,
-            self._server,
-            self._base,
-            self._folder,
-            work if self._answerers is None else self._watched(work),
-            self._terms.absent,
-            self._terms.patience,
-            None if self._answerers is None else self._answerers[0].names,
-            ids,
-            self._terms.own,
-            not self._terms.insecure,
-            tuple(self._listeners),
-        )
+        run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
             run_to_end(run.run())
             return
@@ -141,6 +130,29 @@ class Opened:
             run_to_end(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, family) from failed
+
+    def check(self) -> None:
+        """Refuses what cannot be asked, before anybody is started. Raises InputError."""
+
+        async def nothing(_model: Model) -> None: ...
+
+        self._run(nothing, None).check()
+
+    def _run(self, work: Work, ids: Collection[str] | None) -> PredictionRun:
+        return PredictionRun(
+            self._config.federation,
+            self._server,
+            self._base,
+            self._folder,
+            work,
+            self._terms.absent,
+            self._terms.patience,
+            None if self._answerers is None else self._answerers[0].names,
+            ids,
+            self._terms.own,
+            not self._terms.insecure,
+            tuple(self._listeners),
+        )
 
     def _watched(self, work: Work) -> Work:
         """The work, which ends when a party's process fails."""
@@ -175,17 +187,17 @@ def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
     """
     with run_folder(None, "", folder) as home:
         if file is not None:
-            config = load(file)
+            config = as_begun(load(file), home)
             if config.server is None:
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield Opened(config, file.parent.resolve(), home, None, terms)
             return
         family = Family()
         try:
-            with tempfile.TemporaryDirectory(prefix="colonnade-") as keys:
+            with scratch() as keys:
                 base = _base(home)
-                config, needed = load(home / "config.yaml"), terms.absent == "refuse"
-                answerers = Answerers(config, base, home, Path(keys), insecure=terms.insecure, needed=needed)
+                config, needed = load_begun(home / "config.yaml"), terms.absent == "refuse"
+                answerers = Answerers(config, base, home, keys, insecure=terms.insecure, needed=needed)
                 try:
                     yield Opened(answerers.config, base, home, (answerers, family), terms)
                 finally:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from common.durable import write_durably
-from common.errors import EnvironmentFault
+from common.errors import EnvironmentFault, InputError
 
 
 def make_folder(folder: Path) -> None:
@@ -21,6 +21,13 @@ def refuse_unwritable(folder: Path) -> None:
     """Says so before hours of computing whose results could not be kept. Raises EnvironmentFault."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise EnvironmentFault(f"{folder} cannot be written to", hint="choose another --out")
+
+
+def refuse_unwritable_file(path: Path) -> None:
+    """The same for one file. Raises InputError, EnvironmentFault."""
+    if path.is_dir():
+        raise InputError(f"--out {path}: expected a file, this is a folder", hint="name a file in it")
+    refuse_unwritable(path.resolve().parent)
 
 
 def write_text(path: Path, text: str) -> None:

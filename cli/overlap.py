@@ -9,7 +9,14 @@ from common.alignment.keys import Keys
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from common.config import FederationConfig
 from common.conversation import SERVER
+from common.data.rows import Partition
 from common.errors import DataError
+from common.schedule import Schedule
+
+
+def in_parts(rows: Partition) -> str:
+    """How many rows are for what."""
+    return f"{len(rows.train)} train, {len(rows.validation)} validate, {len(rows.test)} test"
 
 
 class Overlap:
@@ -33,6 +40,7 @@ class Overlap:
 
         Raises:
             DataError: there are none, or with `sorted` or without alignment the keys are not the same.
+            InputError: there are fewer than a batch has.
         """
         align = self._federation.align
         if align == "none":
@@ -43,7 +51,15 @@ class Overlap:
                 refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
             common = len(set.intersection(*(set(keys.values) for keys in everyones)))
             refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
-            out.print(f"{common} rows are common to all", markup=False)
+            parts = in_parts(Schedule(self._federation, common, 0).partition)
+            out.print(f"{common} rows are common to all: {parts}", markup=False)
+        else:
+            out.print("how many rows are common to all is known after alignment", markup=False)
+
+    @property
+    def most(self) -> str:
+        """Before the rows of a member: of those whom it knows, only those whom all know count."""
+        return "" if self._federation.align == "none" else "up to "
 
     def _refuse_others(self) -> None:
         """Rows that are said to be in the same order have the same keys in every row, where they have any."""

@@ -15,7 +15,9 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainin
 
 from cli.asked import Asked, Predictions, batches, refuse_same
 from cli.opened import Terms, opened
+from cli.outputs import refuse_unwritable_file
 from cli.screen import out as console
+from common.digest import Digest
 from common.errors import DataError
 from common.prediction import ROWS
 from common.telemetry import Event
@@ -29,14 +31,16 @@ _SAID = ("refused", "failed", "leave", "warning", "rollback")
 def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: Terms) -> None:
     """Asks for every id of a file, and writes what the joint model makes of it."""
     refuse_same(ids, out)
+    refuse_unwritable_file(out)
     begin = time.perf_counter()
     with opened(folder, file, terms) as run:
+        run.check()
         asked = Asked(ids, key, run.key)
         count = asked.count()  # before anybody is started: the whole file is looked through
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
-        run.listen(partial(say, run.without, terms.absent))
+        run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(answer_file, asked, count, out, terms.absent), tuple(asked.ids()) if run.aligns else None)
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from common.numbers import plain
 from common.telemetry import Event
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
@@ -131,7 +132,7 @@ class PartyProgress:
 def score_words(said: Mapping[str, Any], part: str = "val") -> str:
     """The one number that says most about a part's rows: '97.2%' are right, or 'RMSE 54.3'."""
     accuracy = said.get(f"{part}_accuracy")
-    return f"RMSE {said[f'{part}_rmse']:.4g}" if accuracy is None else f"{accuracy:.2%}"
+    return f"RMSE {plain(said[f'{part}_rmse'])}" if accuracy is None else f"{accuracy:.2%}"
 
 
 def megabytes(size: int) -> str:

@@ -12,13 +12,24 @@ from typing import Any, NoReturn
 
 import uvloop
 from rich.console import Console
+from rich.text import Text
 
 from common.errors import ColonnadeError
+from common.escaped import escaped_lines
 
 INTERRUPTED = 130
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Screen(Console):
+    """A console that prints no control character of a text, whoever wrote it: names, reasons, columns, paths."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """What rich makes of every string that is printed, also in a table."""
+        return super().render_str(escaped_lines(text), **how)
+
+
+out = Screen(highlight=False)
+err = Screen(stderr=True, highlight=False, soft_wrap=True)
 
 
 def debugging() -> bool:
@@ -46,7 +57,7 @@ def fail(error: BaseException) -> NoReturn:
     if isinstance(error, ColonnadeError):
         show_error(str(error), error.hint)
         raise SystemExit(error.exit_code) from None
-    show_error(f"{type(error).__name__}: {error}", "this is a fault of Colonnade: --debug shows where")
+    show_error(escaped_lines(f"{type(error).__name__}: {error}"), "this is a fault of Colonnade: --debug shows where")
     raise SystemExit(1) from None
 
 

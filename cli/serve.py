@@ -11,8 +11,10 @@ from pathlib import Path
 from cli.opened import Opened, Terms, opened
 from cli.predict import say
 from cli.screen import out as console
+from common.descriptors import raise_limit
+from common.digest import Digest
 from common.errors import InputError
-from common.ports import split_address
+from common.ports import refuse_taken, split_address
 from server.model import Model
 from server.serving.callers import Callers
 from server.serving.desk import Desk
@@ -41,6 +43,14 @@ class Doors:
     certificate: Path | None = None
     key: Path | None = None
 
+    def refuse_shut(self) -> None:
+        """Looks at ports and files before anybody is started. Raises InputError, EnvironmentFault."""
+        _context(self)
+        _pair(self)
+        for name, address in (("--http", self.http), ("--grpc", self.grpc)):
+            if address:
+                refuse_taken(address, name)
+
     def check(self) -> None:
         """Raises InputError unless callers from elsewhere come in by TLS."""
         if not self.http and not self.grpc:
@@ -58,11 +68,14 @@ class Doors:
 def serve(folder: Path, file: Path | None, terms: Terms, doors: Doors) -> None:
     """Answers until it is stopped."""
     doors.check()
+    raise_limit()
     with opened(folder, file, terms) as run:
+        run.check()
+        doors.refuse_shut()
         tokens = doors.tokens or run.folder / _TOKENS
         callers = Callers.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
-        run.listen(partial(say, run.without, terms.absent))
+        run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(_work, run, callers, doors))
 
 

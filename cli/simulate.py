@@ -14,10 +14,11 @@ from torch import Tensor
 
 from cli.check import check_members
 from cli.folder import run_folder
+from cli.guarantee import describe_privacy, details
 from cli.progress import megabytes
 from cli.screen import out as console
 from cli.simulation import Outcome, Simulation
-from cli.summary import METRICS, best_words, describe_privacy, number_words, own_models, what_else
+from cli.summary import metric_rows, own_models, what_else
 from common.checkpoints import Checkpoints, Owner
 from common.config import Config, load
 from common.conversation import SERVER
@@ -108,16 +109,14 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     ctx = outcome.server
     table = Table(show_header=False, title=f"{ctx.federation.protocol.name}, simulated")
     table.add_row("rounds", str(ctx.round))
-    for key, name in METRICS.items():
-        if (value := ctx.metrics.get(key)) is not None:
-            table.add_row(name, number_words(key, value))
-    for name, words in own_models(ctx.metrics):
+    for name, words in (*metric_rows(summary(outcome)), *own_models(ctx.metrics)):
         table.add_row(name, words)
-    if (best := ctx.best.summary(0)) is not None:
-        table.add_row("best", best_words(best))
     table.add_row("parties to server", f"{megabytes(outcome.payload[0])} of tensors")
     table.add_row("server to parties", f"{megabytes(outcome.payload[1])} of tensors")
-    table.add_row("privacy", describe_privacy(summary(outcome)))
+    said = summary(outcome)
+    table.add_row("privacy", describe_privacy(said))
+    for name, words in details(said):
+        table.add_row(name, words)
     table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
     for name, words in what_else(findings(ctx)):
         table.add_row(name, words)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from cli.guarantee import describe_privacy, details
 from cli.progress import megabytes, score_words
-from common.protocols import CONTRACTS
+from common.numbers import plain
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
-_NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row's embeddings"}
 _MANY = 8  # parties that fit in a line
 
 METRICS = {
@@ -41,18 +42,13 @@ def show_summary(console: Console, folder: Path) -> None:
     table = Table(show_header=False, title=f"{summary['protocol']} on {summary['dataset']}: {summary['status']}")
     table.add_row("parties", str(len(summary["parties"])))
     table.add_row("rounds", str(summary["rounds"]))
-    for key, name in METRICS.items():
-        if (value := summary["metrics"].get(key)) is not None:
-            table.add_row(name, number_words(key, value))
-    for name, words in own_models(summary["metrics"]):
+    for name, words in (*metric_rows(summary), *own_models(summary["metrics"])):
         table.add_row(name, words)
-    if (best := summary["best"]) is not None:
-        table.add_row("best", best_words(best))
     for way, name in (("up", "parties to server"), ("down", "server to parties")):
         payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
         table.add_row(name, f"{payload} of tensors, {wire} on the wire")
     table.add_row("privacy", describe_privacy(summary))
-    for name, words in what_else(summary):
+    for name, words in (*details(summary), *what_else(summary)):
         table.add_row(name, words)
     first = summary["seconds_to_first_round"]
     table.add_row(
@@ -61,6 +57,25 @@ def show_summary(console: Console, folder: Path) -> None:
     console.print(table)
     console.print(f"run folder: {folder}", markup=False)
     console.print(f"report: colonnade report {folder}", markup=False, soft_wrap=True)
+
+
+def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """What a run reached, a line each: of one that stopped early the best round first, then what was found in the last.
+
+    Args:
+        more: metrics that are named beside the usual ones, with their names.
+    """
+    metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
+    last = ", last round" if stopped else ""
+    named = {**METRICS, **more}.items()
+    found = [(name + last, number_words(key, metrics[key])) for key, name in named if metrics.get(key) is not None]
+    best = [("best", best_words(summary["best"]))] if summary.get("best") else []
+    return best + found if stopped else found + best
+
+
+def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The best round of a run that stopped early; None of another, whose last round is what it came to."""
+    return summary.get("best") if summary.get("stopped") else None
 
 
 def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
@@ -81,24 +96,10 @@ def number_words(key: str, value: float) -> str:
     """A metric as people read it: accuracies in per cent, errors in their own units to four digits."""
     if "accuracy" in key:
         return f"{value:.2%}"
-    return f"{value:.4g}" if "rmse" in key or "mae" in key else f"{value:.4f}"
+    return plain(value) if "rmse" in key or "mae" in key else f"{value:.4f}"
 
 
-def describe_privacy(summary: Mapping[str, Any]) -> str:
-    """The guarantee in a line: of the party that released most, under both adjacencies; or that there is none."""
-    privacy = summary["privacy"]
-    if privacy is None:
-        return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
-    known = {kind: [e for e in spent.values() if e is not None] for kind, spent in privacy["epsilon"].items()}
-    if not all(known.values()):
-        return "no party has said what it spent"
-    words = ", ".join(f"{max(spent):.2f} ({_NEIGHBOURS[kind]})" for kind, spent in known.items())
-    once = f", {privacy['release_epsilon']:.2f} a release" if "release_epsilon" in privacy else ""
-    spent = f"epsilon {words}{once}, at delta {summary['delta']:g}"
-    return f"no guarantee: {privacy['void']}; {spent}" if privacy["void"] else spent
-
-
-def best_words(best: dict[str, Any]) -> str:
+def best_words(best: Mapping[str, Any]) -> str:
     """What `best` of a summary comes to."""
     test = best.get("test_accuracy", best.get("test_rmse"))
     tested = "" if test is None else f", test {score_words(best, 'test')}"
@@ -118,7 +119,7 @@ def label_words(labels: dict[str, Any]) -> str:
     """What `label_privacy` of a summary comes to."""
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
-    return f"noised once, epsilon {labels['epsilon']:.2f}"
+    return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
 
 
 def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

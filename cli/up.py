@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cli.family import Family, last_words
+from cli.scratch import scratch
 from cli.screen import INTERRUPTED, debugging, show_error
 from cli.screen import out as console
 
@@ -47,20 +47,24 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     family = Family()  # it imports torch while we read the configuration
     try:
-        from cli.check import check_members  # noqa: PLC0415  # these import torch: the fork server is first
+        from cli.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
         from cli.folder import run_folder  # noqa: PLC0415
+        from common.begun import load_begun  # noqa: PLC0415
         from common.config import load  # noqa: PLC0415
 
         file, base = _choose(file, resume)
-        config = load(file, sets)
+        config = load(file, sets) if resume is None else load_begun(file, sets)
         check_members(config, file)
+        if resume is not None:
+            refuse_others(config, resume)
         _refuse_wrong(ids, config)
+        _refuse_own(file, out)
         with (
             run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
-            tempfile.TemporaryDirectory(prefix="colonnade-") as keys,
+            scratch() as place,
             _shown(folder, dashboard),
         ):
-            run = _Run(config, base, folder, None if insecure else Path(keys), launched, resumed=resume is not None)
+            run = _Run(config, base, folder, place, launched, secure=not insecure, resumed=resume is not None)
             code = run.go(family)
     finally:
         family.close()
@@ -78,6 +82,14 @@ def _refuse_wrong(ids: Path | None, config: Config) -> None:
 
     if ids is not None and config.server is not None:
         Asked(ids, like=getattr(config.server.labels, "key", None) or "").count()
+
+
+def _refuse_own(file: Path, out: Path | None) -> None:
+    """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
+    from common.errors import InputError  # noqa: PLC0415
+
+    if out is not None and file.resolve() in [out.resolve() / name for name in ("config.yaml", "server.yaml")]:
+        raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
 
 
 @contextlib.contextmanager
@@ -124,23 +136,28 @@ class _Run:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
         folder: the run's.
-        keys: where throw-away identities are made; None talks plainly.
+        scratch: where throw-away identities are made, and files that nobody needs afterwards.
         launched: when `up` began, seconds since 1970.
+        secure: False talks plainly.
         resumed: whether the folder holds a run that goes on.
     """
 
     def __init__(
-        self, config: Config, base: Path, folder: Path, keys: Path | None, launched: float, *, resumed: bool
+        self, config: Config, base: Path, folder: Path, scratch: Path, launched: float, *, secure: bool, resumed: bool
     ) -> None:
         from cli.progress import Progress  # noqa: PLC0415
         from cli.restarts import Restarts  # noqa: PLC0415
 
-        self._config, self._base, self._folder, self._keys, self._launched = config, base, folder, keys, launched
+        self._config, self._base, self._folder, self._launched = config, base, folder, launched
+        self._scratch, self._secure = scratch, secure
         self._names = config.federation.names
         self._progress = Progress(console)
         self._events = self._follow(folder / "events.jsonl", _size(folder / "events.jsonl"))
-        self._address = folder / "address"
-        self._begun, self._resumed = False, resumed
+        self._address = scratch / "address"
+        self._begun = self._went_on = False
+        self._resumed = resumed
+        self._files: dict[Path, str] = {}
+        self._there = {path.name for path in folder.iterdir()}
         self._restarts = Restarts(config.launch)
         self._sent_away: set[str] = set()  # whom we have ended ourselves
 
@@ -149,7 +166,9 @@ class _Run:
         from cli.summary import show_summary  # noqa: PLC0415
 
         interrupted = False
-        self._write_files()
+        self._files = self._make_files()
+        if not self._resumed:
+            self._keep()
         self._start(family)
         try:
             self._watch(family)
@@ -159,28 +178,43 @@ class _Run:
             self._stop(family)
         self._take_events()
         self._progress.close()
-        self._address.unlink(missing_ok=True)
         code = INTERRUPTED if interrupted else self._report(family.codes)
         if code and (self._begun or self._resumed):
             console.print(f"  go on with it: colonnade up --resume {self._folder}", markup=False, soft_wrap=True)
-        show_summary(console, self._folder)
+        if self._went_on or not self._resumed:
+            show_summary(console, self._folder)
         if not self._begun and not self._resumed and not debugging():
-            shutil.rmtree(self._folder)  # nothing has happened: nothing is left
+            self._clear()
         return code
 
-    def _write_files(self) -> None:
-        """Gives every member a file with the federation and its own section, and nothing else."""
+    def _clear(self) -> None:
+        """Nothing has happened: nothing is left but what was in the folder before."""
+        for path in self._folder.iterdir():
+            if path.name in self._there:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _make_files(self) -> dict[Path, str]:
+        """What is kept with the run. Every member has a file with the federation and its own section, and nothing else.
+
+        Members read theirs from the scratch folder: a run that goes on keeps what it has until there is another round.
+        """
         tree = self._config.model_dump(mode="json", exclude_none=True)
-        self._address.unlink(missing_ok=True)
-        (self._folder / "summary.json").unlink(missing_ok=True)  # of the run before it was interrupted
-        (self._folder / "launch.json").write_text(json.dumps({"base": str(self._base)}))
-        (self._folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
-        if self._keys is not None:
-            self._make_identities(tree, self._keys / "members")
+        kept = {
+            self._folder / "launch.json": json.dumps({"base": str(self._base)}),
+            self._folder / "config.yaml": yaml.safe_dump(tree, sort_keys=False),
+        }
+        if self._secure:
+            self._make_identities(tree, self._scratch / "members")
         for name in ("server", *self._names):
-            self._home(name).mkdir(parents=True, exist_ok=True)
             own = {"server": tree["server"]} if name == "server" else {"parties": {name: tree["parties"][name]}}
-            self._file(name).write_text(yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False))
+            text = yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
+            self._file(name).write_text(text)
+            kept[self._home(name) / ("server.yaml" if name == "server" else "config.yaml")] = text
+        return kept
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
         from common.crypto.federation import make_federation  # noqa: PLC0415
@@ -192,6 +226,13 @@ class _Run:
         for name in self._names:
             tree["parties"][name]["identity"] = str(keys / name)
 
+    def _keep(self) -> None:
+        """Once, each file whole or not at all, should we be killed meanwhile."""
+        for path, text in self._files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, text)
+        self._files = {}
+
     def _start(self, family: Family) -> None:
         for name in ("server", *self._names):
             self._start_one(family, name)
@@ -200,9 +241,10 @@ class _Run:
         from cli.folder import holds_run  # noqa: PLC0415
 
         home, file = self._home(name), self._file(name)
+        home.mkdir(parents=True, exist_ok=True)
         how = "--resume" if holds_run(home) else "--out"
         argv = ["server" if name == "server" else "client", str(file), how, str(home), "--base", str(self._base)]
-        argv += [] if self._keys else ["--insecure"]
+        argv += [] if self._secure else ["--insecure"]
         argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
         threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
         family.start(name, argv, self._log(name), threads=threads)
@@ -257,14 +299,17 @@ class _Run:
             family.wait(0.1)
 
     def _take_events(self) -> None:
+        from common.telemetry import advances  # noqa: PLC0415
+
         for event in self._events:
             if event is None:
                 return
             if event["kind"] == "listening":
-                partial = self._address.with_suffix(".partial")
-                partial.write_text(event["address"])
-                partial.replace(self._address)
+                _replace(self._address, event["address"])
             self._begun = self._begun or event["kind"] == "begin"
+            if advances(event):
+                self._went_on = True
+                self._keep()
             self._progress(event)
 
     def _report(self, codes: dict[str, int]) -> int:
@@ -289,7 +334,7 @@ class _Run:
         return self._folder if name == "server" else self._folder / "parties" / name
 
     def _file(self, name: str) -> Path:
-        return self._home(name) / ("server.yaml" if name == "server" else "config.yaml")
+        return self._scratch / f"{name}.yaml"
 
     def _log(self, name: str) -> Path:
         return self._home(name) / ("server.log" if name == "server" else "log.txt")
@@ -312,6 +357,12 @@ class _Run:
                     with contextlib.suppress(ValueError):  # cut short: its writer was killed
                         yield json.loads(line)
                 yield None
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
 
 
 def _size(path: Path) -> int:

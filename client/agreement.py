@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from client.context import ClientContext
-from common.agreement import KeyOffer, KeyRing
+from common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
 from common.conversation import SERVER, Link
-from common.crypto.sealing import Agreement, Offer, Seals
+from common.crypto.sealing import PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
 from common.crypto.signatures import Verifier
 from common.errors import ContractError
 from common.raw import take_apart, to_bytes, to_tensor
@@ -29,10 +31,11 @@ class Keys:
 
 
 async def agree(ctx: ClientContext, server: Link) -> Keys:
-    """Agrees on keys with every other party, which only these two have.
+    """Agrees on keys with every other party, which only these two have; both have seen the same keys of everybody.
 
     Raises:
-        ForgedError: somebody's key is not its own; the message names the party.
+        ForgedError: somebody's key is not its own, or not the one that it has offered now, or it was shown
+            other keys than we were; the message names the party.
         SealError: somebody's key is unusable.
         ContractError: the server has passed on something else.
     """
@@ -42,14 +45,25 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     await server.send(
         KeyOffer(ctx.round, to_tensor(offer.key), to_tensor(offer.certificate), to_tensor(offer.signature))
     )
-    ring = await server.recv(KeyRing, ctx.round, parties=len(names))
-    if ring is None:
+    told = await server.recv(KeyRing, ctx.round, parties=len(names))
+    if told is None:
         raise ContractError(SERVER, "KeyRing", "", "everyone's keys before the first round", "a round")
-    offers, pins = _offers(names, ring), ctx.federation.parties
-    seals, masks = agreement.finish(offers, pins), agreement.mask_keys(offers, pins)
-    if ctx.identity is None:
-        return Keys(seals, masks, None)
-    return Keys(seals, masks, Verifier(SERVER, to_bytes(ring.server), ctx.federation.server))
+    certificate = to_bytes(told.server)
+    verifier = None if ctx.identity is None else Verifier(SERVER, certificate, ctx.federation.server)
+    pairing = agreement.meet(_offers(names, told), ctx.federation.parties, certificate)
+    pairs = await _confirm(ctx, server, pairing)
+    return Keys(pairs.seals, pairs.masks, verifier)
+
+
+async def _confirm(ctx: ClientContext, server: Link, pairing: Pairing) -> PairKeys:
+    """Shows every other party that we have the same ring, and waits until each has shown it to us."""
+    names, ours = ctx.federation.names, pairing.proofs()
+    rows = [to_tensor(ours.get(name, bytes(PROOF_BYTES))) for name in names]
+    await server.send(KeyProof(ctx.round, torch.stack(rows)))
+    told = await server.recv(KeyProofs, ctx.round, parties=len(names), proof=PROOF_BYTES)
+    if told is None:
+        raise ContractError(SERVER, "KeyProofs", "", "everyone's proofs before the first round", "a round")
+    return pairing.confirm({name: to_bytes(row) for name, row in zip(names, told.proofs, strict=True)})
 
 
 def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:

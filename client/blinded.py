@@ -16,9 +16,10 @@ from common.crypto.blinding import Blinder
 from common.errors import ContractError
 from common.members import MemberRecord
 from common.message import Message
+from common.outgoing import Released, nothing
 
-Training = Callable[[int, Tensor], Message]  # (round, released) -> the protocol's message
-Evaluation = Callable[[int, str, int, Tensor], Message]  # (round, part, block, released) -> likewise
+Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
+Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise
 
 
 class Terms(Protocol):
@@ -27,10 +28,10 @@ class Terms(Protocol):
     async def begin(self, round: int) -> bool:
         """Learns over whom a round sums. False if we send nothing in it."""
 
-    def training(self, round: int, released: Tensor) -> Message:
+    def training(self, round: int, released: Released) -> Message:
         """What carries our values of the batch, float32 (rows, width), as the privacy stage released them."""
 
-    def evaluation(self, round: int, part: str, block: int, released: Tensor) -> Message:
+    def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """What carries our values of a block of validation or test rows."""
 
 
@@ -97,25 +98,23 @@ class _Blinded:
         if not self._record.enter(round, self._set):
             before = ", ".join(sorted(self._record.bound(round) or ()))
             self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
-            nothing = self._ctx.conceal(torch.empty(0, 0, dtype=torch.int32), "an empty answer")
-            await self._server.send(Masked(round, 0, nothing))
+            await self._server.send(Masked(round, 0, self._ctx.conceal(nothing(0, 0, dtype=torch.int32))))
             return False
         return True
 
-    def training(self, round: int, released: Tensor) -> Message:
+    def training(self, round: int, released: Released) -> Message:
         """Stage 0 of the round."""
         return self._masked(round, 0, released)
 
-    def evaluation(self, round: int, part: str, block: int, released: Tensor) -> Message:
+    def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
         """The block's own stage."""
         return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
 
-    def _masked(self, round: int, stage: int, released: Tensor) -> Masked:
+    def _masked(self, round: int, stage: int, released: Released) -> Masked:
         values = released.detach().cpu()
         self._warn_of_clipping(values)
-        words = self._blinder.blind(self._ring.encode(values), round, stage, self._set).view(torch.int32)
-        concealed = self._ctx.conceal(words, f"blinded, a sum of {len(self._set)}", released)
-        return Masked(round, stage, concealed)
+        words = self._blinder.blind(self._ring.encode(values), round, stage, self._set)
+        return Masked(round, stage, self._ctx.conceal(words.viewed(torch.int32), released))
 
     def _warn_of_clipping(self, values: Tensor) -> None:
         if not self._clipped and bool((values.abs() > self._ring.bound).any()):

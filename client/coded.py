@@ -12,15 +12,29 @@ from client.agreement import Keys
 from client.context import ClientContext
 from client.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
 from client.shares import Exchange
+from common.blinded import smallest_set
 from common.coded_rows import NOTHING, Block, CodedRows
 from common.conversation import SERVER, Link
 from common.crypto.uniform import secure_elements
 from common.data.rows import generator
-from common.errors import ContractError
+from common.errors import ConfigError, ContractError
+from common.members import MemberRecord
 from common.models.polynomial import Polynomial
 from common.numerics import fixed_point
 from common.numerics.lagrange import LagrangeCode
-from common.protocols.fedvs import Answer, Config, Opened, Preparation, Prepared, Senders, hash_of, signed_senders
+from common.outgoing import nothing
+from common.protocols.fedvs import (
+    LARGEST_EVALUATION,
+    Answer,
+    Config,
+    Opened,
+    Preparation,
+    Prepared,
+    Senders,
+    hash_of,
+    place,
+    signed_senders,
+)
 from common.raw import to_bytes
 
 _SHARES = "data_shares"
@@ -62,6 +76,8 @@ class Coded:
         self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
         self._code, self._rows, self._verifier = code, rows, keys.server
         self._exchange, self._uniform = Exchange(ctx, server, keys.seals), secure_elements(code.field.p)
+        self._least = max(smallest_set(ctx.federation), ctx.config.policy.min_parties or 0)
+        self._record = MemberRecord(ctx.once, ctx.session.run, ctx.federation.names)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
         self._columns: tuple[int, ...] = ()
         self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
@@ -71,11 +87,12 @@ class Coded:
         """Shares our data with all others, once in a run, chunk by chunk: steps 2 to 9.
 
         Raises:
-            ConfigError: our data have more columns than was agreed.
+            ConfigError: our data have more columns than was agreed, or more rows are evaluated than can be masked.
             DataError: they cannot be quantised.
             SealError: somebody's share of data was altered on the way: without it nothing can be computed.
         """
         ctx, round = self._ctx, self._ctx.round
+        self._refuse_large_evaluations()
         columns = columns_of(ctx.name, self._model, self._cfg)
         self._largest = torch.zeros(1, columns, dtype=torch.int64)
         await self._server.send(Prepared(round, ctx.once.number(_SHARES), columns))
@@ -112,11 +129,13 @@ class Coded:
             coded: rows that will be answered for in this stage.
 
         Returns:
-            None if the server has gone on without us, or we lack a member's share and cannot answer.
+            None if the server has gone on without us, or we do not answer: we lack a member's share, or the stage
+            may have been summed over another set before.
 
         Raises:
             DataError: the sum could leave the field.
             ContractError: the server announces a set that it should not.
+            EnvironmentFault: the set cannot be noted on the disk.
         """
         shares, sizes = self._model_shares(coded)
         opened = await self._exchange("model", round, stage, shares, sizes)
@@ -129,7 +148,9 @@ class Coded:
             return None
         self._check_set(announced, stage)
         members = [name for name, is_in in zip(names, announced.senders.tolist(), strict=True) if is_in]
-        if any(name not in opened for name in members):
+        if not self._enter(round, stage, members) or any(name not in opened for name in members):
+            empty = self._ctx.conceal(nothing(0, self._cfg.embedding, dtype=torch.int32))
+            await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))
             return None
         return self._sum(hash_of(announced.senders), members, opened, coded)
 
@@ -142,12 +163,9 @@ class Coded:
             total: of the stage.
             first: of the block's rows, counted over the stage: which of the masks are theirs.
         """
-        data = self._data[positions].to(torch.int64)
-        h = self._code.field.matmul(data, total.weights)  # (coded, width)
-        if total.masks is not None:
-            h = self._code.field.add(h, total.masks[first : first + len(h)])
-        concealed = self._ctx.conceal(h.to(torch.int32), f"coded sum, T={self._cfg.masks}")
-        await self._server.send(Answer(round, stage, number, total.senders, concealed))
+        masks = None if total.masks is None else total.masks[first : first + len(positions)]
+        h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
+        await self._server.send(Answer(round, stage, number, total.senders, self._ctx.conceal(h)))
 
     def _quantised(self, block: Block) -> Tensor:
         """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""
@@ -201,10 +219,28 @@ class Coded:
             self._verifier.check(
                 f"the set of senders of round {announced.round}", content, to_bytes(announced.signature)
             )
-        members, least = int((announced.senders == 1).sum()), self._ctx.config.policy.min_parties or 1
-        if members < least:
-            expected = f"at least {least} parties, our policy.min_parties"
+        members = int(announced.senders.count_nonzero())
+        if members < self._least:
+            expected = f"at least {self._least} parties, as federation.quorum, blinding and our policy have it"
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))
+
+    def _enter(self, round: int, stage: int, members: Sequence[str]) -> bool:
+        """Notes the set on the disk before anything is computed over it. False if the stage is bound to another."""
+        where = place(round, stage)
+        if self._record.enter(where, members):
+            return True
+        before = ", ".join(sorted(self._record.bound(where) or ()))
+        self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
+        return False
+
+    def _refuse_large_evaluations(self) -> None:
+        """Masks for all coded rows of an evaluation travel in one box."""
+        if self._cfg.masked_answers and self._rows.evaluated > LARGEST_EVALUATION:
+            raise ConfigError(
+                f"{self._rows.evaluated} coded rows of validation and test: with federation.protocol.masked_answers "
+                f"there are masks for {LARGEST_EVALUATION} at most",
+                hint="set federation.rows.validation and test lower, or take more segments",
+            )
 
     def _sum(self, senders: str, members: Sequence[str], opened: dict[str, Tensor], coded: int) -> Sum:
         width, sizes = self._cfg.embedding, zip(self._ctx.federation.names, self._columns, strict=True)

@@ -18,14 +18,19 @@ from common.data.scale import Columns
 from common.errors import ConfigError
 from common.models.bottom import bottom_model
 from common.models.build import build_head
+from common.models.mixing import mixing
 from common.models.optimiser import build_optimiser
+from common.models.own import OwnConfig
 from common.models.shaped import Shape, Shaped
 from common.numerics.backprop import Backprop, backprop
 from common.once import Once
+from common.outgoing import Concealed, Released
 from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.rows import NoisySteps, deviation
 from common.schedule import Schedule
 from common.state import State
+
+_PROBE = 32  # rows that a module of somebody's own is tested with
 
 
 @dataclass
@@ -37,7 +42,7 @@ class ClientContext:
         features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
         release: puts a function of private rows through the party's privacy stage; only what it
             returns can be sent.
-        conceal: lets a function of private rows leave that nobody can read by itself: sealed, or coded.
+        conceal: lets out what nobody can read by itself, as the code that sealed, blinded or coded it returned it.
         warn: tells whoever watches this party.
         keep: keeps predictions of the party's own at home: rows int64 (rows,), probabilities (rows, classes).
         round: the last one that is done.
@@ -52,8 +57,8 @@ class ClientContext:
     config: PartyConfig
     features: Columns
     schedule: Schedule
-    release: Callable[..., Tensor]
-    conceal: Callable[..., Tensor]
+    release: Callable[..., Released]
+    conceal: Callable[..., Concealed]
     warn: Callable[[str], None] = lambda _reason: None
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
     base: Path = Path()
@@ -107,9 +112,14 @@ class ClientContext:
         shape, owner = self.features.shape[1:], f"parties.{self.name}"
         model = bottom_model(owner, self.config.model, shape, width, self.seed, self.base).to(self.device)
         plan = self.schedule.privacy
+        by_row = plan is not None and isinstance(plan.config, AdaptivePrivacyConfig)
+        if by_row:
+            _refuse_mixing(owner, model)
+        if isinstance(self.config.model, OwnConfig):
+            rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
+            self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
         if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig):
             return model
-        _refuse_mixing(owner, model)
         config, factor = plan.config, rescale(self.state, plan.config, deviation(plan)).to(self.device)
         return Shaped(model, Shape(config.release, config.clip, factor, leaves=config.rescale == "paper"))
 
@@ -118,7 +128,22 @@ class ClientContext:
             head = build_head(self.config.head, width, self.federation.outputs, self.seed, self.base)
         except ConfigError as error:
             raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
+        if isinstance(self.config.head, OwnConfig):
+            inputs = torch.randn(_PROBE, width, generator=torch.Generator().manual_seed(0))
+            self._look_for_mixing(f"parties.{self.name}.head", head, inputs, by_row=False)
         return head.to(self.device)
+
+    def _look_for_mixing(self, owner: str, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
+        """Tests somebody's own module. Raises ConfigError if rows meet in it although each is protected by itself."""
+        if not (said := mixing(model, rows)):
+            return
+        if by_row:
+            raise ConfigError(
+                f"{owner}: {said}; federation.privacy.mechanism = adaptive protects each row by itself",
+                hint="make what comes of a row a function of that row alone: no statistics of a batch, no attention "
+                "over its rows, no memory of others, no draws but from torch's own generator",
+            )
+        self.warn(f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches")
 
 
 def party_seed(federation: FederationConfig, name: str) -> int:

@@ -120,6 +120,7 @@ class Adjusted:
     def _apart(self, gradient: Tensor) -> Tensor:
         """Of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
         directions, start = functional.normalize(gradient, dim=1, eps=_TINY), self._last.get("centres")
+        start = None if start is None else start.to(directions.device)  # a checkpoint has them on the CPU
         iterations = _FIRST if start is None else _NEXT
         found = fuzzy_c_means(directions, self._classes, start=start, iterations=iterations)
         self._last["centres"] = found.centres

@@ -8,21 +8,22 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from common.conversation import SERVER, Close, Item, Open, Save
+from client.inbox import Inbox
+from common.capacity import Capacity
+from common.conversation import SERVER, Close, Item, Link, Open, Save
 from common.crypto.identity import Identity
 from common.crypto.names import dns_name
 from common.crypto.peers import verify_peer
 from common.crypto.probe import fetch_certificate
 from common.crypto.revocation import RevocationList
 from common.errors import (
-    ColonnadeError,
     ContractError,
-    InputError,
     PartyAway,
     PartyFailed,
     PartyLost,
     PeerError,
     RefusedError,
+    declared,
 )
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
 from common.message import Message
@@ -49,7 +50,9 @@ class Membership:
         self._dialer = Dialer(codec, largest)
         self._telemetry = telemetry
         self._connection: Connection | None = None
-        self._inbox: asyncio.Queue[Parcel | Exception] = asyncio.Queue()
+        self._largest = largest
+        self._inbox = Inbox(largest)
+        self._link: Link | None = None
         self._deliver: Callable[[Item], None] | None = None
         self._stop: asyncio.Future[Parcel | Exception] | None = None
         self._farewell = asyncio.Event()
@@ -77,10 +80,10 @@ class Membership:
             RefusedError: the server, or its certificate, turned us away.
             PartyAway: the connection broke again.
         """
-        self._inbox = asyncio.Queue()
+        self._inbox = Inbox(self._largest)
         self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
         self._connections.append(self._connection)
-        self._connection.attach(self._hear, self._hear)
+        self._connection.attach(self._hear, self._hear, self)
         self._connection.post(hello)
         await self._await(Welcome)
         self._telemetry.event("join", party=hello.party)
@@ -98,20 +101,26 @@ class Membership:
         """Tells the server that we stop if our own input is of no use, and no more of it than others may read."""
         try:
             yield
-        except InputError as wrong:
-            self.post(Failure("", wrong.told, "its own log says more"))
+        except Exception as error:
+            if not isinstance(error, PeerError):
+                self.post(Failure("", *declared(error)))
             raise
 
     def greet_again(self, hello: Hello) -> None:
         """Says Hello after the server has told us to rewind."""
-        for _ in range(self._inbox.qsize()):
+        for _ in range(len(self._inbox)):
             heard = self._inbox.get_nowait()
             if not isinstance(heard, Message | Open | Close | Save):  # what was set aside is of the session before
-                self._inbox.put_nowait(heard)
+                self._inbox.put(heard)
         self.post(hello)
 
     async def attend(
-        self, deliver: Callable[[Item], None], half: Callable[[], Awaitable[None]], *, last: bool = True
+        self,
+        deliver: Callable[[Item], None],
+        half: Callable[[], Awaitable[None]],
+        *,
+        last: bool = True,
+        link: Link | None = None,
     ) -> bool:
         """Runs our half while its messages come in; tells the server if it fails.
 
@@ -119,6 +128,7 @@ class Membership:
             deliver: where what comes is handed to the half's link.
             half: of the protocol, or of what comes before it.
             last: whether the run is over with it, so that the farewell is due.
+            link: the half's; while it is full, nothing more is read.
 
         Returns:
             Whether the half has come to its end. If not, the server wants to go back to a common checkpoint.
@@ -127,17 +137,39 @@ class Membership:
             PartyAway: the connection broke. The server may come back.
             PeerError: the server has turned us away, or the run has failed elsewhere.
         """
-        self._deliver, self._stop = deliver, asyncio.get_running_loop().create_future()
-        while not self._inbox.empty():
+        self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
+        while self._inbox:
             self._hear(self._inbox.get_nowait())
         try:
             return await self._until_stopped(half, last=last)
         finally:
-            self._deliver = self._stop = None
+            self._deliver = self._stop = self._link = None
+            if link is not None:
+                link.mailbox.abandon()  # who waits to bring more waits for nobody
+
+    @property
+    def outlet(self) -> Capacity:
+        """Of the connection to the server: a half waits while it is full."""
+        assert self._connection is not None  # join comes first
+        return self._connection.outlet
+
+    @property
+    def full(self) -> bool:
+        """For the connection: whether it stops reading."""
+        return self._inbox.full or (self._link is not None and self._link.full)
+
+    async def room(self) -> None:
+        """For the connection: waits until it may read on."""
+        while self.full:
+            await (self._link.room() if self._link is not None and self._link.full else self._inbox.room())
+
+    def expects(self, kind: str, round: int) -> bool:
+        """For the connection: whether a message is to be decoded."""
+        return self._link is None or kind not in self._link.kinds or self._link.expects(kind, round)
 
     def set_aside(self, item: Item) -> None:
         """Keeps what has come for the next half that attends."""
-        self._inbox.put_nowait(item)
+        self._inbox.put(item)
 
     def post(self, parcel: Parcel) -> None:
         """Sends a parcel to the server."""
@@ -166,7 +198,7 @@ class Membership:
             return True
         stopped = self._stop.result()
         if isinstance(stopped, ContractError):
-            self.post(Failure("", _in_a_line(stopped)))
+            self.post(Failure("", *declared(stopped)))
         if isinstance(stopped, Exception):
             raise stopped
         if isinstance(stopped, Rewind):
@@ -177,7 +209,7 @@ class Membership:
         """Our half is done: the last one says so, and waits for the server's farewell, or for what it says instead."""
         if (error := half.exception()) is not None:
             if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
-                self.post(Failure("", _in_a_line(error), getattr(error, "hint", "")))
+                self.post(Failure("", *declared(error)))
             raise error
         if not last:
             return
@@ -197,7 +229,7 @@ class Membership:
 
     def _hear(self, heard: Parcel | Exception) -> None:
         if self._deliver is None or self._stop is None:
-            self._inbox.put_nowait(heard)
+            self._inbox.put(heard)
             return
         match heard:
             case Message() | Open() | Close() | Save():
@@ -227,8 +259,3 @@ def _as_error(parcel: Parcel) -> PeerError:
             return PartyFailed(party or "server", reason, hint=hint)
         case _:
             return PartyLost("server", f"it sent {type(parcel).__name__} out of turn")
-
-
-def _in_a_line(error: BaseException) -> str:
-    text = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from client.context import ClientContext
 from common.conversation import Link
 from common.message import Message
+from common.outgoing import Released
 
 
 async def evaluate(
@@ -18,7 +19,7 @@ async def evaluate(
     server: Link,
     round: int,
     model: nn.Module,
-    answer: Callable[[str, int, Tensor], Message],
+    answer: Callable[[str, int, Released], Message],
 ) -> None:
     """Sends the embeddings of the parts that are due after a round, block by block.
 

@@ -10,7 +10,6 @@ from common.compress import form_of
 from common.config import FederationConfig
 from common.data.rows import generator
 from common.numerics.quantise import AS_IS
-from common.privacy.accountant import affordable
 from common.privacy.adaptive import AdaptivePrivacyConfig
 from common.privacy.budget import Budget
 from common.privacy.noise import Normals, secure_normals, seeded_normals
@@ -19,7 +18,7 @@ from common.privacy.release import GaussianRelease, QuantisedRelease, Release, r
 from common.privacy.rescale import Rescale
 from common.privacy.row_budget import RowBudget
 from common.privacy.rows import NoisySteps, RowRelease, deviation
-from common.privacy.settings import Adjacency, PolicyConfig
+from common.privacy.settings import PolicyConfig
 from common.protocols.contract import local_steps
 from common.state import State
 
@@ -113,8 +112,7 @@ def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
         policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, f"a noise multiplier of {sigma:g}")
-    rows = plan.config.adjacency == "row"
-    wanted = [policy.max_row_epsilon] if rows else [policy.max_epsilon, policy.max_row_epsilon]
+    wanted = [policy.max_row_epsilon] if plan.strict == "row" else [policy.max_epsilon, policy.max_row_epsilon]
     limits = [] if plan.affordable is None else [plan.affordable]
     for most in wanted:
         if most is not None:
@@ -124,11 +122,10 @@ def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
 
 def _affordable(party: str, policy: PolicyConfig, plan: Plan, most: float) -> int:
     """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
-    sigma, rows = plan.noise_multiplier, plan.config.adjacency == "row"
-    adjacency: Adjacency = "row" if rows else "replace"
-    own = affordable(most, sigma, plan.config.delta, adjacency)
+    own = plan.within(most)
     if own < plan.releases:
-        has = f"{plan.releases} releases at sigma = {sigma:g}: epsilon = {plan.epsilon(plan.releases, adjacency):.2f}"
-        rule = "max_epsilon" if most == policy.max_epsilon else "max_row_epsilon"
-        policy.object(party, rule, most, f"{has} between two {'values of a row' if rows else 'data sets'}")
+        cost = f"epsilon = {plan.epsilon(plan.releases, plan.strict):.2f} at delta = {plan.config.delta:g}"
+        between = "two values of a row" if plan.strict == "row" else "two data sets"
+        has = f"{plan.releases} releases at sigma = {plan.noise_multiplier:g}: {cost} between {between}"
+        policy.object(party, "max_epsilon" if most == policy.max_epsilon else "max_row_epsilon", most, has)
     return own

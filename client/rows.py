@@ -13,18 +13,21 @@ from torch import Tensor
 
 from client.dialer import Membership
 from client.door import Door
+from client.foreign_keys import NAME, ForeignKeys
 from client.matching import Matching
 from client.progress import Progress
 from common.alignment.keys import Keys
 from common.alignment.messages import alignment_kinds, alignment_limits
 from common.alignment.progress import tenths
 from common.alignment.record import Record
+from common.alignment.seed import NAME as SEED
+from common.alignment.seed import Seed
 from common.alignment.work import aside
 from common.config import FederationConfig
 from common.conversation import SERVER, Item, Link
 from common.crypto.sealing import Session
 from common.data.features import Features
-from common.errors import ContractError
+from common.errors import CheckpointError, ContractError
 from common.membership import Begin
 from common.once import Once
 from common.privacy.ledger import Ledger
@@ -43,6 +46,7 @@ class Rows:
         policy: what the party insists on.
         features: of all its rows.
         once: what is made once in a run.
+        kept: its folder.
         out: the party's own folder.
         telemetry: the party's own.
         progress: where bytes are counted.
@@ -57,6 +61,7 @@ class Rows:
     policy: PolicyConfig
     features: Features
     once: Once
+    kept: Path
     out: Path
     telemetry: Telemetry
     progress: Progress
@@ -66,6 +71,12 @@ class Rows:
     def __post_init__(self) -> None:
         keys = Keys.of(self.features.ids, self.federation.keys, self.name, self.out)
         self.record = Record(self.once, keys, self.name)
+        self._seed, path = Seed(self.kept / SEED), self.kept / NAME
+        most, asked = self.policy.max_other_rows, self.policy.max_predicted_rows
+        if self.whole or asked is None:
+            self._foreign = ForeignKeys(self.name, most, path=path)
+        else:
+            self._foreign = ForeignKeys(self.name, asked, "max_predicted_rows", path)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:
         """The rows that all members have, in their common order; None if the server wants to go back.
@@ -78,23 +89,36 @@ class Rows:
         """
         if begin.aligned:
             with membership.telling():
-                return self.features.rows(self.record.rows(begin.aligned))
+                rows = self.record.rows(begin.aligned)
+                self._foreign.settle()
+                return self.features.rows(rows)
+        with membership.telling():
+            self._refuse_again()
         started, found = time.monotonic(), list[Tensor]()
         with closing(Ledger(self.out / "ledger.jsonl", after=sys.maxsize)) as ledger:  # with secrets of its own
             door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
-            link = Link(SERVER, kinds, limits, door)
+            link = Link(SERVER, kinds, limits, door, outlet=membership.outlet)
 
             async def match() -> None:
                 found.append(await self._matching(link, door, begin)())
 
-            half_done = await membership.attend(partial(_sort, link, membership), match, last=False)
+            half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
         if not half_done:
             return None
         seconds = round(time.monotonic() - started, 3)
         told = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
         self.telemetry.event("aligned", party=self.name, **told)
         return self.features.rows(found[0])
+
+    def _refuse_again(self) -> None:
+        """A run's rows are aligned once; predictions align theirs every time. Raises CheckpointError."""
+        if self.whole and self._foreign.settled:
+            raise CheckpointError(
+                f"{self.name}: rows are aligned, and the server wants to align them again",
+                hint="resume the server from its own folder of this run, or begin a new run with another --out",
+                told="its rows are aligned, and the server wants to align them again",
+            )
 
     def _federation(self, begin: Begin) -> FederationConfig:
         """The agreed section, its roster cut down to those who take part. Raises ContractError if we are not."""
@@ -108,14 +132,16 @@ class Rows:
 
     def _matching(self, link: Link, door: Door, begin: Begin) -> Matching:
         if self.federation.keys.seeded:
-            self.telemetry.event(
-                "warning", party=self.name, reason="federation.keys.seeded: anyone can compute our secret; for tests"
-            )
+            self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
         return Matching(
             self.name, self._federation(begin), self.policy, self.record.keys, session, link, door.conceal,
             self.record.keep, aside, tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+            seed=self._seed, foreign=self._foreign, warn=self._warn,
         )  # fmt: skip
+
+    def _warn(self, reason: str) -> None:
+        self.telemetry.event("warning", party=self.name, reason=reason)
 
 
 def _sort(link: Link, membership: Membership, item: Item) -> None:

@@ -18,8 +18,10 @@ from common.checkpoints import Checkpoints
 from common.compress import form_of
 from common.config import FederationConfig, PartyConfig
 from common.crypto.identity import Identity, load_identity
+from common.data.doubts import doubts
 from common.data.features import Features
 from common.data.sources import load_features
+from common.descriptors import raise_limit
 from common.device import choose_device, release_free_memory
 from common.errors import ConfigError, IdentityError, PartyAway
 from common.membership import Hello
@@ -62,15 +64,18 @@ class ClientRun:
         Raises:
             ColonnadeError: the party could not join, or the run has failed.
         """
+        raise_limit()
         with Watch(f"parties.{self.name}", self.config) as watch:
             await self._take_part(watch)
 
     async def _take_part(self, watch: Watch) -> None:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity = self._identity()
+        Checkpoints(self.out / "checkpoints").refuse_others(self.name, self.federation.lasting_hashes())
         read = self._features()
         task = answering(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
+        doubtful = () if self.answers else doubts(read)
         features: Features | None = read
         del read
         contract = task.contract
@@ -87,6 +92,8 @@ class ClientRun:
             membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
+            for doubt in doubtful:
+                self._warn(telemetry, str(doubt))
             patience = self.federation.timeouts.away
             until = time.monotonic() + patience
             while True:
@@ -99,7 +106,8 @@ class ClientRun:
                         features = None  # as the source had them; what is kept is scaled
                         release_free_memory()
                     await sessions.run(membership, hello)
-                    telemetry.event("end", party=self.name, round=sessions.progress.round)
+                    phases = sessions.progress.phases.summary()
+                    telemetry.event("end", party=self.name, round=sessions.progress.round, phases=phases)
                     return
                 except PartyAway as away:
                     telemetry.event("server_away", reason=str(away))

@@ -16,6 +16,7 @@ from client.dialer import Membership
 from client.door import Door
 from client.incidents import RealIncidents
 from client.own_predictions import OwnPredictions
+from client.pin import Pin
 from client.privacy import Privacy
 from client.progress import Progress
 from client.rows import Rows
@@ -33,12 +34,12 @@ from common.data.kept import EncoderFile
 from common.data.scale import Columns
 from common.data.sources import prepare, prepare_others
 from common.device import release_free_memory
-from common.errors import EnvironmentFault
-from common.membership import Begin, Hello, Saved, Spent
+from common.errors import ContractError, EnvironmentFault, declared
+from common.membership import Begin, Failure, Hello, Saved, Spent
 from common.once import Once
 from common.phases import CHECKPOINT, COMPUTING
 from common.privacy.ledger import Ledger
-from common.randomness import seeded_generator
+from common.randomness import keep_generators
 from common.schedule import Schedule
 from common.state import Snapshot, State
 from common.telemetry import Telemetry
@@ -80,11 +81,13 @@ class Sessions:
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
     _own: OwnPredictions = field(init=False)
+    _pin: Pin = field(init=False)
     _rows: Rows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._once = Once(self.out / self.task.once)
+        self._pin = Pin(self.name, self.out, self.store)
 
     def take(self, features: Features) -> None:
         """Takes the party's table, once the server has welcomed us.
@@ -99,8 +102,8 @@ class Sessions:
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
         self._rows = Rows(
-            self.name, self.federation, policy, features, self._once, self.out, self.telemetry, self.progress,
-            whole=not self.task.answers,
+            self.name, self.federation, policy, features, self._once, self.out / self.task.once, self.out,
+            self.telemetry, self.progress, whole=not self.task.answers,
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
@@ -134,7 +137,7 @@ class Sessions:
         Raises:
             CheckpointError: what lies in our folder is another's.
         """
-        run = self.store.run()
+        run = self._pin.run
         held = self.store.usable(self._owner(run)) if run else []
         return replace(hello, run=run, held=tuple(held), aligned=self._once.number("alignment"))
 
@@ -146,15 +149,26 @@ class Sessions:
             ColonnadeError: the run has failed.
         """
         try:
-            while (begin := await membership.begin()) is not None and not await self._go_on(membership, begin):
+            while (begin := await membership.begin()) is not None:
+                self._admit(membership, begin)
+                if await self._go_on(membership, begin):
+                    return
                 await self._saved()
                 membership.greet_again(self.greeting(hello))
-            if begin is None:
-                self._warn("the server has come to its end without us: we came too late to take part")
+            self._warn("the server has come to its end without us: we came too late to take part")
         finally:
             await self._saved()
             if self.progress.privacy is not None:  # else there is nothing yet that spends
                 self.progress.privacy.close()
+
+    def _admit(self, membership: Membership, begin: Begin) -> None:
+        """Pins the run, and refuses a Begin that would make us forget some of it; the server is told."""
+        with membership.telling():
+            try:
+                self._pin.admit(begin)
+            except ContractError as wrong:
+                membership.post(Failure("", *declared(wrong)))
+                raise
 
     async def _go_on(self, membership: Membership, begin: Begin) -> bool:
         """A session, in which rows are aligned first if they are not yet."""
@@ -172,7 +186,7 @@ class Sessions:
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
         contract, owner = self.task.contract, self._owner(begin.run)
         state = State(self.store.load(begin.round, owner) if begin.round else None)
-        state.keep("random", lambda: seeded_generator(self.federation.seed, self.name))
+        keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self.out / "ledger.jsonl", after=self.task.repeats_after(begin.round))
         capture = self._capture(begin.session)
         try:
@@ -186,10 +200,20 @@ class Sessions:
                 ledger,
                 self.progress.traffic.sent,
             )
-            link = Link(SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox())
+            link = Link(
+                SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox(),
+                outlet=membership.outlet,
+            )  # fmt: skip
+            link.known = begin.round
             link.last = None if self.task.answers else self._schedule.rounds
             self.progress.follow(link, begin.round)
-            self.telemetry.event("begin", party=self.name, round=begin.round, rounds=self._schedule.rounds)
+            self.telemetry.event(
+                "begin",
+                party=self.name,
+                round=begin.round,
+                rounds=self._schedule.rounds,
+                device=str(self.device),
+            )
             deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
             deliver = deliver if capture is None else capture.inward(deliver)
             ctx = ClientContext(
@@ -212,7 +236,7 @@ class Sessions:
                 self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
-            return await membership.attend(deliver, lambda: self._half(membership, ctx, link))
+            return await membership.attend(deliver, lambda: self._half(membership, ctx, link), link=link)
         finally:
             self.begun = time.monotonic()
             ledger.close()
@@ -225,7 +249,7 @@ class Sessions:
 
     def _capture(self, session: int) -> Capture | None:
         """What keeps all that crosses our link, nearest to the line, if our configuration asks for it."""
-        if self.config.capture is None:
+        if self.config.capture is None or self.task.answers:  # a capture is of training
             return None
         self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
         return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
@@ -263,6 +287,7 @@ class Sessions:
         self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
 
     def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
+        self._pin.note(save)
         self.store.save(save.round, snapshot, owner)
         self.store.prune({save.round, save.keep, save.best})
 
@@ -270,7 +295,7 @@ class Sessions:
         try:
             await writing
         except EnvironmentFault as failed:
-            membership.post(Saved(save.round, str(failed)))
+            membership.post(Saved(save.round, declared(failed)[0]))
         else:
             self.progress.saved = save.round
             self.telemetry.event("checkpoint", party=self.name, round=save.round, rounds=self._schedule.rounds)

@@ -48,13 +48,9 @@ class Exchange:
         """
         names, me = self.ctx.federation.names, self.ctx.name
         rows = shares.contiguous().view(torch.uint8).numpy()
-        boxes = [
-            self.seals.seal(name, row.data, purpose, round, stage)
-            for name, row in zip(names, rows, strict=True)
-            if name != me
-        ]
-        sealed = to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0)
-        await self.server.send(Shares(round, stage, self.ctx.conceal(sealed, f"{purpose} shares, sealed")))
+        others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
+        sealed = self.seals.boxes(others, purpose, round, stage)
+        await self.server.send(Shares(round, stage, self.ctx.conceal(sealed)))
         bundle = await self.server.recv(Bundle, round, parties=len(names))
         if bundle is None:
             return None

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from common.agreement import AGREEMENT, agreement_limits
 from common.errors import ConfigError, InputError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
 from common.numerics.ring import Ring
+from common.outgoing import Concealed
 
 if TYPE_CHECKING:
     from common.config import FederationConfig
@@ -32,7 +33,7 @@ Summing = Literal["clear", "blinded"]
 
 
 class BlindingConfig(BaseModel):
-    """`federation.blinding`: sums of which the server sees no part, in protocols with `aggregate: blinded`."""
+    """`federation.blinding`: sums of which the server sees no part, where they are `blinded`; `least` in FedVS too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -42,14 +43,14 @@ class BlindingConfig(BaseModel):
 
 
 @message
-class Members(Message):
+class Members(ServerMessage):
     """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it."""
 
     members: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
 
 
 @message
-class Masked(Message):
+class Masked(PartyMessage):
     """Party to server: [v_k], int32 (rows, words): words of 64 bits as two of 32, the lower one first.
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
@@ -57,7 +58,7 @@ class Masked(Message):
     """
 
     stage: int
-    words: Annotated[Tensor, TensorSpec("rows", "words", dtype=torch.int32, released=True)]
+    words: Annotated[Concealed, TensorSpec("rows", "words", dtype=torch.int32)]
 
 
 BLINDED = (*AGREEMENT, Members, Masked)
@@ -90,8 +91,8 @@ def smallest_set(federation: FederationConfig) -> int:
     return len(federation.parties) if need == "all" else max(need, federation.blinding.least)
 
 
-def check_blinded(federation: FederationConfig) -> None:
-    """Refuses an agreed section that cannot be summed blind. Raises ConfigError."""
+def check_smallest_set(federation: FederationConfig) -> None:
+    """Refuses an agreed section in which a sum could be of too few parties. Raises ConfigError."""
     parties, least, need = len(federation.parties), federation.blinding.least, federation.quorum.need
     if parties < least:
         raise ConfigError(
@@ -100,9 +101,15 @@ def check_blinded(federation: FederationConfig) -> None:
         )
     if need != "all" and need < least:
         raise ConfigError(
-            f"federation.quorum.need = {need}: a blinded sum is of at least {least} parties",
+            f"federation.quorum.need = {need}: a sum is of at least {least} parties",
             hint=f"set federation.quorum to {{need: {least}, grace: SECONDS}} or more, or to wait",
         )
+
+
+def check_blinded(federation: FederationConfig) -> None:
+    """Refuses an agreed section that cannot be summed blind. Raises ConfigError."""
+    check_smallest_set(federation)
+    parties, need = len(federation.parties), federation.quorum.need
     if need != "all" and need < parties and not federation.quorum.grace:
         raise ConfigError(
             f"federation.quorum.need = {need} without grace: a round whose sum lacks anybody has none",

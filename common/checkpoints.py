@@ -24,6 +24,7 @@ from common.errors import CheckpointError, EnvironmentFault
 from common.state import Snapshot
 
 _FORMAT = 1
+_SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Checkpoints:
             raise EnvironmentFault(
                 f"the checkpoint of round {round} cannot be written to {self._folder}: {failed.strerror}",
                 hint="make room on the disk; the checkpoint before is kept",
+                told=f"the checkpoint of round {round} cannot be written: {failed.strerror}",
             ) from failed
 
     def prune(self, keep: Collection[int]) -> None:
@@ -130,10 +132,28 @@ class Checkpoints:
             rounds.append(int(record["round"]))
         return sorted(rounds, reverse=True)
 
+    def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
+        """Refuses to go on with what is here, before anything is written.
+
+        Args:
+            member, config: as of an `Owner`.
+            run: the run's number; "" where only the checkpoints say it.
+
+        Raises:
+            CheckpointError: it is another member's, of another run or configuration.
+        """
+        if run := run or self.run():
+            self.usable(Owner(member, run, config))
+
     def run(self) -> str:
         """The run that the newest whole checkpoint belongs to, or "" if there is none."""
         rounds = self.usable()
         return str(self._read(rounds[0])[0]["run"]) if rounds else ""
+
+    def config(self) -> Mapping[str, str]:
+        """The hashes of the configuration that the newest whole checkpoint was saved under; none if there is none."""
+        rounds = self.usable()
+        return dict(self._read(rounds[0])[0]["config"]) if rounds else {}
 
     def load(self, round: int, owner: Owner) -> Snapshot:
         """The state after a round.
@@ -175,7 +195,9 @@ class Checkpoints:
                     f"{where} is of {key} {record[key]!r}, not {ours!r}", hint="resume from this member's own folder"
                 )
         theirs = record["config"]
-        differing = sorted(key for key in {*theirs, *owner.config} if theirs.get(key) != owner.config.get(key))
+        differing = sorted(
+            key for key in {*theirs, *owner.config} if not _same_value(theirs.get(key), owner.config.get(key))
+        )
         if differing:
             raise CheckpointError(
                 f"{where} was saved under another configuration: it differs in federation.{differing[0]}",
@@ -190,6 +212,13 @@ class Checkpoints:
 
     def _tensors(self, round: int) -> Path:
         return self._folder / f"round-{round:08}.safetensors"
+
+
+def _same_value(kept: str | None, ours: str | None) -> bool:
+    """Whether two hashes of a value agree: 0.1.0 kept the first 16 digits of them."""
+    if kept is None or ours is None:
+        return kept is ours
+    return kept == (ours[:_SHORT] if len(kept) == _SHORT else ours)
 
 
 def _round_of(record: Path) -> int:

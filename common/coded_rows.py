@@ -48,6 +48,7 @@ class CodedRows:
 
     Attributes:
         total: how many coded rows there are.
+        evaluated: how many of them are of validation and test.
         batch: coded rows of a full batch.
 
     Raises:
@@ -64,7 +65,7 @@ class CodedRows:
         self._tables = {part: _cut(getattr(partition, part), segments) for part in PARTS}
         lengths = [table.shape[1] for table in self._tables.values()]
         self._offsets = dict(zip(PARTS, [0, lengths[0], lengths[0] + lengths[1]], strict=True))
-        self.total = sum(lengths)
+        self.total, self.evaluated = sum(lengths), sum(lengths[1:])
         self.batch = min(max(1, federation.batch // segments), lengths[0])
         self._batches = Batches(lengths[0], self.batch, federation.seed, federation.shuffle)
 

@@ -2,7 +2,7 @@
 
 `federation` is the same everywhere and compared when parties join. `server` and `parties.NAME`
 are local: never hashed, never sent. `every_party` holds what all parties on one machine share;
-a party's own section goes before it.
+a party's own section goes before it, key by key (tree.py; docs/tables.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from common.alignment.keys import KeysConfig
 from common.blinded import BlindingConfig
 from common.chaos import ChaosConfig
 from common.compress import CompressConfig
-from common.consistency import check_answers, check_task, check_together
+from common.consistency import check_answers, check_labels, check_task, check_together
 from common.course import CaptureConfig, CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
 from common.crypto.names import SERVER
 from common.data.rows import RowsConfig
@@ -47,7 +47,7 @@ from common.models.own import OwnConfig
 from common.privacy.answers import AnswerPrivacyConfig
 from common.privacy.labels import LabelPrivacyConfig
 from common.privacy.mechanism import Privacy
-from common.privacy.settings import PolicyConfig
+from common.privacy.settings import BEFORE, PolicyConfig
 from common.protocols import CONTRACTS
 from common.protocols.contract import ProtocolConfig
 from common.roster import check_pin, check_roster, read_roster
@@ -82,6 +82,9 @@ _LARGEST_PORT = 65_535
 
 # Of the federation section: what a resumed run may have otherwise.
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
+
+
+_NEWER = [("privacy.accounting", BEFORE["accounting"])]
 
 
 class FederationConfig(Section):
@@ -186,10 +189,11 @@ class FederationConfig(Section):
         return {key: h for key, h in hashes if key == "parties" or key.split(".")[0] not in _MAY_CHANGE}
 
     def hashes(self) -> dict[str, str]:
-        """A short hash of every value by its dotted key, so that two ends can say where they differ."""
-        # The roster's order is a value too: it says which columns are whose.
-        leaves = [*_leaves(self), ("parties", list(self.parties))]
-        return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16] for key, value in leaves}
+        """SHA-256 of every value by its dotted key, in hex, so that two ends can say where they differ."""
+        # The roster's order is a value too: it says which columns are whose. A key that is newer than a run has none in
+        # what the run has kept: at what it meant before it came, it has none here either.
+        leaves = [leaf for leaf in _leaves(self) if leaf not in _NEWER] + [("parties", list(self.parties))]
+        return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest() for key, value in leaves}
 
 
 class _Member(Section):
@@ -310,6 +314,7 @@ class Config(Section):
         self._known_active()
         check_answers(self.federation, self.server)
         check_task(self.federation, self.server)
+        check_labels(self.federation, self.server)
         agreed = getattr(self.federation.protocol, "embedding", None)
         parties = {name: _with_width(party, agreed) for name, party in self.parties.items()}
         server = self.server

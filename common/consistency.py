@@ -61,6 +61,16 @@ def check_task(federation: FederationConfig, server: ServerConfig | None) -> Non
         )
 
 
+def check_labels(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses labels that leave rows out where rows go by their order. Raises ConfigError."""
+    if server is not None and federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
+        raise ConfigError(
+            "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
+            "all that follow against the parties' rows",
+            hint="align rows by keys (federation.align: psi or sorted), or leave the same rows out of every table",
+        )
+
+
 def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> None:
     """Refuses weights where there are no classes, where somebody else computes the loss, or that tell on labels."""
     weights, name = server.class_weights, federation.protocol.name

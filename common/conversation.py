@@ -19,12 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
+from common.capacity import AHEAD, Capacity, Unlimited, bound
 from common.errors import ContractError, PartyAway, PartyLost
 from common.harvest import Gathering, Harvest, Quorum
 from common.mailbox import Mailbox
-from common.message import Kinds, M, Message, check, check_exact, check_finite, declared
+from common.message import Kinds, M, Message, check, check_exact, check_finite, declared, largest_bytes
 from common.traffic import Traffic
 
 SERVER = "server"
@@ -65,7 +67,7 @@ class Carrier(Protocol):
         """Carries one item. It is encoded or copied before this returns."""
 
 
-class Link:
+class Link(Capacity):
     """One end of the conversation between two. Made by a transport, used by a half.
 
     Args:
@@ -75,9 +77,11 @@ class Link:
         carry: the transport's way out.
         compress: what becomes of a message before it leaves.
         mailbox: where messages from this peer are filed; links of one cohort share it.
+        outlet: of the transport; what is sent waits until there is room.
 
     Attributes:
         last: the last round that was agreed on; None knows none.
+        known: the newest round that both ends have heard of here; messages of rounds far ahead of it are refused.
         on_round: called when the half has come to the end of a round, with its number.
         on_save: called when a checkpoint was asked for and the half has come to the end of its round.
         keyed: whether everyone has agreed on keys over these connections: who comes back has none of them.
@@ -93,23 +97,23 @@ class Link:
         carry: Carrier,
         mailbox: Mailbox | None = None,
         compress: Callable[[Message], Message] = lambda message: message,
+        outlet: Capacity | None = None,
     ) -> None:
-        self.peer = peer
-        self.kinds, self.limits = kinds, limits
-        self.traffic = Traffic()
-        self.mailbox = mailbox or Mailbox()
+        self.peer, self.kinds, self.limits = peer, kinds, limits
+        self.traffic, self.mailbox = Traffic(), mailbox or Mailbox()
         self.on_round: Callable[[int], None] = lambda _round: None
         self.on_save: Callable[[Save], None] = lambda _save: None
         self.keyed = False
         self.given_up = 0
         self.last: int | None = None
-        self._carry, self._compress = carry, compress
+        self.known = 0
+        self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
         self._newest = 0
         self._closed = False
         self._asked: Save | None = None
 
     async def send(self, message: Message) -> None:
-        """Sends one message. It leaves at once and may be changed or reused afterwards.
+        """Sends one message, once there is room for it. It may be changed or reused afterwards.
 
         Raises:
             ContractError: our own half breaks its contract.
@@ -119,12 +123,17 @@ class Link:
         if self.kinds.get(type(message).__name__) is not type(message):
             raise ContractError("this half", type(message).__name__, "", declared(self.kinds), "undeclared")
         check("this half", message, self.limits)
+        if self._outlet.full:
+            await self._outlet.room()
+            self._refuse_if_lost()
         message = self._compress(message)
+        self.known = max(self.known, message.round)
         Traffic.count(self.traffic.sent, message)
         self._carry(message)
 
     def open(self, round: int) -> None:
         """Server only: opens a round at the other end."""
+        self.known = max(self.known, round)
         self._carry(Open(round))
 
     def close(self) -> None:
@@ -191,6 +200,7 @@ class Link:
                 return
             else:
                 self._refuse_if_lost()
+                self.mailbox.make_room(self.peer, after + 1)
                 await self.mailbox.change()
 
     def deliver(self, item: Item) -> None:
@@ -200,6 +210,7 @@ class Link:
                 self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
             case Open(round=round):
                 self._newest = max(self._newest, round)
+                self.known = max(self.known, round)
                 self.mailbox.ring()
             case Close():
                 self._closed = True
@@ -210,6 +221,32 @@ class Link:
             case _:
                 self._accept(item)
 
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest message that the contract allows."""
+        return max((largest_bytes(kind, self.limits) for kind in self.kinds.values()), default=0)
+
+    @cached_property
+    def most(self) -> int:
+        """Bytes that may be unread."""
+        return bound(self.largest)
+
+    @property
+    def full(self) -> bool:
+        """Transport only: whether so much is unread that no more is taken in."""
+        return self.mailbox.held(self.peer) > self.most
+
+    async def room(self) -> None:
+        """Transport only: waits until enough of it is read."""
+        await self.mailbox.room(self.peer, self.most)
+
+    def expects(self, kind: str, round: int) -> bool:
+        """Transport only: whether a message may be of this round. If not, the peer has broken its contract."""
+        newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
+        if round > newest:
+            self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
+        return round <= newest
+
     def lose(self, error: Exception) -> None:
         """Transport only: nothing more will come from the peer, and why."""
         self.mailbox.fail(self.peer, error)
@@ -217,6 +254,8 @@ class Link:
     def _accept(self, message: Message) -> None:
         if self.kinds.get(type(message).__name__) is not type(message):
             self.lose(ContractError(self.peer, type(message).__name__, "", declared(self.kinds), "an undeclared kind"))
+            return
+        if not self.expects(type(message).__name__, message.round):
             return
         try:
             check(self.peer, message, self.limits)
@@ -251,8 +290,7 @@ class Cohort(Mapping[str, Link]):
         between: Callable[[int], Awaitable[None]] | None = None,
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._links = dict(links)
-        self._mailbox = mailbox
+        self._links, self._mailbox = dict(links), mailbox
         self._on_round, self._between, self._enough = on_round, between, enough
 
     def __getitem__(self, party: str) -> Link:

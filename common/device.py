@@ -23,12 +23,19 @@ def choose_device(wanted: str, seat: int = 0) -> torch.device:
         return torch.device("cpu")
     gpus = torch.cuda.device_count()
     if wanted == "auto":
-        return torch.device("cuda", seat % gpus) if gpus else torch.device("cpu")
+        return _repeatable(torch.device("cuda", seat % gpus)) if gpus else torch.device("cpu")
     device = torch.device(wanted)
     if device.index >= gpus:
         raise EnvironmentFault(
             f"device {wanted}: this process sees {gpus} GPUs", hint="use `device: auto` or `device: cpu`"
         )
+    return _repeatable(device)
+
+
+def _repeatable(device: torch.device) -> torch.device:
+    """The same; on a GPU convolutions take kernels that give equal bits for equal seeds."""
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     return device
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from common.errors import EnvironmentFault
+
 
 def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Writes a file so that it is there whole or not at all, also if the power fails.
@@ -33,3 +35,23 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
         os.fsync(folder)  # the new name too
     finally:
         os.close(folder)
+
+
+def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
+    """The same of a file that a run relies on.
+
+    Args:
+        path, content, mode: as above.
+        in_new: whether its folder is made where there is none.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    try:
+        if in_new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, content, mode)
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
+        ) from failed

@@ -18,33 +18,46 @@
 An error is one line that says what is wrong and where, plus a hint that says what to do.
 The command line prints both and exits with the class's `exit_code`; a traceback is shown
 only with `--debug`.
+
+Other members are told less. A message may quote a cell, a key or a path of the machine, so what leaves the process
+is `declared(error)`: the text that the error declares as fit for others, and of an unforeseen error its type alone.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
+
+from common.escaped import escaped
+
+_LONGEST = 4000  # characters of a message, which may quote what others have said
 
 
 class ColonnadeError(Exception):
-    """What is wrong (`str(error)`) and what to do about it (`error.hint`)."""
+    """What is wrong (`str(error)`) and what to do about it (`error.hint`), both without control characters.
+
+    Args:
+        told: what other members may read of this error; "" for what its class says, which names nothing private.
+    """
 
     exit_code = 1
+    telling: ClassVar[str | None] = "it has failed"
+    """What other members may read of an error of this class; None for its message, which then never quotes data,
+    and its hint."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+    def __init__(self, message: str, *, hint: str = "", told: str = "") -> None:
+        super().__init__(escaped(message, _LONGEST))
+        self.hint = escaped(hint, _LONGEST)
+        said = told or (message if self.telling is None else self.telling)
+        self.told = escaped(" ".join(said.split()), _LONGEST)
 
 
 class InputError(ColonnadeError):
-    """Our own input is wrong.
-
-    Attributes:
-        told: what other members may read of it. The message itself may quote data, and stays at home.
-    """
+    """Our own input is wrong. The message may quote it, and stays at home."""
 
     exit_code = 2
-    told: str = "it cannot go on with its own configuration or folder"
+    telling = "it cannot go on with its own configuration or folder"
 
 
 class ConfigError(InputError):
@@ -52,37 +65,32 @@ class ConfigError(InputError):
 
 
 class DataError(InputError):
-    """A table, a column, a label or a path is not usable.
+    """A table, a column, a label or a path is not usable."""
 
-    Args:
-        told: what other members may read of it; "" for no more than that something is wrong with the data.
-    """
-
-    def __init__(self, message: str, *, hint: str = "", told: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.told = told or "it cannot go on with its own data"
-
-
-class OwnDataFailed(DataError):
-    """A member's own data are of no use. What is wrong with them stays at home: it may quote them."""
+    telling = "it cannot go on with its own data"
 
 
 class IdentityError(InputError):
     """A key, a certificate or a revocation list is not usable."""
 
+    telling = "it cannot use its own keys, certificates or revocation list"
+
 
 class CheckpointError(InputError):
     """A checkpoint is torn, or of another run, member or configuration."""
+
+    telling = "it cannot go on from its own checkpoints or folder"
 
 
 class PeerError(ColonnadeError):
     """The other end of the conversation is at fault."""
 
     exit_code = 3
+    telling: ClassVar[str | None] = "somebody else has broken what was agreed on"
 
 
 class ContractError(PeerError):
-    """A message breaks the contract of its protocol.
+    """A message breaks the contract of its protocol. Kinds, shapes and counts are named, never values.
 
     Args:
         party: who sent it.
@@ -92,6 +100,8 @@ class ContractError(PeerError):
         got: what came.
     """
 
+    telling = None
+
     def __init__(self, party: str, kind: str, field: str, expected: str, got: str) -> None:
         where = f"{kind}.{field}" if field else kind
         super().__init__(f"{party} sent {where}: expected {expected}, got {got}")
@@ -100,19 +110,25 @@ class ContractError(PeerError):
 
 
 class RefusedError(PeerError):
-    """The other end turned us away."""
+    """The other end turned us away, or we turn it away and say why."""
+
+    telling = None
 
 
 class PartyFailed(PeerError):
     """A party stopped with an error of its own, quoted in the message."""
 
+    telling = None
+
     def __init__(self, party: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(f"{party} failed: {reason}", hint=hint)
-        self.party, self.reason = party, reason
+        super().__init__(f"{party} failed: {reason}", hint=hint, told=reason)  # as it has said it: nobody adds to it
+        self.party, self.reason = party, escaped(reason, _LONGEST)
 
 
 class PartyLost(PeerError):
     """A party did not answer in time, or stayed away for too long."""
+
+    telling: ClassVar[str | None] = None
 
     def __init__(self, party: str, what: str, *, hint: str = "") -> None:
         super().__init__(f"{party} was lost: {what}", hint=hint)
@@ -120,19 +136,44 @@ class PartyLost(PeerError):
 
 
 class PartyAway(PartyLost):
-    """The connection broke. The party may come back, and the run may wait for it."""
+    """The connection broke. The party may come back, and the run may wait for it.
+
+    The transport's own words may name addresses, and stay at home.
+    """
+
+    telling = "its connection broke"
 
 
 class BudgetSpent(ColonnadeError):
     """A party's privacy budget pays for no further release."""
 
     exit_code = 5
+    telling = None
 
 
 class EnvironmentFault(ColonnadeError):
-    """The machine or the network is at fault."""
+    """The machine or the network is at fault. The message may name paths and addresses."""
 
     exit_code = 4
+    telling = "its machine or its network is at fault"
+
+
+_AT_HOME = "its own log says more"
+
+
+def declared(error: BaseException) -> tuple[str, str]:
+    """What other members may read of an error, in one line, and its hint.
+
+    Nothing else of an error is put into a message: its text may quote data, a key or a path.
+    """
+    if not isinstance(error, ColonnadeError):
+        return f"an unforeseen error ({_type_name(error)})", _AT_HOME
+    return error.told, error.hint if error.telling is None else _AT_HOME
+
+
+def _type_name(error: BaseException) -> str:
+    """Of the nearest class that is built in: another's name is the words of whoever wrote it."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,19 +1,26 @@
-"""Metrics over HTTP, as Prometheus reads them. Importing this costs a sixth of a second: see common/watch.py."""
+"""Metrics over HTTP, as Prometheus reads them. Importing this takes a while: see common/watch.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Self
+from typing import Any, Self, TypeVar
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from aiohttp import web
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, SummaryMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from common.gate import Gate
+from common.loopback import is_called_rightly
 from common.metric import Metric
-from common.ports import cannot_listen, refuse_taken, split_address, with_port
+from common.ports import split_address
 
+T = TypeVar("T")
 Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
 
 _FAMILIES: Mapping[str, Callable[..., Family]] = {
@@ -36,26 +43,47 @@ class Exposition(AbstractContextManager["Exposition"]):
     """
 
     def __init__(self, address: str, key: str) -> None:
-        self.address, self._key = address, key
+        self.address = address
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._host = split_address(address)[0]
+        self._loop = asyncio.new_event_loop()
+        self._reading = asyncio.Lock()
+        app = web.Application(client_max_size=1)
+        app.router.add_get("/metrics", self._metrics)
+        self._gate = Gate(app, key)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
 
     def __enter__(self) -> Self:
         """Listens. Raises EnvironmentFault where the port is in use."""
-        refuse_taken(self.address, self._key)
-        host, port = split_address(self.address)
+        self._thread.start()
         try:
-            self._server, self._thread = start_http_server(port, host, self.registry)
-        except OSError as taken:
-            raise cannot_listen(self.address, self._key, taken) from taken
-        self.address = with_port(self.address, self._server.server_port)
+            self.address = self._do(self._gate.open(self.address))
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """Listens no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._do(self._gate.close())
+        self._leave()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _leave(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if not is_called_rightly(request.headers.get("Host", ""), self._host):
+            raise web.HTTPForbidden(text="Metrics are for who calls this machine by its own name.\n")
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        async with self._reading:  # one at a time, however many ask
+            body = await asyncio.to_thread(encode, self.registry)
+        return web.Response(body=body, headers={"Content-Type": kind})
 
     def show(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Shows what `collect` returns from now on, too. It is called in another thread, at any moment."""

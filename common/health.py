@@ -11,6 +11,8 @@ from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
+from common.descriptors import affordable
+from common.grpc_bounds import bounds
 from common.ports import cannot_listen, refuse_taken, with_port
 from common.telemetry import Event
 
@@ -18,6 +20,9 @@ LIVE, READY = "", "colonnade"
 """The services: this process is up; the server listens, or the party has joined."""
 
 _READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by the event that says so
+_LARGEST = 4096  # bytes of a question
+_MOST, _CALLS = 256, 256  # connections and questions at once
+_PATIENCE = 5.0  # seconds for a connection to say that it speaks HTTP/2
 _GRACE = 0.2  # seconds that watchers have to read the last state
 
 
@@ -36,7 +41,8 @@ class Health(AbstractContextManager["Health"]):
         self._servicer = HealthServicer()
         self._say(LIVE, serving=True)
         self._say(READY, serving=False)
-        self._server = grpc.server(ThreadPoolExecutor(2, "health"), options=[("grpc.so_reuseport", 0)])
+        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), _PATIENCE)]
+        self._server = grpc.server(ThreadPoolExecutor(2, "health"), options=options, maximum_concurrent_rpcs=_CALLS)
         add_HealthServicer_to_server(self._servicer, self._server)
 
     def __enter__(self) -> Self:

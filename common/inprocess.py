@@ -13,11 +13,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from common.capacity import Bounded
 from common.conversation import SERVER, Carrier, Cohort, Item, Link
+from common.errors import PartyAway
 from common.mailbox import Mailbox
-from common.message import Kinds, Message, snapshot
+from common.message import Kinds, Message, memory, snapshot
+from common.outbox import Outbox
 
 _T = TypeVar("_T")
+_AT_ONCE = 1e-6  # seconds
 
 # Seconds that a message of a party takes to arrive: (from, to, item) -> seconds.
 Delay = Callable[[str, str, Item], float]
@@ -71,25 +75,72 @@ def connect(
     at_server: dict[str, Link] = {}
     at_party: dict[str, Link] = {}
     for party in parties:
-        up = _Wire(at_server, party, partial(delay, party, SERVER))
-        down = _Wire(at_party, party, partial(delay, SERVER, party))
+        up = _Wire(at_server, at_party, party, partial(delay, party, SERVER))
+        down = _Wire(at_party, at_server, party, partial(delay, SERVER, party))
         at_server[party] = Link(party, kinds, limits, down, mailbox, compress(party))
-        at_party[party] = Link(SERVER, kinds, limits, up)
+        at_party[party] = Link(SERVER, kinds, limits, up, outlet=up)
     return Cohort(at_server, mailbox, on_round, between, enough), at_party
 
 
-class _Wire(Carrier):
-    """One direction between two links: items arrive in the order in which they were sent."""
+class _Wire(Bounded, Carrier):
+    """One direction between two links: items arrive in the order in which they were sent.
 
-    def __init__(self, links: dict[str, Link], party: str, delay: Callable[[Item], float]) -> None:
-        self._links, self._party, self._delay = links, party, delay
+    What the receiving link has no room for waits here, as over gRPC it waits at the sender.
+    """
+
+    def __init__(
+        self, links: dict[str, Link], senders: dict[str, Link], party: str, delay: Callable[[Item], float]
+    ) -> None:
+        super().__init__()
+        self._links, self._senders, self._party, self._delay = links, senders, party, delay
         self._busy_until = 0.0
+        self._under_way = 0  # bytes that are due at once
+        self._held: Outbox[Item] | None = None  # from the first item on that has to wait
+        self._handing: asyncio.Task[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether who sends has to wait. What a delay keeps is on a long line, and takes no room."""
+        held = 0 if self._held is None else self._held.bytes
+        return self._under_way + held > self._links[self._party].most
 
     def __call__(self, item: Item) -> None:
         loop = asyncio.get_running_loop()
+        delay, now = self._delay(item), loop.time()
+        due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
+        self._under_way += due
         # The next float after the last one: timers of equal times would fire in any order.
-        self._busy_until = max(math.nextafter(self._busy_until, math.inf), loop.time() + self._delay(item))
-        loop.call_at(self._busy_until, self._links[self._party].deliver, _copied(item))
+        self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
+        loop.call_at(self._busy_until, self._arrive, _copied(item), due)
+
+    def _arrive(self, item: Item, due: int) -> None:
+        self._under_way -= due
+        self._left.set()
+        link = self._links[self._party]
+        if not self._held and not link.full:
+            link.deliver(item)
+            return
+        if self._held is None:
+            self._held = Outbox(link.largest)
+        self._held.put(item, item, _size(item))
+        if self._held.hopeless:
+            sender, size = self._senders[self._party], self._held.bytes
+            self._held.clear()
+            sender.lose(PartyAway(sender.peer, f"it does not read: {size} bytes wait for it"))
+        elif self._handing is None:
+            self._handing = asyncio.get_running_loop().create_task(self._hand_on(link, self._held))
+
+    async def _hand_on(self, link: Link, held: Outbox[Item]) -> None:
+        while held:
+            await link.room()
+            while held and not link.full:
+                link.deliver(held.take())
+            self._left.set()
+        self._handing = None
+
+
+def _size(item: Item) -> int:
+    return memory(item) if isinstance(item, Message) else 64
 
 
 def _copied(item: Item) -> Item:

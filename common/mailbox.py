@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from common.message import M, Message
+from common.message import M, Message, memory
 from common.phases import WAITING, Phases
 
 
@@ -33,11 +33,44 @@ class Mailbox:
         self._faults: dict[str, Exception] = {}
         self._excused: set[str] = set()
         self._bell: set[asyncio.Future[bool]] = set()
+        self._held: Counter[str] = Counter()  # bytes unread
+        self._asked: dict[str, int] = {}  # the newest round that was asked for
+        self._kept_out: Counter[str] = Counter()  # who wait for room, by peer
+        self._relieved = asyncio.Event()
+        self._abandoned = False
 
     def put(self, peer: str, message: Message) -> None:
         """Files a message that has come from a peer."""
+        if self._abandoned:
+            return
         self._queues[peer][type(message)].append(message)
+        self._held[peer] += memory(message)
         self.ring()
+
+    def held(self, peer: str) -> int:
+        """Bytes of a peer's messages that are unread."""
+        return self._held[peer]
+
+    def asked(self, peer: str) -> int:
+        """The newest round that a peer was asked for."""
+        return self._asked.get(peer, 0)
+
+    async def room(self, peer: str, most: int) -> None:
+        """Waits until no more than so many bytes of a peer's messages are unread: who brings more of them waits."""
+        self._kept_out[peer] += 1
+        self.ring()  # who waits for something that stands behind what is here may let that go
+        try:
+            while self._held[peer] > most:
+                self._relieved.clear()
+                await self._relieved.wait()
+        finally:
+            self._kept_out[peer] -= 1
+
+    def abandon(self) -> None:
+        """Nobody will read what is here, nor what still comes."""
+        self._abandoned = True
+        for peer in list(self._queues):
+            self._forget(peer)
 
     def fail(self, peer: str, error: Exception) -> None:
         """Notes that a peer is lost or at fault. The first error counts: the rest are its echoes."""
@@ -57,7 +90,7 @@ class Mailbox:
         """Forgets that a peer was away, and what it had said before."""
         self._faults.pop(peer, None)
         self._excused.discard(peer)
-        self._queues.pop(peer, None)
+        self._forget(peer)
 
     def fault(self, peers: Iterable[str]) -> Exception | None:
         """The first fault among these peers, or None."""
@@ -72,18 +105,31 @@ class Mailbox:
         way and reported as late; those of later rounds stay.
         """
         queue = self._queues[peer][kind]
+        if round is not None and round > self._asked.get(peer, 0):
+            self._asked[peer] = round
         while queue and round is not None and self._passed(queue[0], round, stale):
             self._drop(peer, queue)
         if not queue or (round is not None and queue[0].round > round):
+            self.make_room(peer, round or 0)
             return None
-        return queue.popleft()  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+        return self._pop(peer, queue)  # type: ignore[return-value]  # the queue of `kind` holds nothing else
 
     def take_next(self, peer: str, kind: type[M], after: int) -> M | None:
         """The oldest message of a kind of any round beyond `after` from a peer, or None; earlier ones drop as late."""
         queue = self._queues[peer][kind]
         while queue and queue[0].round <= after:
             self._drop(peer, queue)
-        return queue.popleft() if queue else None  # type: ignore[return-value]  # as above
+        if not queue:
+            self.make_room(peer, after + 1)
+            return None
+        return self._pop(peer, queue)  # type: ignore[return-value]  # as above
+
+    def make_room(self, peer: str, round: int) -> None:
+        """Drops what is of earlier rounds, if more of this peer has to wait outside: what is asked for may be there."""
+        if self._kept_out[peer]:
+            for queue in self._queues[peer].values():
+                while queue and queue[0].round < round:
+                    self._drop(peer, queue)
 
     def unread(self, peer: str) -> int:
         """How many messages of a peer are here. Any thread may ask."""
@@ -91,7 +137,18 @@ class Mailbox:
 
     def _drop(self, peer: str, queue: deque[Message]) -> None:
         self.late[peer] += 1
-        self._on_late(peer, queue.popleft())
+        self._on_late(peer, self._pop(peer, queue))
+
+    def _pop(self, peer: str, queue: deque[Message]) -> Message:
+        message = queue.popleft()
+        self._held[peer] -= memory(message)
+        self._relieved.set()
+        return message
+
+    def _forget(self, peer: str) -> None:
+        self._queues.pop(peer, None)
+        self._held.pop(peer, None)
+        self._relieved.set()
 
     @staticmethod
     def _passed(message: Message, round: int, stale: Callable[[Any], bool] | None) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
+from common.errors import CheckpointError
 from common.once import Once
 
 _NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
@@ -27,8 +28,11 @@ class MemberRecord:
 
     Args:
         once: where it is kept.
-        run: its number; what is found of another run is forgotten.
+        run: its number; a record of another run is refused.
         roster: all parties, in the order that everyone has.
+
+    Raises:
+        CheckpointError: what is kept there is of another run.
     """
 
     def __init__(self, once: Once, run: str, roster: Sequence[str]) -> None:
@@ -69,9 +73,17 @@ class MemberRecord:
 
     def _read(self, name: str) -> None:
         """Takes over what lies there, if it is of this run and newer than what we have."""
-        run, *numbers = self._once.number(name).split() or [""]
-        if run and run == self._run and int(numbers[0]) > self._count:
-            self._count, self._until = map(int, numbers)
+        number = self._once.number(name)
+        if not number:
+            return
+        run, count, until = number.rsplit(" ", 2)
+        if run != self._run:
+            raise CheckpointError(
+                f"the record of sums is of run {run}, not {self._run}",
+                hint="choose another --out for another run; this one goes on from its own folder",
+            )
+        if int(count) > self._count:
+            self._count, self._until = int(count), int(until)
             kept = self._once.get(name)
             self._first, self._sets = kept["first"], kept["sets"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from common.conversation import Item
 
 # Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 A protocol declares its messages in its contract (common/protocols/NAME.py):
 
     @message
-    class Embedding(Message):
-        h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    class Embedding(PartyMessage):
+        h: Annotated[Released, TensorSpec("rows", "width")]
+
+Who sends it is its base class; how a party's tensor leaves, its type (common/outgoing.py, common/departure.py).
 
 Every dimension has a name. The contract's `limits` gives the largest value that a name may
 take, which bounds the size of every message before it is read; a half that waits for a message
@@ -48,18 +50,18 @@ class TensorSpec:
     Args:
         dims: one name per dimension.
         dtype: the only dtype that is allowed.
-        released: the field is a function of private rows; the party's door lets only tensors
-            through that came out of `ctx.release` or `ctx.conceal`.
+        public: of an ordinary tensor in a party's message: why it may leave as it is, being no function of private
+            rows, or of nothing but what has left or come before.
     """
 
     dims: tuple[str, ...]
     dtype: torch.dtype
-    released: bool
+    public: str
 
-    def __init__(self, *dims: str, dtype: torch.dtype = torch.float32, released: bool = False) -> None:
+    def __init__(self, *dims: str, dtype: torch.dtype = torch.float32, public: str = "") -> None:
         object.__setattr__(self, "dims", dims)
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "released", released)
+        object.__setattr__(self, "public", public)
 
     def __str__(self) -> str:
         return f"{dtype_name(self.dtype)} ({', '.join(self.dims)})"
@@ -83,6 +85,16 @@ class Message:
 
     round: int
     packed: Mapping[str, Packed] = field(default_factory=dict, kw_only=True, repr=False)
+
+
+@message
+class PartyMessage(Message):
+    """A message that parties send. The door lets no other leave."""
+
+
+@message
+class ServerMessage(Message):
+    """A message that the server sends."""
 
 
 M = TypeVar("M", bound=Message)
@@ -124,14 +136,20 @@ def tensors(message: Message) -> dict[str, Tensor]:
 
 
 def snapshot(message: M) -> M:
-    """A copy: the sender may change its tensors, and the receiver must not reach into them."""
-    copies: dict[str, Any] = {name: tensor.detach().clone() for name, tensor in tensors(message).items()}
+    """A copy on the CPU, as it arrives over a wire: the sender may change its tensors, the receiver's are its own."""
+    copies: dict[str, Any] = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors(message).items()}
     return replace(message, **copies)
 
 
 def payload_bytes(message: Message) -> int:
     """Bytes of the tensors alone as they travel, as the papers count communication."""
     return sum(message.packed.get(name, getattr(message, name)).nbytes for name, _ in tensor_specs(type(message)))
+
+
+def memory(message: Message) -> int:
+    """Bytes that a message takes while it is kept, roughly."""
+    sizes: list[int] = [getattr(message, name).nbytes for name, _ in tensor_specs(type(message))]
+    return SCALAR_ALLOWANCE + sum(sizes)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -108,6 +108,13 @@ def privacy(plan: Plan | None, releases: Mapping[str, float]) -> Iterable[Metric
         yield number("gauge", "colonnade_privacy_epsilon_budget", about, plan.config.epsilon)
 
 
+def person(epsilon: float | None) -> Iterable[Metric]:
+    """What all parties' releases together have cost a person whose row lies at each; nothing without a guarantee."""
+    if epsilon is not None:
+        about = "What all parties' releases have cost a person whose row lies at each of them, at the same delta."
+        yield number("gauge", "colonnade_privacy_person_epsilon", about, epsilon)
+
+
 def checkpoint(round: int) -> Metric:
     """The newest round that can be gone back to, 0 if none."""
     return number("gauge", "colonnade_checkpoint_round", "The newest round that is saved.", round)

@@ -50,6 +50,10 @@ class Phases:
             self._settle()
             return dict(self._seconds)
 
+    def summary(self) -> dict[str, float]:
+        """The same for a record, to the millisecond."""
+        return {phase: round(seconds, 3) for phase, seconds in self.seconds().items()}
+
     def _settle(self) -> None:
         now = self._clock()
         if self._now:

@@ -21,7 +21,8 @@ from common.blinded import BLINDED, blinded_limits
 from common.config import FederationConfig
 from common.course import QuorumConfig
 from common.errors import InputError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols import CONTRACTS
 from common.protocols.contract import Contract, ProtocolConfig
 
@@ -31,7 +32,7 @@ PURPOSE = {"purpose": "prediction"}
 
 
 @message
-class Ask(Message):
+class Ask(ServerMessage):
     """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows."""
 
     own: bool
@@ -39,14 +40,14 @@ class Ask(Message):
 
 
 @message
-class Output(Message):
+class Output(PartyMessage):
     """Party to server: o_k of these rows, float32 (rows, width)."""
 
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Averaged(Message):
+class Averaged(ServerMessage):
     """Server to party: E of these rows, float32 (rows, width)."""
 
     e: Annotated[Tensor, TensorSpec("rows", "width")]

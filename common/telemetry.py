@@ -10,15 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from common.digest import Digest, Event, Listener
 from common.errors import EnvironmentFault
+from common.escaped import escaped
 from common.lines import open_to_append
 
-Event = dict[str, Any]
-Listener = Callable[[Event], object]
+__all__ = ["Event", "Listener", "Telemetry", "without_nan"]
+
+_LONGEST = 500  # characters of why somebody was refused
 
 
 class Telemetry:
     """Writes events to a file as they happen, and passes them on.
+
+    What others can cause is written at a bounded rate (common/digest.py), and passed on as it is: who prints it bounds
+    it again.
 
     Args:
         path: the run's events.jsonl; None writes nothing.
@@ -30,6 +36,7 @@ class Telemetry:
         self._path, self._clock = path, clock
         self._file: TextIO | None = None
         self._listeners = listeners
+        self._digest = Digest(self._keep, clock)
         self._closed = False
 
     def event(self, kind: str, **fields: Any) -> Event:
@@ -38,11 +45,14 @@ class Telemetry:
 
     def pass_on(self, event: Event) -> Event:
         """Records an event of another's making."""
-        if self._path is not None and not self._closed:
-            self._write(self._path, json.dumps(without_nan(event)) + "\n")
+        self._digest(event)
         for listener in self._listeners:
             listener(event)
         return event
+
+    def _keep(self, event: Event) -> None:
+        if self._path is not None and not self._closed:
+            self._write(self._path, json.dumps(without_nan(event)) + "\n")
 
     def _write(self, path: Path, line: str) -> None:
         try:
@@ -54,16 +64,24 @@ class Telemetry:
                 f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
             ) from failed
 
-    def refused(self, party: str, reason: str) -> None:
-        """Records that someone was turned away, and why."""
-        self.event("refused", party=party, reason=reason)
+    def refused(self, party: str, reason: str, address: str = "") -> None:
+        """Records that someone was turned away, and why; `address` is where a stranger came from, if that is known."""
+        whence = {"address": address} if address else {}
+        self.event("refused", party=escaped(party, 80), reason=escaped(reason, _LONGEST), **whence)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Writes the number of what was held back, and closes the file."""
+        with contextlib.suppress(EnvironmentFault):
+            self._digest.settle()
         self._closed = True
         if self._file is not None:
             with contextlib.suppress(OSError):  # a line that could not be written was an error already
                 self._file.close()
+
+
+def advances(event: Event) -> bool:
+    """Whether a start of the server has added something to its run: a round, or its end."""
+    return event["kind"] == "round" or (event["kind"], event.get("status")) == ("end", "completed")
 
 
 def without_nan(value: Any) -> Any:

@@ -10,18 +10,18 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import ServerMessage, TensorSpec, message
 
 
 @message
-class Labels(Message):
+class Labels(ServerMessage):
     """Server to party: the classes of the batch's rows, int64 (rows,). They are hidden from no party."""
 
     y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
 
 
 @message
-class Beliefs(Message):
+class Beliefs(ServerMessage):
     """Server to party, where labels are protected: distributions over the classes, float32 (rows, classes).
 
     What noisy labels and model say together, by Bayes' rule: all that the server itself learns from.
@@ -31,7 +31,7 @@ class Beliefs(Message):
 
 
 @message
-class Targets(Message):
+class Targets(ServerMessage):
     """Server to party, in a regression: the numbers to be predicted, standardised, float64 (rows, classes).
 
     In this type they travel as they are: `federation.compress` is for float32.

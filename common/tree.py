@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
+from common.data.sources import DATA_MODELS
 from common.errors import ConfigError
 from common.roster import read_roster
 from common.wording import TEMPLATE, shown
@@ -78,12 +79,35 @@ def share_template(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 _CHOICES = ("name", "file", "source", "kind")  # what says of which kind a section is
+_DATA = "data"
 
 
-def _merge(under: Any, over: Any) -> Any:
-    """Lays keys over keys. What is of another kind than the template's takes nothing from that."""
+def _merge(under: Any, over: Any, section: str = "") -> Any:
+    """Lays keys over keys. What is of another kind than the template's takes nothing from that.
+
+    Columns are the exception: a template that names no source holds for every source, and columns of another source
+    take what both sources have. A key means the same in all of them; the rate of another optimiser does not.
+    """
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
-    if any(over[key] != under.get(key) for key in _CHOICES if key in over):
+    if section == _DATA:
+        under, over = _with_key(under), _with_key(over)
+        under = _shared(under, over.get("source", under.get("source")))
+    elif any(over[key] != under.get(key) for key in _CHOICES if key in over):
         return over
-    return {**under, **{key: _merge(under.get(key), value) for key, value in over.items()}}
+    return {**under, **{key: _merge(under.get(key), value, key) for key, value in over.items()}}
+
+
+def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
+    """A template's `data` without what its own source alone has use for. What no source knows stays, and is refused."""
+    models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
+    fields = {word: model.model_fields for word, model in models.items()}
+    if source not in fields:
+        return under
+    own = fields.get(under.get("source"), {})
+    return {key: value for key, value in under.items() if key in fields[source] or key not in own}
+
+
+def _with_key(data: dict[str, Any]) -> dict[str, Any]:
+    """`id`, as csv may call it, under the name that all sources have for it."""
+    return data if "key" in data else {"key" if key == "id" else key: value for key, value in data.items()}

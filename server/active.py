@@ -47,11 +47,14 @@ def load_columns(
     if config.active is None:
         return None
     features = load_features(config.active.data, federation.seat(SERVER), base)
+    same = federation.keys.normal
+    if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
+        labelled = set(map(same, ids))
+        features = features.rows(torch.tensor([row for row, id in enumerate(features.ids) if same(id) in labelled]))
     if (found := len(features.values)) != rows:
         raise DataError(
             f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
         )
-    same = federation.keys.normal
     if ids is not None and features.ids is not None and [*map(same, features.ids)] != [*map(same, ids)]:
         raise DataError(
             "server.active.data and server.labels have other keys, or the same in another order",

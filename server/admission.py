@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from common.config import FederationConfig, differences
+from common.crypto.certificates import name_of
 from common.crypto.peers import verify_peer
 from common.crypto.revocation import RevocationList
-from common.errors import RefusedError, nearest
+from common.errors import IdentityError, RefusedError, nearest
 from common.membership import WIRE_VERSION, Hello
 from common.version import VERSION
+
+_MOST = 12  # keys that a refusal names
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,19 @@ class Admission:
         self._revoked, self._secure = revoked, secure
         self._hashes = {**federation.hashes(), **purpose}
 
+    def screen(self, pem: bytes | None) -> None:
+        """Looks at the certificate that a connection came with, before anything of it is read (PEM; None without TLS).
+
+        Raises:
+            RefusedError: it is no party's that the roster pins, or revoked.
+            IdentityError: our own revocation list is missing or broken, so nobody can be let in.
+        """
+        if not self._secure:
+            return
+        if pem is None:
+            raise RefusedError("no certificate was shown", hint="run it without --insecure")
+        verify_peer(pem, _named(pem), self._federation.parties, self._revoked)
+
     def check(self, hello: Hello, pem: bytes | None) -> None:
         """Looks at a Hello and the certificate that it came with (PEM; None without TLS).
 
@@ -77,9 +95,9 @@ class Admission:
     def _check_agreement(self, hello: Hello) -> None:
         party = hello.party
         if hello.federation != self._federation.id:
-            raise RefusedError(f"{party!r} is of federation {hello.federation!r}, this is {self._federation.id!r}")
+            raise RefusedError(f"{party!r} is of federation {hello.federation[:80]!r}, this is {self._federation.id!r}")
         if hello.wire != WIRE_VERSION or hello.version != VERSION:
-            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version} (wire {hello.wire})"
+            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version[:80]} (wire {hello.wire})"
             raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
         differing = differences(self._hashes, hello.config)
         if "purpose" in differing:
@@ -92,7 +110,7 @@ class Admission:
             )
         if differing:
             raise RefusedError(
-                f"{party!r} has another federation section; it differs in {', '.join(differing)}",
+                f"{party!r} has another federation section; it differs in {_some(differing)}",
                 hint="give every member the same federation section",
             )
 
@@ -109,9 +127,29 @@ class Admission:
     def _check_run(self, hello: Hello) -> None:
         if hello.run not in ("", self._run):
             raise RefusedError(
-                f"{hello.party!r} holds checkpoints of run {hello.run[:80]}, this is run {self._run}",
-                hint="resume that run at the server too, or start the party without --resume",
+                f"{hello.party!r} holds records of run {hello.run[:80]}, this is run {self._run}",
+                hint="resume that run at the server too, or choose another --out for the party",
             )
+
+
+def _some(keys: Sequence[str]) -> str:
+    more = len(keys) - _MOST
+    return ", ".join(key[:80] for key in keys[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def claimed(pem: bytes | None) -> str:
+    """The name in a certificate, whoever signed it; "unknown" if there is none."""
+    with suppress(RefusedError):
+        return "unknown" if pem is None else _named(pem)
+    return "unknown"
+
+
+@lru_cache(256)  # of one who comes again and again
+def _named(pem: bytes) -> str:
+    try:
+        return name_of(pem)
+    except IdentityError as error:
+        raise RefusedError(f"a bad certificate was shown: {error}", hint=error.hint) from error
 
 
 def _in_rows(rows: int, official_test: int) -> str:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import torch
 
-from common.agreement import KeyOffer, KeyRing
+from common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
 from common.conversation import Cohort
-from common.crypto.sealing import KEY_BYTES
+from common.crypto.sealing import KEY_BYTES, PROOF_BYTES
 from common.crypto.signatures import Signer
 from common.errors import ContractError
 from common.harvest import Quorum
+from common.message import Message
 from common.raw import lay_out, to_tensor
 from server.context import ServerContext
 
 
 async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
-    """Tells every party the others' public keys. What they seal with them, the server cannot read.
+    """Tells every party the others' public keys, and passes on that they have them all alike.
+
+    What the parties seal with their keys, the server cannot read.
 
     Returns:
         What the server signs with for as long as these parties stay connected.
 
     Raises:
-        PartyLost: somebody offers no key.
+        PartyLost: somebody offers no key, or does not confirm those of all.
         ContractError: what it offers is none, or it has offered another already.
     """
     patience = Quorum(limit=ctx.federation.timeouts.answer)
     offers = await clients.collect(KeyOffer, ctx.round, patience, key=KEY_BYTES)
-    await _refuse_more(clients, ctx.round)
+    await _refuse_more(KeyOffer, clients, ctx.round)
+    for link in clients.values():
+        link.keyed = True
     signer = Signer(ctx.identity)
     certificates, certificate_lengths = lay_out([offer.certificate for offer in offers.values()])
     signatures, signature_lengths = lay_out([offer.signature for offer in offers.values()])
@@ -41,13 +46,16 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
         to_tensor(signer.certificate),
     )
     await clients.tell(ring)
+    proofs = await clients.collect(KeyProof, ctx.round, patience, parties=len(clients), proof=PROOF_BYTES)
+    await _refuse_more(KeyProof, clients, ctx.round)
+    received = torch.stack([proof.proofs for proof in proofs.values()], dim=1)  # (receivers, senders, proof)
+    await clients.tell({party: KeyProofs(ctx.round, theirs) for party, theirs in zip(clients, received, strict=True)})
     return signer
 
 
-async def _refuse_more(clients: Cohort, round: int) -> None:
-    """A party has one key in a session: refuses a second offer that is here, and from now on any."""
-    for party in await clients.collect(KeyOffer, round, Quorum(need=0)):
-        raise ContractError(party, "KeyOffer", "", "one in a session", "a second")
+async def _refuse_more(kind: type[Message], clients: Cohort, round: int) -> None:
+    """A party has one key in a session: refuses a second message of the kind that is here, and from now on any."""
+    for party in await clients.collect(kind, round, Quorum(need=0)):
+        raise ContractError(party, kind.__name__, "", "one in a session", "a second")
     for link in clients.values():
-        link.kinds = {name: kind for name, kind in link.kinds.items() if kind is not KeyOffer}
-        link.keyed = True
+        link.kinds = {name: other for name, other in link.kinds.items() if other is not kind}

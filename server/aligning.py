@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from common.alignment.comparison import RAISED, compare, distinct
-from common.alignment.hand import Hand, draw_for, tag_of
+from common.alignment.hand import SHUFFLED, Hand, about, draw_for, tag_of
 from common.alignment.keys import Keys
 from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from common.alignment.ring import SERVER_SEAT, Ring
 from common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from common.alignment.seed import Seed
 from common.alignment.sorting import Sorter
 from common.alignment.work import T, Work, at_once
 from common.config import FederationConfig
@@ -27,8 +28,9 @@ from common.crypto.sealing import Session
 from common.errors import ContractError, InputError, PartyAway
 from common.harvest import Harvest, Quorum
 from common.message import M, check_exact
+from common.outgoing import Concealed, nothing
 
-_NONE = torch.empty(0, ELEMENT, dtype=torch.uint8)
+_NONE = nothing(0, ELEMENT, dtype=torch.uint8)
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Aligning:
         work: does what takes long.
         told: of progress: exchanges that are done, and of how many.
         block: keys that travel at a time.
+        seed: of the secret and the shuffles.
     """
 
     federation: FederationConfig
@@ -54,6 +57,7 @@ class Aligning:
     work: Work = at_once
     told: Callable[[int, int], None] = lambda _done, _of: None
     block: int = BLOCK
+    seed: Seed = field(default_factory=Seed)
     _round: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +86,7 @@ class Aligning:
             found = await self._come_back(ring, hand, list(places.values()), common)
         await self._hear(Kept)
         self.keep(number, found)
+        self.seed.forget()
         await self.cohort.tell(Settled(self._round))
         return found
 
@@ -99,7 +104,9 @@ class Aligning:
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
         ring = Ring(sizes, self.block)
-        return ring, Hand(ring, SERVER_SEAT, keys, tag_of(self.session), draw_for(self.federation, SERVER))
+        tag = tag_of(self.session)
+        own = self.seed.draw(about(tag, ring, self.keys))
+        return ring, Hand(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
 
     async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Sorter]:
         """Every list, raised by all parties."""
@@ -111,13 +118,13 @@ class Aligning:
                 if stage < ring.seats - 1:
                     await self._pass_on(hand, stage, block, held)
                 else:
-                    held[-1] = await self._accept(partial(hand.take_back, held[-1]))
-                    await self.work(partial(self._lay_down, ring, lists, block, held))
+                    home = await self._accept(partial(hand.take_back, held[-1]))
+                    await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
                     await self.cohort.tell(Points(self._round, _NONE))
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
         return lists
 
-    async def _exchange(self, ring: Ring, hand: Hand, stage: int, block: int) -> list[Tensor]:
+    async def _exchange(self, ring: Ring, hand: Hand, stage: int, block: int) -> list[Concealed]:
         """What every seat passes on."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
@@ -126,7 +133,7 @@ class Aligning:
             check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block), "element": ELEMENT})
         return [own, *(message.points for message in came.values())]
 
-    async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Tensor]) -> None:
+    async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Concealed]) -> None:
         """Every seat's block goes to the next one, the last one's to us."""
         names = self.federation.names
         await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
@@ -156,7 +163,7 @@ class Aligning:
             for span in ring.spans_of(common):
                 self._round += 1
                 own, *others = (to_numbers(at[owner].read(span.start, span.stop - span.start)) for owner in owners)
-                messages = (Positions(self._round, after) for after in others)
+                messages = (Positions(self._round, Concealed(after, SHUFFLED)) for after in others)
                 await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
                 at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
                 await self._take_back(ring, owners, at, span, last=stage == ring.seats - 1)

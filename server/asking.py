@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from common import prediction
 from common.checkpoints import Checkpoints, Owner
 from common.crypto.sealing import Session
-from common.errors import PartyAway, PartyFailed, PartyLost
+from common.errors import PartyAway, PartyFailed, PartyLost, declared
 from server.active import columns_of
 from server.context import ServerContext
 from server.hub import Hub
@@ -59,7 +59,7 @@ class Asking:
             names = await self._gather()
             self.people.here = names
             self._prepare(names)
-            cohort, round = hub.begin(self.held, self.held[0], _nothing, lambda: questions.over, names)
+            cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
             ctx.restore(round, self.store.load(round, self.owner))
             ctx.confirm()
             ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
@@ -77,7 +77,7 @@ class Asking:
                 if isinstance(gone, PartyFailed):
                     self._excuse(gone)
                 ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
-                hub.rewind(str(gone))
+                hub.rewind(declared(gone)[0])
             finally:
                 questions.hearing.clear()
 
@@ -136,7 +136,3 @@ class Asking:
         """The server's own columns, where it has any, of the rows that are common now."""
         columns = columns_of(self.run.federation, self.run.config, self.run.base, self.people.places, self.run.out)
         self.ctx.columns = columns and columns.to(self.ctx.device)
-
-
-async def _nothing(_round: int) -> None:
-    """Nothing is to be done between two questions."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.course import StopConfig
+from common.numbers import plain
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Best:
         best, newest, since = (self.found[key] for key in (f"val_{self.metric}", "newest", "since"))
         drop, patience, small = self.config.drop, self.config.patience, self.metric == "rmse"
         name, best_said, newest_said = (
-            ("RMSE", f"{best:.4g}", f"{newest:.4g}") if small else ("accuracy", f"{best:.2%}", f"{newest:.2%}")
+            ("RMSE", plain(best), plain(newest)) if small else ("accuracy", f"{best:.2%}", f"{newest:.2%}")
         )
         peak = f"the best, {best_said} in round {self.round}"
         if drop is not None and not (newest <= best * (1 + drop) if small else best - newest <= drop):  # NaN is far

@@ -3,7 +3,7 @@
 A client with a certificate of another authority, with none, or without TLS never reaches a stream,
 so the hub does not see it. gRPC's core writes one line to standard error for each and has no other
 way to say so. While watched, standard error runs through a pipe: those lines are told to the
-server, which makes events of them, and all others pass unchanged.
+server, which makes events of them. What else gRPC writes passes at a bounded rate, and all other lines unchanged.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from common.digest import Digest
+from common.escaped import escaped
+
 _STDERR = 2
 _LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
+_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # what else its core writes
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not accepted",
     "HTTP_REQUEST": "it does not speak TLS",
@@ -59,18 +63,21 @@ def reason_of(line: bytes) -> str | None:
     code, detail = found[1].decode(), (found[2] or b"").decode(errors="replace").strip()
     if code not in _REASONS:
         return f"the TLS handshake failed: {code.lower().replace('_', ' ')}"
-    return _REASONS[code] + (f": {detail}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
+    return _REASONS[code] + (f": {escaped(detail)}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
 
 
 def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
     with os.fdopen(source, "rb", buffering=0) as lines, os.fdopen(kept, "wb", buffering=0) as through:
+        bounded = Digest(lambda said: through.write(f"{said['reason']}\n".encode()))
         rest = b""
         while chunk := lines.read(1 << 16):
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
-                reason = reason_of(line)
-                if reason is None:
-                    through.write(line + b"\n")
-                else:
+                if (reason := reason_of(line)) is not None:
                     tell(reason)
+                elif _GRPC.match(line):
+                    bounded({"kind": "refused", "time": 0.0, "reason": line.decode(errors="replace")})
+                else:
+                    through.write(line + b"\n")
         through.write(rest)
+        bounded.settle()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
@@ -12,7 +11,7 @@ from common.alignment.messages import alignment_kinds, all_limits
 from common.compress import Compressor, form_of
 from common.config import FederationConfig
 from common.conversation import Cohort, Link, Save
-from common.errors import ColonnadeError, IdentityError, PartyAway, PartyFailed, PartyLost, RefusedError
+from common.errors import ColonnadeError, ContractError, PartyAway, PartyFailed, PartyLost, RefusedError, declared
 from common.mailbox import Mailbox
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
@@ -20,12 +19,12 @@ from common.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from common.protocols.contract import Contract
 from common.telemetry import Telemetry
 from common.wire.connection import Connection
-from server.admission import Admission
-from server.member import Member, first_hello
+from server.admission import Admission, claimed
+from server.member import Intake, Member, first_hello, screened
+from server.revocations import Revocations
 from server.saving import common_round
+from server.session_numbers import SessionNumbers
 from server.traffic import Totals
-
-_REVOCATION_PERIOD = 1.0  # seconds between two looks at the list of revoked certificates
 
 
 class Hub:
@@ -38,6 +37,7 @@ class Hub:
         run: the run's own number.
         telemetry: told of everyone who joins, is refused, is late, goes or comes back.
         saved: told of every checkpoint that a party has saved: (party, round, error).
+        numbers: of sessions.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Hub:
         run: str,
         telemetry: Telemetry,
         saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
+        numbers: SessionNumbers | None = None,
     ) -> None:
-        self._federation, self._admission = federation, admission
+        self._federation, self._admission, self._numbers = federation, admission, numbers or SessionNumbers()
         self._run, self._telemetry, self._saved = run, telemetry, saved
         self._kinds = {**contract.kinds, **alignment_kinds(federation)}
         self._limits = all_limits(federation, contract)
@@ -62,6 +63,7 @@ class Hub:
         self._away: dict[str, float] = {}
         self._failure: Exception | None = None
         self._over = False
+        self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
         self.releases: dict[str, float] = {}  # by party, as it last said
@@ -70,16 +72,17 @@ class Hub:
         self.aligned = ""  # number of the alignment that counts, for whoever begins
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
-        """Hears a new connection's Hello and lets it in, or says why not."""
-        party = "unknown"
+        """Looks at a new connection's certificate, hears its Hello and lets it in, or says why not."""
+        party = claimed(pem)
         try:
+            await screened(self._admission, pem)
             hello = await first_hello(connection)
             party = hello.party[:80]
             self._admission.check(hello, pem)
             self._let_in(connection, pem, hello)
         except ColonnadeError as refused:
-            self._telemetry.refused(party, str(refused))
-            connection.post(Refusal(str(refused), refused.hint))
+            self._telemetry.refused(party, str(refused), connection.address)
+            connection.post(Refusal(*declared(refused)))
             await connection.close()
 
     async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
@@ -129,12 +132,14 @@ class Hub:
         self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}
         round = common_round({"the server": held, **everyones}, committed)
-        before, self.session = self.session, _another(self.session)
+        before, self.session = self.session, self._numbers.after(self.session)
+        self._mailbox.abandon()
         self._mailbox = Mailbox(self._late, self.phases)
         self._away.clear()
         self._links.clear()
         for name in names:
             self._links[name] = self._link(name)
+            self._links[name].known = round
             self._start(name, round)
         if before or round:
             self._telemetry.event("resume", round=round, session=self.session)
@@ -143,8 +148,9 @@ class Hub:
 
     def rewind(self, reason: str) -> None:
         """Tells everyone who takes part to stop and say Hello again. Who has come since then waits already."""
-        for member in self.members.values():
-            if member.connection.session != self.session:
+        self._mailbox.abandon()
+        for party, member in self.members.items():
+            if party not in self._links or not member.connection.session:
                 continue
             member.ready = False
             member.parted.clear()
@@ -175,6 +181,7 @@ class Hub:
             PeerError: someone has failed, or was revoked, and will not come back.
         """
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
+        await self.revocations.seen()
         while True:
             if self._failure is not None and self._federation.absence != "continue":
                 raise self._failure  # waiting for it would be in vain
@@ -210,26 +217,18 @@ class Hub:
 
     async def watch_revocations(self) -> None:
         """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
-        said = ""
-        while True:
-            await asyncio.sleep(_REVOCATION_PERIOD)
-            try:
-                self._expel_revoked()
-                said = ""
-            except IdentityError as broken:  # nobody can join now; who is here stays until the list can be read
-                if str(broken) != said:
-                    self._telemetry.event("revocations", reason=str(broken))
-                said = str(broken)
+        await self.revocations.watch(self._expel_revoked)
 
     def say_failure(self, party: str, error: BaseException) -> None:
         """Tells everyone who is left that the run has failed, and whose error it was."""
         for name, member in list(self.members.items()):
             if name != party:
-                member.connection.post(Failure(party, str(error), getattr(error, "hint", "")))
+                member.connection.post(Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:
         """Says farewell and waits for the parties to do the same. Nobody can join any more."""
         self._over = True
+        self._mailbox.abandon()
         for member in list(self.members.values()):
             member.connection.post(Farewell())
             if not member.connection.session:
@@ -265,7 +264,8 @@ class Hub:
         connection.post(Welcome())
         member = self.members[party] = Member(connection, pem, hello)
         self.totals.connect(party, connection)
-        connection.attach(partial(self._hear, party, member), partial(self._lose, party, member))
+        inlet = Intake(member, partial(self._links.get, party))
+        connection.attach(partial(self._hear, party, member), partial(self._lose, party, member), inlet)
         self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
         self._changed.set()
 
@@ -290,6 +290,9 @@ class Hub:
                 self._hear_again(party, member, parcel)
             case Message() if not member.ready:
                 pass  # of the session that was stopped
+            case Message() if not member.connection.session or party not in self._links:
+                early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
+                self._expel(party, member, str(early))
             case Message():
                 self._links[party].deliver(parcel)
             case _:
@@ -301,7 +304,7 @@ class Hub:
                 raise RefusedError(f"{party!r} now calls itself {hello.party[:80]!r}")
             self._admission.check(hello, member.pem)
         except ColonnadeError as refused:
-            self._expel(party, member, str(refused))
+            self._expel(party, member, declared(refused)[0])
             return
         member.hello, member.ready = hello, True
         self._changed.set()
@@ -338,6 +341,7 @@ class Hub:
         since = self._away.pop(party)
         seconds = round(asyncio.get_running_loop().time() - since, 3)
         self._links[party].renew(self.members[party].connection.post)
+        self.session = self._numbers.after(self.session)  # a party takes part in none twice
         restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
 
@@ -354,8 +358,8 @@ class Hub:
         self.totals.link(party, link)
         return link
 
-    def _expel_revoked(self) -> None:
-        for party, reason in self._admission.revoked().items():
+    def _expel_revoked(self, reasons: Mapping[str, str]) -> None:
+        for party, reason in reasons.items():
             member = self.members.get(party)
             if member is not None and not member.parted.is_set():
                 cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
@@ -388,9 +392,3 @@ class Hub:
         self.totals.late[party] += 1
         kind = type(message).__name__
         self._telemetry.event("late", party=party, kind_of=kind, round=message.round, now=self.round)
-
-
-def _another(session: int) -> int:
-    while (drawn := secrets.randbelow(2**31 - 1) + 1) == session:
-        pass
-    return drawn

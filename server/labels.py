@@ -10,8 +10,8 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from common.durable import write_durably
-from common.errors import CheckpointError, EnvironmentFault
+from common.durable import write_kept
+from common.errors import CheckpointError
 from common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 
 _FILE = "noisy-labels.safetensors"
@@ -79,12 +79,7 @@ class NoisyLabelFile:
     def _write(self, drawn: NoisyLabels, about: dict[str, str]) -> None:
         record = {**about, "scale": repr(drawn.scale)}
         record["checksum"] = _checksum(drawn.values, record)
-        try:
-            write_durably(self._path, safetensors.torch.save({"values": drawn.values}, record), mode=0o600)
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{self._path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
-            ) from failed
+        write_kept(self._path, safetensors.torch.save({"values": drawn.values}, record), 0o600)
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ from common.conversation import SERVER
 from common.metric import Metric, Values, number
 from common.telemetry import Event
 from server.sessions import Sessions
+from server.summary import person
 
 _COUNTED = {
     "missing": ("colonnade_missing_answers", "Rounds that a party was asked in and did not answer in time."),
@@ -70,6 +71,9 @@ class ServerMetrics:
         yield metric.connected({party: party in here for party in ctx.federation.names})
         yield metric.queues(hub.queues())
         yield from metric.privacy(ctx.schedule.privacy, dict(hub.releases))
+        if (plan := ctx.schedule.privacy) is not None:
+            counts = {name: hub.releases.get(name) for name in ctx.federation.names}
+            yield from metric.person(person(ctx, plan, counts)["epsilon"])
         yield metric.checkpoint(self._sessions.saving.committed)
         yield from self._heard()
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from common.alignment.keys import Keys
 from common.alignment.record import Record
+from common.alignment.seed import Seed
 from common.config import FederationConfig
 from common.conversation import SERVER
 from common.data.labels import Labels
@@ -28,6 +29,7 @@ class People:
         federation: the agreed section.
         labels: of the rows that were trained on, in their common order.
         asked: keys of whom somebody may ask for, each once, as they are compared; unused where rows need no alignment.
+        seed: of alignments, each until it is settled.
 
     Attributes:
         places: where a row is, by its key as it is compared or, where there are neither keys nor alignment, its number.
@@ -41,6 +43,7 @@ class People:
     federation: FederationConfig
     labels: Labels
     asked: tuple[str, ...] = ()
+    seed: Seed = field(default_factory=Seed)
     places: Mapping[str, int] = field(default_factory=dict)
     here: tuple[str, ...] = ()
 
@@ -67,7 +70,7 @@ class People:
         there = {name: pin for name, pin in self.federation.parties.items() if name in names}
         federation = self.federation.model_copy(update={"parties": there})
         keys = Keys.of(self.asked, self.federation.keys, SERVER)
-        return Rows(federation, Record(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use))
+        return Rows(federation, Record(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use), self.seed)
 
     def history(self) -> Tensor:
         """The row that was trained on for every position now, int64 (common,); -1 for who is new."""

@@ -122,7 +122,7 @@ async def predict(
         with torch.no_grad():
             if sums is None:
                 answers = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
-                said = {party: answer.h for party, answer in answers.items()}
+                said: dict[str, Tensor] = {party: answer.h for party, answer in answers.items()}
                 said |= {party: standing.of(party, rows) for party in missing} if standing else {}
                 parts = [said[party] for party in ctx.federation.names]
                 total, logits = torch.stack(parts).sum(0) if own else None, joint.logits(parts)  # 3

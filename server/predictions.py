@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,17 @@ from common import prediction
 from common.alignment.keys import Keys
 from common.alignment.messages import all_kinds, all_limits
 from common.alignment.record import Record
+from common.alignment.seed import NAME as SEED
+from common.alignment.seed import Seed
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
 from common.crypto.revocation import RevocationList
 from common.data.kept import EncoderFile
 from common.data.sources import load_labels
+from common.descriptors import raise_limit
 from common.device import choose_device
-from common.errors import CheckpointError, InputError
+from common.errors import CheckpointError, ColonnadeError, InputError
 from common.message import largest_bytes
 from common.once import Once
 from common.schedule import Schedule
@@ -38,12 +41,14 @@ from server.active import load_columns, own_keys
 from server.admission import Admission, Facts
 from server.asking import Asking
 from server.context import ServerContext, check_labels
+from server.handshakes import watch_handshakes
 from server.held import refuse_other_labels
 from server.hub import Hub
 from server.model import Model
 from server.people import People, distinct
 from server.predicting import Questions
-from server.run import own_identity, root_of
+from server.run import own_identity
+from server.session_numbers import SessionNumbers
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 _EVENTS = "predictions.jsonl"
@@ -93,39 +98,29 @@ class PredictionRun:
             CheckpointError: the run's folder holds no model.
             ColonnadeError: somebody did not come, or has failed.
         """
-        contract = prediction.contract(self.federation)  # first, since it may refuse
-        if self.own:
-            prediction.refuse_own(self.federation)
-        if self.absent != "refuse" and prediction.summed(self.federation):
-            raise InputError(
-                f"--absent {self.absent}: the server of this run is shown sums alone, of which nobody can be missing",
-                hint="start all parties, and leave it out",
-            )
-        owner, store = self._owner(), Checkpoints(self.out / "checkpoints")
-        held = store.usable(owner)
-        if not held:
-            raise CheckpointError(
-                f"{self.out / 'checkpoints'} holds no whole checkpoint",
-                hint="a model is there once a run has saved one",
-            )
+        raise_limit()
+        contract, (owner, store, held) = prediction.contract(self.federation), self.check()
         identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
         with (
             Watch(SERVER, self.config) as watch,
             closing(Telemetry(self.out / _EVENTS, watch, *self.listeners)) as telemetry,
+            watch_handshakes(lambda reason: telemetry.refused("unknown", reason)) if self.secure else nullcontext(),
         ):
             ctx, people = self._context(telemetry)
             ctx.identity = identity
             admission = Admission(
                 self.federation, self._facts, owner.run, revoked, secure=self.secure, purpose=prediction.PURPOSE
             )
-            hub = Hub(prediction.asking(self.federation), contract, admission, owner.run, telemetry)
+            asked, numbers = prediction.asking(self.federation), SessionNumbers(self.out)
+            hub = Hub(asked, contract, admission, owner.run, telemetry, numbers=numbers)
             ctx.traffic, ctx.phases = hub.totals.wire, hub.phases
             kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
             incoming = dict.fromkeys(kinds, self.federation.compress.evaluations)
             largest = max(largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items())
-            port = Port(Codec(contract.name, kinds, incoming, limits), largest + FRAME_ALLOWANCE, hub.greet)
+            codec, parties = Codec(contract.name, kinds, incoming, limits), len(self.federation.names)
+            port = Port(codec, largest + FRAME_ALLOWANCE, hub.greet, parties)
             try:
                 number = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
@@ -136,6 +131,32 @@ class PredictionRun:
                 await self._converse(ctx, hub, self._model(ctx, people, owner.run, held[0], watch), asking.sessions)
             finally:
                 await port.stop()
+
+    def check(self) -> tuple[Owner, Checkpoints, list[int]]:
+        """Refuses what cannot be asked, before anybody is started or anything is written.
+
+        Returns:
+            The model's owner, the server's checkpoints, and their rounds, newest first.
+
+        Raises:
+            InputError: this model cannot be asked, or not so.
+            CheckpointError: the run's folder holds no model.
+        """
+        prediction.contract(self.federation)
+        if self.own:
+            prediction.refuse_own(self.federation)
+        if self.absent != "refuse" and prediction.summed(self.federation):
+            raise InputError(
+                f"--absent {self.absent}: the server of this run is shown sums alone, of which nobody can be missing",
+                hint="start all parties, and leave it out",
+            )
+        owner, store = self._owner(), Checkpoints(self.out / "checkpoints")
+        if not (held := store.usable(owner)):
+            raise CheckpointError(
+                f"{self.out / 'checkpoints'} holds no whole checkpoint",
+                hint="a model is there once a run has saved one",
+            )
+        return owner, store, held
 
     async def _converse(
         self,
@@ -161,8 +182,8 @@ class PredictionRun:
             raise
         except Exception as error:
             own = asking.done() and not asking.cancelled() and asking.exception() is error
-            told = Exception("what the server does with the model has failed") if own else root_of(error)
-            hub.say_failure(getattr(error, "party", SERVER), told)
+            said = "what the server does with the model has failed"
+            hub.say_failure(getattr(error, "party", SERVER), ColonnadeError(said, told=said) if own else error)
             raise
         finally:
             for task in (guard, *both):
@@ -198,7 +219,8 @@ class PredictionRun:
             return ctx, People(federation, labels)
         asked = distinct(federation, self.ids or labels.ids or ())
         own = own_keys(federation, self.config, self.base)
-        return ctx, People(federation, labels, tuple(key for key in asked if own is None or key in own))
+        seed = Seed(self.out / "once-predictions" / SEED)
+        return ctx, People(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
 
     def _model(
         self, ctx: ServerContext, people: People, run: str, round: int, watch: Watch

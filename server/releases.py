@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from common.durable import write_durably
 from common.errors import CheckpointError, ConfigError, EnvironmentFault
 from common.privacy.accountant import epsilon
 from common.privacy.answers import AnswerPrivacyConfig
+from common.privacy.settings import BEFORE, Accounting
 from common.schedule import Schedule
 
 _FILE = "answers.json"
@@ -46,9 +48,15 @@ class RowReleases:
         return int(self._counts.max())
 
     @property
+    def accounting(self) -> Accounting:
+        """How releases are added up."""
+        return self._config.accounting
+
+    @property
     def epsilon(self) -> float:
         """What they come to at the configured delta, for another label of one row (sensitivity 2C)."""
-        return epsilon(self.most, self._config.noise_multiplier, self._config.delta, "replace")
+        config = self._config
+        return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
 
     def spend(self, batch: Tensor) -> None:
         """Pays for one release of these rows, int64 (rows,), before it is made.
@@ -64,7 +72,7 @@ class RowReleases:
     def write(self, ceiling: int) -> None:
         """Sets the ceiling; it is on the disk when this returns. Raises EnvironmentFault."""
         if self._path is not None:
-            record = {"ceiling": ceiling, **_settings(self._config)}
+            record = {"ceiling": ceiling, "accounting": self._config.accounting, **_settings(self._config)}
             try:
                 write_durably(self._path, json.dumps(record).encode())
             except OSError as failed:
@@ -76,8 +84,9 @@ class RowReleases:
 
     def close(self) -> None:
         """Lowers the ceiling to what was spent. Where that cannot be written, the rest of a block is forfeited."""
-        with contextlib.suppress(EnvironmentFault):
-            self.write(self.most)
+        if self.most < self._ceiling:
+            with contextlib.suppress(EnvironmentFault):
+                self.write(self.most)
 
 
 def open_releases(
@@ -112,10 +121,15 @@ def open_releases(
         before, now = ("with", "without") if there else ("without", "with")
         raise CheckpointError(f"the run was begun {before} private answers and cannot go on {now} them", hint=_ANEW)
     _check_delta(config, len(schedule.partition.train))
-    spent = _read(path, config) if path is not None and there else 0
+    spent = 0
+    if path is not None and there:
+        spent, accounting = _read(path, config)
+        if "accounting" not in config.model_fields_set:  # a run goes on with what it was begun with
+            config = config.model_copy(update={"accounting": accounting})
     expected = int(schedule.epoch(schedule.rounds)) * (parties + 1)
     releases = RowReleases(config, rows, max(1, expected // _BLOCKS), path, spent)
-    releases.write(spent)
+    if not there:
+        releases.write(spent)
     return releases
 
 
@@ -128,10 +142,13 @@ def _check_delta(config: AnswerPrivacyConfig, rows: int) -> None:
         )
 
 
-def _read(path: Path, config: AnswerPrivacyConfig) -> int:
+def _read(path: Path, config: AnswerPrivacyConfig) -> tuple[int, str]:
+    """The ceiling, and how releases were added up."""
     try:
         record = json.loads(path.read_text())
-        ceiling = int(record.pop("ceiling"))
+        ceiling, accounting = int(record.pop("ceiling")), record.pop("accounting", BEFORE["accounting"])
+        if accounting not in get_args(Accounting):
+            raise ValueError("no such accounting")
         if ceiling < 0:
             raise ValueError("below 0")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -142,7 +159,7 @@ def _read(path: Path, config: AnswerPrivacyConfig) -> int:
                 f"{path} counts releases with {key} = {record.get(key)}, server.privacy.answers.{key} is {ours}",
                 hint=f"restore it, or {_ANEW}",
             )
-    return ceiling
+    return ceiling, accounting
 
 
 def _settings(config: AnswerPrivacyConfig) -> dict[str, float | bool]:

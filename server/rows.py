@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from torch import Tensor
 
 from common.alignment.progress import tenths
 from common.alignment.record import Record
+from common.alignment.seed import Seed
 from common.alignment.work import aside
 from common.config import FederationConfig
 from common.conversation import SERVER, Cohort
 from common.crypto.sealing import Session
-from common.errors import CheckpointError, ColonnadeError, OwnDataFailed
+from common.errors import CheckpointError
 from common.message import Kinds
 from common.telemetry import Telemetry
 from server.aligning import Aligning
@@ -31,6 +32,7 @@ class Rows:
         telemetry: told of progress and of the result.
         kinds: what may come once rows are aligned.
         use: called once in a start of the server, with the rows that count, int64 (common,).
+        seed: of the secret and the shuffles, as long as rows are not aligned.
     """
 
     federation: FederationConfig
@@ -38,6 +40,7 @@ class Rows:
     telemetry: Telemetry
     kinds: Kinds
     use: Callable[[Tensor], None]
+    seed: Seed = field(default_factory=Seed)
     _used: bool = False
 
     def agreed(self, held: Mapping[str, str]) -> str:
@@ -51,10 +54,9 @@ class Rows:
         """
         number = self.record.number
         if number and (without := [party for party, own in held.items() if own != number]):
-            raise CheckpointError(
-                f"the rows of this run are aligned, and {', '.join(without)} came without the file that says how",
-                hint="resume every member from its own folder of this run, or begin a new run",
-            )
+            said = f"the rows of this run are aligned, and {', '.join(without)} came without the file that says how"
+            hint = "resume every member from its own folder of this run, or begin a new run"
+            raise CheckpointError(said, hint=hint, told=said)
         return number
 
     async def align(self, cohort: Cohort, session: Session) -> str:
@@ -71,18 +73,13 @@ class Rows:
             started = time.monotonic()
             told = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
             keys = self.record.keys
-            rows = await Aligning(self.federation, keys, session, cohort, self.record.keep, aside, told)()
+            keep = self.record.keep
+            rows = await Aligning(self.federation, keys, session, cohort, keep, aside, told, seed=self.seed)()
             seconds = round(time.monotonic() - started, 3)
             self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)
         for link in cohort.values():
             link.kinds = self.kinds
         if not self._used:
-            self._take(self.record.rows(self.record.number))
+            self.use(self.record.rows(self.record.number))
+            self._used = True
         return self.record.number
-
-    def _take(self, rows: Tensor) -> None:
-        try:
-            self.use(rows)
-        except ColonnadeError as wrong:
-            raise OwnDataFailed(str(wrong), hint=wrong.hint) from wrong
-        self._used = True

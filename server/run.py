@@ -16,6 +16,8 @@ from torch import Tensor
 from common.alignment.keys import Keys
 from common.alignment.messages import all_kinds, all_limits
 from common.alignment.record import Record
+from common.alignment.seed import NAME as SEED
+from common.alignment.seed import Seed
 from common.checkpoints import Checkpoints, Owner
 from common.config import FederationConfig, ServerConfig
 from common.conversation import SERVER
@@ -24,14 +26,16 @@ from common.crypto.revocation import RevocationList
 from common.data.kept import EncoderFile
 from common.data.labels import Labels
 from common.data.sources import load_labels
+from common.descriptors import raise_limit
 from common.device import choose_device
-from common.errors import CheckpointError, ConfigError, IdentityError, OwnDataFailed, PartyFailed
+from common.errors import CheckpointError, ConfigError, IdentityError
 from common.message import largest_bytes
 from common.once import Once
+from common.ports import refuse_taken
 from common.privacy.labels import NoisyLabels
 from common.protocols import CONTRACTS
 from common.schedule import Schedule
-from common.telemetry import Event, Listener, Telemetry
+from common.telemetry import Event, Listener, Telemetry, advances
 from common.watch import Watch
 from common.wire.codec import Codec
 from common.wire.frame import FRAME_ALLOWANCE
@@ -77,6 +81,8 @@ class ServerRun:
     def __post_init__(self) -> None:
         self.launched = self.launched or time.time()
         self._first: float | None = None
+        self.went_on = False
+        """Whether this start has come to a round or to the end of the run. Else an earlier start's summary holds."""
 
     async def run(self) -> None:
         """Serves the federation to its end and leaves summary.json, however it ends.
@@ -84,6 +90,7 @@ class ServerRun:
         Raises:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
+        raise_limit()
         with Watch(SERVER, self.config) as watch:
             await self._serve(watch)
 
@@ -92,47 +99,54 @@ class ServerRun:
         identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
+        begun, number = (self.out / "run.json").exists(), self._run_number()
+        store = Checkpoints(self.out / "checkpoints")
+        store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
+        refuse_taken(self.config.listen, "server.listen")
         labels = load_labels(self.config.labels, self.base, self.federation.task)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, once = self.federation.align != "none", Once(self.out / "once")
         keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        begun = (self.out / "run.json").exists()
-        protected = (None, None) if aligned else self._protect(labels, schedule, begun)
         telemetry = Telemetry(self.out / "events.jsonl", self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.identity, ctx.once = identity, once
         facts, rows = Facts(len(labels.values), labels.official_test), None
         if keys is None:
-            self._equip(ctx, labels, *protected, begun=begun)
+            self._equip(ctx, labels, begun=begun)
         else:
             record = Record(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = CONTRACTS[self.federation.protocol.name].kinds
-            rows = Rows(self.federation, record, telemetry, kinds, again)
+            rows = Rows(self.federation, record, telemetry, kinds, again, Seed(self.out / "once" / SEED))
+        without = labels.without
         held = None if begun or aligned else digest_of(labels)
-        del labels, values, protected  # what is protected is in the context alone
+        del labels, values  # what is protected is in the context alone
         with closing(telemetry), self._watch_handshakes(telemetry):
-            session = self._sessions(ctx, facts, revoked, rows)
+            session = self._sessions(ctx, facts, revoked, rows, number)
             watch.show(ServerMetrics(session))
-            contract = CONTRACTS[self.federation.protocol.name]
-            kinds = all_kinds(self.federation, contract)
-            limits, incoming = all_limits(self.federation, contract), self.federation.compress.arriving(kinds)
-            sizes = (largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items())
-            largest = max(sizes, default=0) + FRAME_ALLOWANCE
-            port = Port(Codec(contract.name, kinds, incoming, limits), largest, session.hub.greet)
+            port = self._port(session)
             try:
-                number = await port.start(self.config.listen, tls)
+                bound = await port.start(self.config.listen, tls)
                 host = self.config.listen.rpartition(":")[0]
-                (self.out / "summary.json").unlink(missing_ok=True)  # of the start before this one
-                telemetry.event("listening", address=f"{host}:{number}", waiting_for=list(self.federation.names))
+                telemetry.event("listening", address=f"{host}:{bound}", waiting_for=list(self.federation.names))
                 watch.announce(telemetry)  # after it, with which a start begins
+                if without:
+                    ctx.warn(without)
                 if held is not None:
                     hold_labels(once, held)
                 await self._converse(session)
             finally:
                 await port.stop()
+
+    def _port(self, session: Sessions) -> Port:
+        federation, contract = self.federation, CONTRACTS[self.federation.protocol.name]
+        kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+        incoming = federation.compress.arriving(kinds)
+        largest = max((largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items()), default=0)
+        codec = Codec(contract.name, kinds, incoming, limits)
+        return Port(codec, largest + FRAME_ALLOWANCE, session.hub.greet, len(federation.names))
 
     def _protect(
         self, labels: Labels, schedule: Schedule, begun: bool
@@ -149,31 +163,38 @@ class ServerRun:
         """Gives the context the rows that count in the place of all, int64 (common,)."""
         common = labels.rows(rows)
         ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
-        self._equip(ctx, labels, *self._protect(common, ctx.schedule, begun), sample=rows, begun=begun)
+        self._equip(ctx, labels, common, rows, begun=begun)
 
     def _equip(
         self,
         ctx: ServerContext,
         labels: Labels,
-        noisy: NoisyLabels | None,
-        releases: RowReleases | None,
+        common: Labels | None = None,
         sample: Tensor | None = None,
         *,
         begun: bool,
     ) -> None:
-        """Gives the context what goes with its rows."""
-        ctx.releases = releases
+        """Gives the context what goes with its rows.
+
+        Args:
+            common, sample: of aligned rows, their labels and where they stand in the table, int64 (common,).
+        """
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self.out / "checkpoints").usable()))
         columns = load_columns(
             self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
         )
         ctx.columns = columns and columns.to(ctx.device)
+        noisy, ctx.releases = self._protect(
+            labels if common is None else common, ctx.schedule, begun
+        )  # last: it draws and keeps noise
         ctx.protect(noisy)
 
-    def _sessions(self, ctx: ServerContext, facts: Facts, revoked: RevocationList, rows: Rows | None) -> Sessions:
+    def _sessions(
+        self, ctx: ServerContext, facts: Facts, revoked: RevocationList, rows: Rows | None, number: str
+    ) -> Sessions:
         store = Checkpoints(self.out / "checkpoints", partial(self._warn, ctx.telemetry))
         store.prepare()
-        owner = Owner(SERVER, self._run_number(), self.federation.lasting_hashes())
+        owner = Owner(SERVER, number, self.federation.lasting_hashes())
         admission = Admission(self.federation, facts, owner.run, revoked, secure=self.secure)
         return Sessions(ctx, store, owner, admission, self.out, rows)
 
@@ -208,7 +229,7 @@ class ServerRun:
             raise
         except Exception as error:
             reason = str(error)
-            hub.say_failure(getattr(error, "party", "server"), root_of(error))
+            hub.say_failure(getattr(error, "party", "server"), error)
             raise
         finally:
             guard.cancel()
@@ -216,12 +237,16 @@ class ServerRun:
                 ctx.releases.close()
             if status != "interrupted":
                 await hub.part(_PARTING if status == "completed" else 2.0)
-            ctx.telemetry.event("end", status=status, round=ctx.round)
+            ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
             events = self.out / "events.jsonl"
-            summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
-            write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
+            if self.went_on or not (self.out / "summary.json").exists():
+                summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
+                write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
 
     def _note_first(self, event: Event) -> None:
+        if advances(event) and not self.went_on:
+            self.went_on = True
+            (self.out / "summary.json").unlink(missing_ok=True)  # of the start before this one
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
 
@@ -251,13 +276,6 @@ def own_identity(federation: FederationConfig, config: ServerConfig, base: Path,
             hint="point server.identity at the server's folder",
         )
     return identity
-
-
-def root_of(error: Exception) -> Exception:
-    """The error as its owner said it, for all others: who passes it on adds nothing, and own data are not quoted."""
-    if isinstance(error, OwnDataFailed):
-        return Exception("the server cannot go on with its own data; its log says why")
-    return Exception(error.reason) if isinstance(error, PartyFailed) else error
 
 
 def _only_loopback(address: str) -> None:

@@ -86,6 +86,10 @@ class Saving:
         pending.writing = loop.create_task(self._save_own(pending, snapshot))
         ask(Save(round, self.committed, self.best))
 
+    def restored(self, round: int) -> None:
+        """The run goes on from a checkpoint that everyone holds: it is kept until a newer one is committed."""
+        self.committed = round
+
     def saved(self, member: str, round: int, error: str = "") -> None:
         """A member has saved a round, or could not."""
         pending = self._pending
@@ -159,10 +163,9 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
     common = set.intersection(*map(set, held.values()))
     if not common and committed:
         without = [name for name, rounds in held.items() if committed not in rounds]
-        raise CheckpointError(
-            f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}",
-            hint="resume every member from its own folder of this run, or begin a new run",
-        )
+        said = f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}"
+        hint = "resume every member from its own folder of this run, or begin a new run"
+        raise CheckpointError(said, hint=hint, told=said)
     return max(common, default=0)
 
 

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from common.checkpoints import Checkpoints, Owner
 from common.crypto.sealing import Session
-from common.durable import write_durably
-from common.errors import EnvironmentFault, PartyAway
+from common.durable import write_kept
+from common.errors import PartyAway, declared
 from common.phases import CHECKPOINT, WAITING
 from common.protocols import CONTRACTS
-from common.randomness import seeded_generator
+from common.randomness import keep_generators
 from server.admission import Admission
 from server.context import ServerContext
 from server.hub import Hub
 from server.protocols import SERVE
 from server.rows import Rows
 from server.saving import Saving
+from server.session_numbers import SessionNumbers
 
 
 @dataclass
@@ -47,7 +48,8 @@ class Sessions:
         federation, telemetry = self.ctx.federation, self.ctx.telemetry
         contract = CONTRACTS[federation.protocol.name]
         self.saving = Saving(self.store, self.folder / "checkpoints", self.owner, federation.checkpoint, telemetry)
-        self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved)
+        numbers = SessionNumbers(self.folder)
+        self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved, numbers)
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
@@ -72,13 +74,14 @@ class Sessions:
                 if self.rows is not None:
                     hub.aligned = await self.rows.align(cohort, ctx.session)
                 ctx.confirm()
-                ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=list(cohort), round=round)
+                parties, device = list(cohort), str(ctx.device)
+                ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=parties, round=round, device=device)
                 await SERVE[name](ctx, cohort)
                 return
             except PartyAway as gone:
                 self.saving.give_up(gone.party, "it is away")
                 ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
-                hub.rewind(str(gone))
+                hub.rewind(declared(gone)[0])
             finally:
                 ctx.phases.turn()
 
@@ -87,17 +90,14 @@ class Sessions:
         path = self.folder / "run.json"
         if path.exists():
             return
-        try:
-            write_durably(path, json.dumps({"run": self.owner.run, "federation": self.ctx.federation.id}).encode())
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
-            ) from failed
+        write_kept(path, json.dumps({"run": self.owner.run, "federation": self.ctx.federation.id}).encode())
 
     def _restore(self, round: int, *, first: bool) -> None:
         ctx = self.ctx
+        if round:
+            self.saving.restored(round)
         ctx.restore(round, self.store.load(round, self.owner) if round else None)
-        ctx.state.keep("random", lambda: seeded_generator(ctx.federation.seed, "server"))
+        keep_generators(ctx.state, ctx.device, ctx.federation.seed, "server")
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:
             self.saving.best = 0  # we are back before it

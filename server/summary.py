@@ -72,17 +72,17 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
 
 
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
-    """What the parties' privacy came to: `epsilon` by party, `delta`, and how they come about.
+    """What the parties' privacy came to: `epsilon` by party, `delta`, a person's, and how they come about.
 
     `epsilon` is null where there is no guarantee; `privacy.void` then says why, and
-    `privacy.epsilon` what the accounting alone comes to.
+    `privacy.epsilon` what the accounting alone comes to. `person` is about somebody whose row lies at every party.
 
     Args:
         releases: what each party has paid for, as it said; null for who never did.
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
-        return {"epsilon": dict.fromkeys(names), "delta": None, "privacy": None}
+        return {"epsilon": dict.fromkeys(names), "delta": None, "person": None, "privacy": None}
     counts = {name: releases.get(name) for name in names}
     by_adjacency: dict[str, dict[str, float | None]] = {
         adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
@@ -92,11 +92,13 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     return {
         "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
         "delta": plan.config.delta,
+        "person": person(ctx, plan, counts),
         "privacy": {
             "mechanism": plan.config.mechanism,
             "clip": plan.config.clip,
             "noise_multiplier": plan.noise_multiplier,
             "adjacency": plan.config.adjacency,
+            "accounting": plan.config.accounting,
             "releases": counts,
             "epsilon": by_adjacency,
             "void": void,
@@ -105,7 +107,25 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     }
 
 
-_OWN = "a row's own embeddings, given the models that made them"
+def person(ctx: ServerContext, plan: Plan, counts: Mapping[str, float | None]) -> dict[str, Any]:
+    """What the releases of all parties together say about a person whose row lies at each of them; not its label.
+
+    `epsilon` is null where there is no bound, and `void` says why: what a single member sends unprotected is enough.
+    """
+    known = {name: count for name, count in counts.items() if count is not None}
+    void = plan.void
+    if void is None and ctx.config.active is not None:
+        void = "the server's own columns take part without noise"
+    if void is None and (silent := [name for name in counts if name not in known]):
+        void = f"{', '.join(silent)} did not say what was spent"
+    epsilon = None if void else round(plan.person_epsilon(known.values()), 6)
+    return {"parties": len(counts), "epsilon": epsilon, "delta": plan.config.delta, "void": void}
+
+
+_OWN = (
+    "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
+    "in the models and in other rows' embeddings"
+)
 _ALL = "a row's embeddings, and all that training on it leaves in the models"
 
 
@@ -135,7 +155,7 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
     if (noisy := ctx.noisy) is None:
         return None
     epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
-    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon}
+    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon, "delta": 0}
 
 
 def pace(ctx: ServerContext) -> dict[str, Any] | None:
@@ -167,6 +187,7 @@ def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
         "head_clip": config.head_clip,
         "noise_multiplier": config.noise_multiplier,
         "adjacency": "replace",
+        "accounting": releases.accounting,
         "delta": config.delta,
         "releases": releases.most,
         "accounted": accounted,

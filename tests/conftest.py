@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 import torch
 from hypothesis import settings
+
+from tests.patience import PATIENCE
 
 torch.set_num_threads(1)
 
 # On a busy machine any example may take long: pytest's own timeout ends what hangs.
 settings.register_profile("colonnade", deadline=None)
 settings.load_profile("colonnade")
+
+
+_LONG = ("processes", "browser", "netns")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with processes of their own may take ten times as long on a busy machine."""
+    for item in items:
+        if any(map(item.get_closest_marker, _LONG)) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE + 100))
+
+
+def pytest_runtest_setup() -> None:
+    """The command line, run in this process, takes rights from what is made afterwards."""
+    os.umask(0o022)

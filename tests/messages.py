@@ -11,10 +11,12 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from common.escaped import escaped
 from common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from common.message import DTYPES, Message, TensorSpec, schema
 
 WORD = st.text(max_size=12)
+PLAIN = WORD.map(escaped)  # as a notice's texts are when they have come off the wire
 UINT32 = st.integers(0, 2**32 - 1)
 UINT64 = st.integers(0, 2**64 - 1)
 
@@ -64,13 +66,23 @@ ROUNDS = st.lists(UINT32, max_size=3).map(tuple)
 
 any_notice = st.one_of(
     st.builds(
-        Hello, WORD, WORD, WORD, UINT32, st.dictionaries(WORD, WORD, max_size=3), UINT64, UINT64, WORD, ROUNDS, WORD
+        Hello,
+        PLAIN,
+        PLAIN,
+        PLAIN,
+        UINT32,
+        st.dictionaries(PLAIN, PLAIN, max_size=3),
+        UINT64,
+        UINT64,
+        PLAIN,
+        ROUNDS,
+        PLAIN,
     ),
     st.just(Welcome()),
-    st.builds(Refusal, WORD, WORD),
-    st.builds(Begin, UINT32, st.lists(WORD, max_size=4).map(tuple), WORD, UINT32, WORD),
-    st.builds(Rewind, WORD),
-    st.builds(Saved, UINT32, WORD),
+    st.builds(Refusal, PLAIN, PLAIN),
+    st.builds(Begin, UINT32, st.lists(PLAIN, max_size=4).map(tuple), PLAIN, UINT32, PLAIN),
+    st.builds(Rewind, PLAIN),
+    st.builds(Saved, UINT32, PLAIN),
     st.just(Farewell()),
-    st.builds(Failure, WORD, WORD, WORD),
+    st.builds(Failure, PLAIN, PLAIN, PLAIN),
 )

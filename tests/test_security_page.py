@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from common import capacity, descriptors, outbox
 from common.config import load
 from common.errors import ConfigError
 from common.protocols import CONTRACTS
+from common.wire import frame, listen
+from server import member
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]
@@ -67,3 +70,23 @@ def _resolved(name: str, column: int) -> str:
     if found := re.search(r"as (?:in )?`(\w+)`", cell):
         return f"{_resolved(found[1], column)}; {cell}"
     return cell
+
+
+def test_the_limits_that_it_names_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs/security.md").read_text().split())
+    options = dict(listen._STRANGERS)
+    seconds = options["grpc.server_handshake_timeout_ms"] // 1000
+    assert options["grpc.max_connection_idle_ms"] == 1000 * seconds and options["grpc.max_concurrent_streams"] == 1
+    assert frame.FRAME_ALLOWANCE == 1 << 16 and member._REFUSAL_PAUSE == 1
+    assert capacity._KEPT == 4 and outbox._BEYOND * capacity._KEPT == 16 and capacity._KEPT * capacity._LEAST == 1 << 20
+    for said in (
+        f"one Hello of at most {frame.FRAME_ALLOWANCE >> 10} kB",
+        f"one stream at a time, {seconds} s for its handshake and {seconds} s without a stream",
+        f"at most {frame.MOST_PARCELS} parcels",
+        f"at most {descriptors._MOST:,} connections",
+        f"{descriptors.RESERVE} files for checkpoints",
+        "at most four of the contract's largest messages (and at least 1 MB)",
+        f"more than {capacity.AHEAD} beyond",
+        "sixteen of the largest messages",
+    ):
+        assert said in page, said

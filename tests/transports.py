@@ -74,6 +74,8 @@ class Grpc:
         mailbox, greeted = Mailbox(), asyncio.Queue[Connection]()
         largest = max(largest_bytes(kind, limits) for kind in ours.values()) + FRAME_ALLOWANCE
 
+        widest = max(largest_bytes(kind, wide) for kind in theirs.values()) + FRAME_ALLOWANCE
+
         async def greet(connection: Connection, _pem: bytes | None) -> None:
             greeted.put_nowait(connection)
 
@@ -83,14 +85,14 @@ class Grpc:
         servers: dict[str, Link] = {}
         dialled: dict[str, tuple[Dialer, Connection]] = {}
         for party in parties:
-            dialer = Dialer(Codec("split", theirs), 1 << 30)
+            dialer = Dialer(Codec("split", theirs), widest)
             up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 10)
             down = await greeted.get()
             down.peer = party
             at_server[party] = Link(party, ours, limits, down.post, mailbox)
-            servers[party] = Link(SERVER, theirs, wide, up.post)
-            down.attach(at_server[party].deliver, at_server[party].lose)
-            up.attach(servers[party].deliver, servers[party].lose)
+            servers[party] = Link(SERVER, theirs, wide, up.post, outlet=up.outlet)
+            down.attach(at_server[party].deliver, at_server[party].lose, at_server[party])
+            up.attach(servers[party].deliver, servers[party].lose, servers[party])
             dialled[party] = (dialer, up)
 
         async def cut(party: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from cli.beside.epsilons import ABOUT
 from cli.beside.lane import Lane
-from cli.beside.plan import PLAIN, Unit
+from cli.beside.plan import PLAIN, UNITS, Unit
 from cli.page.curves import Curve, curves
 from cli.page.svg import colour, svg, words
 from cli.reproduction.measures import Point, Record
@@ -17,6 +19,7 @@ _LEGEND, _LINE = 150, 17
 _DASHES = ("", "6 3", "2 3")
 _LEAST_MB, _LEAST_SECONDS = 0.01, 1.0
 _SPAN = (0.0, 1.0)
+_UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 
 Say = Callable[[float], str]
 
@@ -57,7 +60,7 @@ class Figure:
         return svg(width, height, parts, title=self.title)
 
 
-def figures(lanes: Sequence[Lane]) -> list[Figure]:
+def figures(lanes: Sequence[Lane], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
     """Those that have something to show."""
     plain = [(lane, _first(lane, PLAIN)) for lane in lanes]
     slow = [(lane, _first(lane, lane.fastest[0] or PLAIN)) for lane in lanes]
@@ -69,7 +72,7 @@ def figures(lanes: Sequence[Lane]) -> list[Figure]:
                "seconds of delays, in powers of ten", _curves(slow, lambda at: _log(at.seconds, _LEAST_SECONDS)),
                lambda x: f"{_power(x, _LEAST_SECONDS)} s"),
     ]  # fmt: skip
-    made += [_noisy(lanes, "client", "of a party's whole data"), _noisy(lanes, "row", "of a row's embeddings")]
+    made += [_noisy(lanes, unit, deltas) for unit in UNITS]
     return [figure for figure in made if figure.drawn]
 
 
@@ -87,15 +90,16 @@ def _curves(found: Sequence[tuple[Lane, Record | None]], x: Callable[[Point], fl
     return drawn
 
 
-def _noisy(lanes: Sequence[Lane], unit: Unit, about: str) -> Figure:
+def _noisy(lanes: Sequence[Lane], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
     drawn = []
     for number, lane in enumerate(lanes):
         epsilons = sorted(float(name.partition("-")[2]) for name in lane.found if name.startswith(f"{unit}-"))
         points = [(math.log2(each), lane.under(unit, each) / 100) for each in epsilons]
         if points:
             drawn.append(Curve(lane.name, points, *strokes(number)))
-    title = f"Test accuracy against epsilon {about}"
-    return Figure(f"epsilon-{unit}", title, "epsilon", drawn, lambda x: f"{2**x:.3g}")
+    title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
+    foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
+    return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
 
 
 def _first(lane: Lane, condition: str) -> Record | None:

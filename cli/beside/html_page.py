@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cli.beside import leaks
+from cli.beside.epsilons import deltas, in_words
 from cli.beside.figures import Figure, figures, strokes
 from cli.beside.lane import Lane
 from cli.beside.needs import needs
-from cli.beside.plan import Plan
+from cli.beside.plan import Plan, Unit
 from cli.beside.table import head, row
 from cli.beside.words import CAUTIONS, TITLE, how, notes
 from cli.page.frame import facts, folded, frame, section, table
@@ -16,6 +17,7 @@ from cli.page.html import Html, tag
 from cli.page.script import SCRIPT
 
 _NEEDS = ("need", "take", "because")
+_CAPTION = "Per cent of test rows, unless said"
 _CHOICE = """
 const boxes = [...document.querySelectorAll(".legend input.lane")];
 const every = document.getElementById("every");
@@ -35,15 +37,15 @@ if (every) {
 
 def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
     """All of it."""
-    epsilons = plan.epsilons
-    wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons)]
+    epsilons, at = plan.epsilons, deltas(plan)
+    wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons, at)]
     numbers = [row(lane, epsilons) for lane in lanes]
-    cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in CAUTIONS), class_="faint")
+    cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in (*in_words(plan), *CAUTIONS)), class_="faint")
     return frame(TITLE, [
         tag("p", how(plan, seeds).replace("`", "")),
         section("Which for what", table(_NEEDS, wanted, words=(0, 1, 2), caption="As the numbers have it")),
-        section("The numbers", table(head(epsilons), numbers, caption="Per cent of test rows, unless said"), cautions),
-        _curves(lanes),
+        section("The numbers", table(head(epsilons, at), numbers, caption=_CAPTION), cautions),
+        _curves(lanes, at),
         section("Leaks", _leaks(lanes)),
         section("What everybody sees", _sees(lanes)),
         section("What was not as for the others", facts(notes(plan, lanes, seeds)), facts(plan.left_out.items())),
@@ -51,8 +53,8 @@ def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
     ], SCRIPT + _CHOICE)  # fmt: skip
 
 
-def _curves(lanes: Sequence[Lane]) -> Html:
-    pictures = [_figure(figure) for figure in figures(lanes)]
+def _curves(lanes: Sequence[Lane], at: Mapping[Unit, float]) -> Html:
+    pictures = [_figure(figure) for figure in figures(lanes, at)]
     return section("Curves", _legend(lanes), tag("div", *pictures, class_="charts")) if pictures else Html()
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from cli.beside.epsilons import ABOUT, at
 from cli.beside.lane import Lane
 from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN, Unit
+from cli.beside.plan import OWN, PLAIN, UNITS, Unit
 from cli.beside.table import amount
 
 GOOD = 90.0
 """Per cent of test rows that a protocol must get right to be named for anything but being the most accurate."""
 
 _FEW = 3
+_VOID: Mapping[Unit, str] = {"client": "", "row": ": no guarantee for a row"}
 _ALL = 0.98  # of the labels; whoever names more has them
-_UNITS: tuple[tuple[Unit, str], ...] = (("client", "a party's whole data"), ("row", "a row's embeddings"))
+_UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 _ASKED: Mapping[Unit, str] = {
     "client": " when asked without the noise; asked with it, those that were tried answered by chance",
     "row": "",
@@ -44,10 +47,15 @@ class Need:
         return ", ".join(self.best) or "none"
 
 
-def needs(lanes: Sequence[Lane], epsilons: Sequence[float]) -> list[Need]:
+def needs(lanes: Sequence[Lane], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Need]:
     """All of them; those that nothing was measured for are left out.
 
     Who sends the labels to parties is named for no protection, whatever its numbers.
+
+    Args:
+        lanes: what was found.
+        epsilons: of the runs with noise.
+        deltas: that those are at, by unit.
     """
     free = [lane for lane in lanes if not lane.entry.reference]
     good = [lane for lane in free if lane.accuracy >= GOOD]
@@ -60,7 +68,8 @@ def needs(lanes: Sequence[Lane], epsilons: Sequence[float]) -> list[Need]:
         _ranked("fewest rounds to 95 %", good, lambda one: one.mean(PLAIN, "rounds@95"),
                 lambda one: amount(one.mean(PLAIN, "rounds@95"), digits=0)),
         _ranked("fastest with stragglers", good, lambda one: one.fastest[1], _in_seconds),
-        *(_under(unit, about, each, discreet) for unit, about in _UNITS for each in epsilons),
+        *(_under(unit, f"{at(unit, each, deltas)} of {ABOUT[unit]}{_VOID[unit]}", each, discreet)
+          for unit in UNITS for each in epsilons),
         _ranked("fewest labels named beyond chance", both, lambda one: one.named[0] - one.named[1],
                 lambda one: f"{one.named[0]:.0%}, by chance {one.named[1]:.0%}",
                 serves=lambda one: one.named[0] < _ALL),
@@ -87,13 +96,13 @@ def _ranked(
     return Need(need, [lane.name for lane in best], ", ".join(f"{lane.name} {say(lane)}" for lane in best))
 
 
-def _under(unit: Unit, about: str, epsilon: float, lanes: Sequence[Lane]) -> Need | None:
+def _under(unit: Unit, need: str, epsilon: float, lanes: Sequence[Lane]) -> Need | None:
     return _ranked(
-        f"epsilon {epsilon:g} of {about}",
+        need,
         lanes,
         lambda one: -one.under(unit, epsilon),
         lambda one: f"{one.under(unit, epsilon):.1f} %{_ASKED[unit]}",
-        serves=lambda one: not _ASKED[unit] and one.under(unit, epsilon) >= GOOD,
+        serves=lambda one: unit == "row" and one.under(unit, epsilon) >= GOOD,
     )
 
 
@@ -110,7 +119,7 @@ def _by_nature(lanes: Sequence[Lane]) -> list[Need]:
 
     return [
         Need("the server sees sums alone", able(_sums_alone),
-             "fedvs by a code and masked_answers: true, the others with aggregate: blinded; neither was measured here; "
+             "fedvs by a code, its answers masked, the others with aggregate: blinded; neither was measured here; "
              "vfedmh shows the server sums of embeddings, and each party's predictions"),
         Need("parties come when they like", able(lambda one: one.name == "zoo_vfl" or _has(one, "arrivals")),
              "arrivals: true; zoo_vfl always"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.beside import leaks
+from cli.beside.epsilons import deltas, in_words
 from cli.beside.figures import figures
 from cli.beside.html_page import html_page
 from cli.beside.lane import Lane
@@ -39,9 +40,12 @@ class Pages:
         Returns:
             The two pages.
         """
-        pictures = {f"{_NAME}-{figure.key}.svg": (figure.title, figure.file()) for figure in figures(self.lanes)}
-        if drawn := leaks.draw(self.lanes):
-            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, drawn)
+        pictures = {
+            f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
+            for figure in figures(self.lanes, deltas(self.plan))
+        }
+        if leaked := leaks.draw(self.lanes):
+            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, leaked)
         for name, (_, picture) in pictures.items():
             write_text(folder / name, picture + "\n")
         html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
@@ -50,11 +54,11 @@ class Pages:
         return [html, markdown]
 
     def _markdown(self, pictures: dict[str, str]) -> str:
-        epsilons = self.plan.epsilons
+        epsilons, at = self.plan.epsilons, deltas(self.plan)
         lines = [f"# {TITLE}", "", how(self.plan, self.seeds), "", "In words: [which to choose](../choosing.md).", ""]
-        lines += ["## Which for what", "", *_listed(needs(self.lanes, epsilons)), "## The numbers", ""]
-        lines += _table(head(epsilons), [row(lane, epsilons) for lane in self.lanes])
-        lines += [f"- {said}" for said in CAUTIONS]
+        lines += ["## Which for what", "", *_listed(needs(self.lanes, epsilons, at)), "## The numbers", ""]
+        lines += _table(head(epsilons, at), [row(lane, epsilons) for lane in self.lanes])
+        lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]
         lines += ["", "## Pictures", ""]
         for name, title in pictures.items():
             lines += [f"![{title}]({name})", ""]

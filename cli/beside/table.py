@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from cli.beside.epsilons import ABOUT, at
 from cli.beside.lane import Lane
 from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN, SLOW, UNITS
+from cli.beside.plan import OWN, PLAIN, SLOW, UNITS, Unit
 
 _DASH = "-"
+_UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 
 
-def head(epsilons: Sequence[float]) -> list[str]:
+def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[str]:
     """What the columns are called."""
-    noisy = [f"at epsilon {each:g} a {unit}" for unit in ("party", "row") for each in epsilons]
+    noisy = [f"at {at(unit, each, deltas)} of {ABOUT[unit]}" for unit in UNITS for each in epsilons]
     return [
         "protocol", "accuracy", "MB", "MB to 95 %", "rounds to 95 %", "s to 90 %, waiting", "s to 90 %, its own way",
         *noisy, "labels named (chance)", "columns rebuilt",

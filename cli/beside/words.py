@@ -13,7 +13,8 @@ from common.environment import describe_environment
 _CONDITIONS = {
     PLAIN: "undisturbed", SLOW: "with stragglers, waiting", OWN: "with stragglers, its own way", ATTACKED: "attacked",
 }  # fmt: skip
-_UNITS = {"client": "party", "row": "row"}
+
+_OF = {"client": "a party", "row": "a row"}
 
 TITLE = "All protocols side by side"
 
@@ -70,4 +71,4 @@ def _lost(plan: Plan, lane: Lane, seeds: int) -> str:
 def _condition(name: str) -> str:
     """A condition as people read it."""
     unit, _, epsilon = name.partition("-")
-    return f"epsilon {epsilon} a {_UNITS[unit]}" if epsilon else _CONDITIONS[name]
+    return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]

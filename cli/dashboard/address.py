@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
 
@@ -36,11 +35,3 @@ def read_address(given: str) -> str:
         hint = "a bare port is one of this machine alone; 0 is any that is free"
         raise InputError(f"{_OPTION} {given!r:.80}: expected HOST:PORT, or a port up to 65535", hint=hint)
     return re.sub("^localhost:", "127.0.0.1:", address)  # which may be two addresses with two free ports
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

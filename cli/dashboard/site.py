@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from cli.dashboard.address import is_loopback
 from cli.dashboard.current import PERIOD, Current
 from cli.dashboard.script import LIVE
 from cli.page.frame import policy
 from cli.page.script import SCRIPT
-from common.ports import cannot_listen, refuse_taken, split_address, with_port
+from common.gate import Gate, Handler
+from common.loopback import is_called_rightly
+from common.ports import split_address
 
 _KEY = "--dashboard"
-_NAMES = ("127.0.0.1", "localhost", "::1")  # that a browser on this machine, or at a tunnel's end, calls us by
 _HEADERS = {
     "Content-Security-Policy": policy(SCRIPT + LIVE, live=True) + "; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -26,8 +24,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Site:
@@ -44,7 +40,9 @@ class Site:
     def __init__(self, current: Current, address: str) -> None:
         self._current, self._address, self._host = current, address, split_address(address)[0]
         self._lock = asyncio.Lock()
-        self._runner: web.AppRunner | None = None
+        app = web.Application(client_max_size=1, middlewares=[self._guarded])
+        app.router.add_get("/", self._page, allow_head=False)
+        self._gate = Gate(app, _KEY)
         self._last = -math.inf
 
     @property
@@ -54,22 +52,11 @@ class Site:
 
     async def start(self) -> str:
         """Listens, and returns where: HOST:PORT. Raises EnvironmentFault: the port is in use."""
-        refuse_taken(self._address, _KEY)
-        app = web.Application(client_max_size=1, middlewares=[self._guarded])
-        app.router.add_get("/", self._page, allow_head=False)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, *split_address(self._address)).start()
-        except OSError as taken:
-            await self.stop()
-            raise cannot_listen(self._address, _KEY, taken) from taken
-        return with_port(self._address, self._runner.addresses[0][1])
+        return await self._gate.open(self._address)
 
     async def stop(self) -> None:
         """Listens no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._gate.close()
 
     async def _page(self, _request: web.Request) -> web.Response:
         async with self._lock:  # many browsers are given one page
@@ -80,7 +67,7 @@ class Site:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            if is_loopback(self._host) and _named(request) not in (*_NAMES, self._host):
+            if not is_called_rightly(request.headers.get("Host", ""), self._host):
                 raise web.HTTPForbidden(text="This page is for browsers that call this machine by its own name.\n")
             answer = await handler(request)
         except web.HTTPException as refusal:
@@ -88,11 +75,3 @@ class Site:
             raise
         answer.headers.update(_HEADERS)
         return answer
-
-
-def _named(request: web.Request) -> str | None:
-    """The host that a request asks for, without its port: a tunnel may have another."""
-    try:
-        return urlsplit(f"//{request.headers.get('Host', '')}").hostname
-    except ValueError:
-        return None

@@ -15,8 +15,9 @@ from client.context import ClientContext
 from client.local import Local
 from client.protocols import LOCAL
 from common.alignment.record import kept_rows
+from common.begun import load_begun
 from common.checkpoints import Checkpoints, Owner
-from common.config import Config, load
+from common.config import Config
 from common.conversation import SERVER
 from common.errors import CheckpointError, InputError
 from common.once import Once
@@ -75,7 +76,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
         DataError: the data are not where the configuration says.
     """
     base, summary = _read(folder)
-    config = load(folder / "config.yaml")
+    config = load_begun(folder / "config.yaml")
     protocol = config.federation.protocol.name
     if protocol not in JOINT:
         raise InputError(

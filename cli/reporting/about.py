@@ -10,7 +10,8 @@ from cli.page.html import Html, tag
 from cli.reporting.privacy import headline as spent
 from cli.reporting.run import Run
 from cli.reporting.words import count, seconds
-from cli.summary import METRICS, best_words, number_words, own_models, pace_words
+from cli.summary import best_of_stopped, metric_rows, own_models, pace_words
+from common.numbers import plain
 
 _ENDS = {
     "completed": "",
@@ -26,7 +27,11 @@ def headline(run: Run) -> str:
     on = f" on {said['dataset']}" if said.get("dataset") else ""
     what = f"{said['protocol'] or 'A run'}{on} among {count(len(run.parties), 'party')}"
     took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
-    return f"{what}: {reached(said['metrics'])} after {count(said['rounds'], 'round')} and {took}; {spent(said)}."
+    rounds, best = count(said["rounds"], "round"), best_of_stopped(said)
+    if best is None:
+        return f"{what}: {reached(said['metrics'])} after {rounds} and {took}; {spent(said)}."
+    where = f"in round {best['round']}, the best of {rounds}"
+    return f"{what}: {reached(best)} {where}, after {took}; {spent(said)}."
 
 
 def reached(metrics: Mapping[str, Any]) -> str:
@@ -35,7 +40,7 @@ def reached(metrics: Mapping[str, Any]) -> str:
         if (value := metrics.get(f"{part}_accuracy")) is not None:
             return f"{value:.2%} of the {rows} are right"
         if (value := metrics.get(f"{part}_rmse")) is not None:
-            return f"an RMSE of {value:.4g} on the {rows}"
+            return f"an RMSE of {plain(value)} on the {rows}"
     return "no accuracy was measured"
 
 
@@ -51,13 +56,7 @@ def opening(run: Run) -> Html:
 
 def _reached(run: Run) -> list[tuple[str, object]]:
     said, metrics = run.summary, run.summary["metrics"]
-    rows: list[tuple[str, object]] = []
-    for key, name in METRICS.items():
-        if (value := metrics.get(key)) is not None:
-            rows.append((name, number_words(key, value)))
-    rows += own_models(metrics)
-    if said.get("best"):
-        rows.append(("best", best_words(said["best"])))
+    rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
     if said.get("stopped"):
         rows.append(("stopped", said["stopped"]))
     if said.get("pace"):

@@ -13,7 +13,8 @@ from cli.page.svg import colour
 from cli.reporting.run import Run
 from cli.reporting.thin import MOST, thin
 from cli.reporting.trace import EVALUATED, Measured
-from cli.reporting.words import amount, count, listed, percent, plain, seconds
+from cli.reporting.words import amount, count, listed, percent, seconds
+from common.numbers import plain
 
 _SIZE = (420, 270)
 _ALL = 24_000  # points of all curves of a page together
@@ -49,8 +50,8 @@ def charts(runs: Mapping[str, Run]) -> Html:
     Args:
         runs: by the name that each is called on this page.
     """
-    drawn = [("Accuracy", percent, _lines(runs, "accuracy")), ("RMSE", plain, _lines(runs, "rmse")),
-             ("Loss", plain, _lines(runs, "loss"))]  # fmt: skip
+    said: dict[str, Callable[[float], str]] = {"Accuracy": percent, "RMSE": plain, "Loss": plain}
+    drawn = [(title, say, _lines(runs, title.lower())) for title, say in said.items()]
     if not (lines := [line for _, _, of_picture in drawn for line in of_picture]):
         return section("Accuracy and loss", tag("p", "Nothing was measured yet."))
     axes = [axis for axis in _AXES if any(axis.take(at) > 0 for line in lines for at in line.measured)]

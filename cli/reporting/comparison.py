@@ -11,7 +11,9 @@ from cli.page.html import Html, joined, tag
 from cli.reporting.about import headline
 from cli.reporting.privacy import headline as spent
 from cli.reporting.run import Run
-from cli.reporting.words import amount, plain, seconds
+from cli.reporting.words import amount, seconds
+from cli.summary import best_of_stopped
+from common.numbers import plain
 
 _METRICS = {"test_accuracy": "test accuracy", "val_accuracy": "validation accuracy", "test_loss": "test loss",
             "test_auc": "test AUC", "test_rmse": "test RMSE"}  # fmt: skip
@@ -42,6 +44,7 @@ def comparison(runs: Mapping[str, Run]) -> Html:
 
 def _row(name: str, run: Run) -> tuple[object, ...]:
     said = run.summary
+    reached = said["metrics"] if (best := best_of_stopped(said)) is None else best
     return (
         name,
         said["protocol"],
@@ -51,7 +54,7 @@ def _row(name: str, run: Run) -> tuple[object, ...]:
         len(run.parties),
         said["rounds"],
         seconds(said["seconds"]) + (" simulated" if run.virtual else ""),
-        *(_metric(key, said["metrics"].get(key)) for key in _METRICS),
+        *(_metric(key, reached.get(key)) for key in _METRICS),
         *(_travelled(said, way) for way in ("up", "down")),
         sum((said.get("missing") or {}).values()),
     )

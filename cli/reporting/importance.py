@@ -12,7 +12,8 @@ from urllib.parse import quote
 from cli.page.frame import section, table
 from cli.page.html import Html, tag
 from cli.reporting.run import Run
-from cli.reporting.words import listed, percent, plain
+from cli.reporting.words import listed, percent
+from common.numbers import plain
 
 _TITLE = "Importance of the parties"
 _NOT_ASKED = (

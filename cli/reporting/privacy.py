@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cli import guarantee
 from cli.page.frame import facts, section, table
 from cli.page.html import Html, tag
 from cli.reporting.run import Run
-from cli.reporting.words import plain
-from cli.summary import describe_privacy, what_else
+from cli.summary import what_else
+from common.numbers import plain
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
+_PERSON = (
+    "A party's epsilon is about what that party sends. A person whose row lies at every party is in the releases of "
+    "all of them, which together say more: that epsilon is in the last line."
+)
 _ADJACENCIES = {
     "participation": "epsilon, a party absent",
     "replace": "epsilon, other data",
-    "row": "epsilon, a row's embeddings",
+    "row": "epsilon, a row",
 }
 _SETTINGS = {
     "mechanism": "mechanism",
     "clip": "clip",
     "noise_multiplier": "noise multiplier",
+    "accounting": "accounting",
     "release": "release",
     "rescale": "rescale",
     "deviation": "standard deviation of the noise",
@@ -34,11 +40,13 @@ def privacy(run: Run) -> Html:
     if "privacy" not in run.summary:
         return section("Privacy", tag("p", _NOT_SAID))
     spent = run.summary["privacy"]
-    parts = [tag("p", _sentence(describe_privacy(run.summary)))]
+    parts = [tag("p", _sentence(guarantee.describe_privacy(run.summary)))]
     if spent is not None:
-        if spent["void"]:
-            parts.insert(0, tag("p", f"There is no guarantee: {spent['void']}.", class_="note"))
-        parts += [_by_party(run, spent), facts(_settings(spent))]
+        if why := guarantee.void(run.summary):
+            parts.insert(0, tag("p", f"There is no guarantee: {why}.", class_="note"))
+        else:
+            parts.append(tag("p", _PERSON, class_="faint"))
+        parts += [_by_party(run, spent), facts(guarantee.details(run.summary)), facts(_settings(spent))]
     labels = [(name, words) for name, words in what_else(run.summary) if name != "turns"]
     return section("Privacy", *parts, facts(labels))
 
@@ -47,13 +55,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     """The guarantee in the fewest words."""
     if "privacy" not in summary:
         return "what privacy it spent is not known before its end"
-    spent = summary["privacy"]
-    if spent is None:
-        return "no privacy mechanism"
-    known = [epsilon for epsilon in summary["epsilon"].values() if epsilon is not None]
-    if spent["void"] or not known:
-        return f"no privacy guarantee ({spent['void'] or 'no party has said what it spent'})"
-    return f"epsilon {max(known):.2f} at delta {summary['delta']:g}"
+    return guarantee.headline(summary)
 
 
 def _by_party(run: Run, spent: Mapping[str, Any]) -> Html:
@@ -64,8 +66,20 @@ def _by_party(run: Run, spent: Mapping[str, Any]) -> Html:
          delta)
         for name in run.parties
     ]  # fmt: skip
+    if person := run.summary.get("person"):
+        found = "no guarantee" if person["epsilon"] is None else _number(person["epsilon"])
+        strict = "row" if "row" in kinds else "replace"
+        own = (found if kind == strict else "-" for kind in kinds)
+        rows.append(("all, of a person", _number(_together(spent)), *own, delta))
     heads = ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta")
-    return table(heads, rows, caption="What every party has spent" + (", by the accounting" if spent["void"] else ""))
+    why = guarantee.void(run.summary)
+    return table(heads, rows, caption="What every party has spent" + (", by the accounting" if why else ""))
+
+
+def _together(spent: Mapping[str, Any]) -> float | None:
+    """Releases of all parties; None where one has not said how many."""
+    counts = spent["releases"].values()
+    return None if None in counts else sum(counts)
 
 
 def _settings(spent: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -28,11 +28,6 @@ def seconds(value: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def plain(value: float) -> str:
-    """A loss or a count in at most four digits: 0.10821 -> '0.1082'."""
-    return f"{value:.4g}"
-
-
 def count(number: int, thing: str) -> str:
     """1, 'round' -> '1 round'; 2, 'party' -> '2 parties'."""
     many = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"

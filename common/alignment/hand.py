@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from common.alignment.sorting import Sorter
 from common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
 from common.crypto.sealing import Session
 from common.errors import InputError
+from common.outgoing import Concealed
 from common.raw import to_bytes, to_tensor
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 Draw = Callable[[int], bytes]
 """Random bytes, as many as asked for."""
 
+SHUFFLED = "positions in a shuffled list"
+_RAISED = "hashed keys, raised to a secret and shuffled"
 _RANDOM = 8  # bytes that a shuffle sorts by
 
 
@@ -40,7 +44,7 @@ class Hand:
         ring: the sizes of all lists.
         seat: the member's.
         keys: its own, which say on whose disk.
-        tag: what keys are hashed for: equal for all members, another in every session.
+        tag: what keys are hashed for: equal for all members, another in every run.
         draw: randomness; the system's own unless the configuration says `seeded`.
     """
 
@@ -53,16 +57,16 @@ class Hand:
         self._coming: Sorter
         self._passing: Scratch
 
-    def give(self, stage: int, block: int) -> Tensor:
+    def give(self, stage: int, block: int) -> Concealed:
         """A block of the list that is passed on in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
         if not stage and not block:
             self._shuffle_own()
         span = self._ring.span(self._ring.owner(self._seat, stage), block)
         if stage:
-            return torch.from_numpy(self._passing.read(span.start, span.stop - span.start))
+            return Concealed(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
         rows = self._orders.read(self._starts[self._seat] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
-        return _as_points(self._secret.raise_all(hash_to_curve(keys, self._tag)))
+        return Concealed(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
         """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
@@ -106,6 +110,10 @@ class Hand:
             raise InputError(f"positions of 0 to {size - 1}")
         return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
 
+    def hand_back(self, owner: int, places: Tensor) -> Concealed:
+        """Of what `undo` found, what the next member is told: nothing of our own list, whose places are our rows."""
+        return Concealed(places[:0] if owner == self._seat else places, SHUFFLED)
+
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)
         if self._ring.raises(self._seat, owner):
@@ -138,14 +146,20 @@ class Hand:
 
 
 def tag_of(session: Session) -> bytes:
-    """What keys are hashed for: the same for all members, another in every session of every run."""
-    return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(session.transcript("keys")).digest()
+    """What keys are hashed for: the same for all members and sessions of a run, so that a list can be repeated."""
+    run = replace(session, number=0)
+    return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(run.transcript("keys")).digest()
 
 
-def draw_for(federation: FederationConfig, member: str) -> Draw:
-    """Where a member's secret and its shuffles come from: the system, or for tests the federation's seed."""
+def about(tag: bytes, ring: Ring, keys: Keys) -> bytes:
+    """All that a member knows of an alignment before it begins: with anything else in it, secrets are others."""
+    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
+
+
+def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) -> Draw:
+    """Where a member's secret and its shuffles come from: its own randomness, or for tests the federation's seed."""
     if not federation.keys.seeded:
-        return os.urandom
+        return own
     return random.Random(f"alignment {federation.seed} {member}").randbytes  # noqa: S311  # the configuration asked
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from common.crypto.group import ELEMENT
-from common.message import Kinds, Message, TensorSpec, message
+from common.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Concealed
 
 if TYPE_CHECKING:
     from common.config import FederationConfig
@@ -23,32 +24,32 @@ BLOCK = 8192
 
 
 @message
-class Census(Message):
+class Census(PartyMessage):
     """Party to server: how many keys it has."""
 
     rows: int
 
 
 @message
-class Sizes(Message):
+class Sizes(ServerMessage):
     """Server to party: how many keys every member has, the server first, then the parties in the roster's order."""
 
     rows: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
 
 
 @message
-class Points(Message):
+class Points(PartyMessage, ServerMessage):
     """A block of a list of keys, hashed to the curve and raised to at least one secret; none where the list is over.
 
     Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise; none
     in the last stage, where it says that the next block may come, so that no list piles up.
     """
 
-    points: Annotated[Tensor, TensorSpec("keys", "element", dtype=torch.uint8, released=True)]
+    points: Annotated[Concealed, TensorSpec("keys", "element", dtype=torch.uint8)]
 
 
 @message
-class Common(Message):
+class Common(ServerMessage):
     """Server to party: how many keys all members have, and the number of this alignment."""
 
     rows: int
@@ -56,23 +57,23 @@ class Common(Message):
 
 
 @message
-class Positions(Message):
+class Positions(PartyMessage, ServerMessage):
     """A block of where the common keys stand in a list, in the common order.
 
     Server to party: in the list as the party passed it on. Party to server: in the list as it had come; none in the
     last stage, where it says that the next block may come.
     """
 
-    positions: Annotated[Tensor, TensorSpec("keys", dtype=torch.int64, released=True)]
+    positions: Annotated[Concealed, TensorSpec("keys", dtype=torch.int64)]
 
 
 @message
-class Kept(Message):
+class Kept(PartyMessage):
     """Party to server: the alignment is on the party's disk."""
 
 
 @message
-class Settled(Message):
+class Settled(ServerMessage):
     """Server to party: the alignment is on everybody's disk."""
 
 

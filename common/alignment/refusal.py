@@ -25,7 +25,8 @@ def refuse_nothing(align: str, rows: int) -> None:
     if rows:
         return
     found = "the members' keys are not the same" if align == "sorted" else "no key is common to all members"
-    raise DataError(f"federation.align = {align}: {found}", hint=_ALIKE)
+    said = f"federation.align = {align}: {found}"
+    raise DataError(said, hint=_ALIKE, told=said)
 
 
 def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int]) -> None:
@@ -40,10 +41,9 @@ def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int])
     """
     for member, rows in zip(members, sizes, strict=True):
         if align == "sorted" and rows != sizes[0]:
-            raise DataError(
-                f"federation.align = sorted: {member} has {rows} keys, the server {sizes[0]}",
-                hint="all members need the same keys; or find the common ones with federation.align: psi",
-            )
+            said = f"federation.align = sorted: {member} has {rows} keys, the server {sizes[0]}"  # all know the sizes
+            hint = "all members need the same keys; or find the common ones with federation.align: psi"
+            raise DataError(said, hint=hint, told=said)
 
 
 def refuse_aligned(align: str, what: str) -> None:

@@ -15,6 +15,8 @@ from common.crypto.names import LOOPBACK, SERVER, check_party_name
 from common.crypto.requests import make_request
 from common.errors import IdentityError
 
+_NEW = "name a folder that is new or empty"
+
 
 def make_federation(
     folder: Path, names: Sequence[str], server_names: Sequence[str] = LOOPBACK, *, days: int = 30
@@ -39,15 +41,15 @@ def make_federation(
     parties = [check_party_name(name) for name in names]
     if twice := sorted({name for name in parties if parties.count(name) > 1}):
         raise IdentityError(f"the party {twice[0]!r} is named twice", hint="give each party its own name")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise IdentityError(f"cannot make {folder}: it is in use", hint=_NEW)
     draft = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
     try:
         files.make_folder(folder.parent)
         prints = _fill(draft, parties, server_names, days)
         draft.rename(folder)
     except OSError as error:
-        raise IdentityError(
-            f"cannot make {folder}: {error.strerror or error}", hint="name a folder that is new or empty"
-        ) from error
+        raise IdentityError(f"cannot make {folder}: {error.strerror or error}", hint=_NEW) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return prints

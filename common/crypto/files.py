@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from common.errors import IdentityError
+from common.permissions import publish
 
 PRIVATE = 0o600
 """The mode of a file that only its owner reads."""
@@ -23,6 +24,8 @@ def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = Fals
         IdentityError: there is a file already and `overwrite` is off (`hint` says what to do then),
             or the folder cannot be written to.
     """
+    if not overwrite and path.exists():  # before there is a draft: what is refused has written nothing
+        raise IdentityError(f"{path} exists already and is not overwritten", hint=hint)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         create(draft, data, mode=mode, durable=True)
@@ -46,6 +49,8 @@ def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None
     """
     # The mode is given as the file is made: a chmod later would leave a moment in which others read it.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+        if mode == PUBLIC:  # certificates, requests and lists are for others to read
+            publish(stream.fileno(), mode)
         stream.write(data)
         if durable:
             stream.flush()

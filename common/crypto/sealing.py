@@ -3,18 +3,26 @@
 At the beginning of a session every party draws a fresh X25519 key and signs its public part, and
 which session it is for, with the key of its certificate: the server, who passes the offers on,
 cannot put a key of its own in between. Every ordered pair of parties derives a key of its own
-(HKDF over both public keys and all that names the session), and every sealed box (AES-256-GCM)
-is bound to what it is: its purpose, round, and place. Keys live in memory, for one session.
+(HKDF over all that names the session and the hash of the whole ring: everybody's names, keys and
+certificates), and every sealed box (AES-256-GCM) is bound to what it is: its purpose, round, and
+place. Keys live in memory, for one session.
 
 Every unordered pair has one more key, for masks, that neither seals nor opens anything.
+
+Nobody uses a key before the other end has confirmed it: each party shows every other a value that
+only these two can derive, and only from this ring. An offer that was signed in an earlier session
+of the same number is thereby refused, since its private part is gone, and so is a ring that is
+not the same for everybody.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from itertools import count
 
 from cryptography.exceptions import InvalidTag
@@ -24,10 +32,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from common.crypto.identity import Identity
-from common.crypto.signatures import Signer, Verifier
+from common.crypto.signatures import ForgedError, Signer, Verifier
 from common.errors import PeerError
+from common.outgoing import Concealed
+from common.raw import to_tensor
 
-KEY_BYTES = 32
+KEY_BYTES = PROOF_BYTES = 32
 OVERHEAD = 12 + 16  # bytes that a box is longer than its content: a nonce and a tag
 
 _Context = str | int
@@ -92,43 +102,30 @@ class Agreement:
         signature = self._signer.sign(self._content(self._name, self._public))
         return Offer(self._public, self._signer.certificate, signature)
 
-    def finish(self, offers: Mapping[str, Offer], pins: Mapping[str, str]) -> Seals:
-        """The keys that are shared with each of the others.
+    def meet(self, offers: Mapping[str, Offer], pins: Mapping[str, str], server: bytes = b"") -> Pairing:
+        """Checks all offers, and derives keys with each of the others that are of use once they are confirmed.
 
         Args:
             offers: everybody's, by party.
             pins: the fingerprint of every party's certificate, as the roster has it.
+            server: the server's certificate, as it was passed on with the offers.
 
         Raises:
             ForgedError: an offer is not its party's.
             SealError: an offer is no key, or ours came back as another.
             ConfigError: we have a certificate, and the roster pins none for somebody.
         """
-        keys = {other: self._pair(other, key, secret) for other, key, secret in self._exchange(offers, pins)}
-        return Seals(self._name, keys)
+        if offers[self._name].key != self._public:
+            raise SealError(f"the key of {self._name!r} came back as another", hint="the server is not honest")
+        secrets = {other: self._secret_with(other, offers[other], pins) for other in offers if other != self._name}
+        return Pairing(self._name, self._session, _digest(self._session, offers, server), secrets)
 
-    def mask_keys(self, offers: Mapping[str, Offer], pins: Mapping[str, str]) -> dict[str, bytes]:
-        """A key for masks with each of the others, 32 bytes, the same at both ends (`common/crypto/blinding.py`).
-
-        Args and errors as those of `finish`, which may be called too: the keys have nothing in common.
-        """
-        ours = (self._name, self._public)
-        return {
-            other: self._derive(secret, "masks", *sorted([ours, (other, key)]))
-            for other, key, secret in self._exchange(offers, pins)
-        }
-
-    def _exchange(self, offers: Mapping[str, Offer], pins: Mapping[str, str]) -> Iterator[tuple[str, bytes, bytes]]:
-        """Every other party, its key, and what X25519 makes of that and ours."""
-        for other, offer in offers.items():
-            if other == self._name:
-                if offer.key != self._public:
-                    raise SealError(f"the key of {other!r} came back as another", hint="the server is not honest")
-                continue
-            if self._signer.certificate:
-                verifier = Verifier(other, offer.certificate, pins.get(other, ""))
-                verifier.check(f"the key of {other!r}", self._content(other, offer.key), offer.signature)
-            yield other, offer.key, self._secret(other, offer.key)
+    def _secret_with(self, other: str, offer: Offer, pins: Mapping[str, str]) -> bytes:
+        """What X25519 makes of our key and another's, if that is its own."""
+        if self._signer.certificate:
+            verifier = Verifier(other, offer.certificate, pins.get(other, ""))
+            verifier.check(f"the key of {other!r}", self._content(other, offer.key), offer.signature)
+        return self._secret(other, offer.key)
 
     def _content(self, name: str, key: bytes) -> bytes:
         return self._session.transcript("offer", name, key.hex())
@@ -139,16 +136,73 @@ class Agreement:
         except ValueError as bad:  # of another length, or of small order: the secret would be zero
             raise SealError(f"{other!r} offers no usable key: {bad}", hint="its software is broken, or worse") from bad
 
-    def _pair(self, other: str, key: bytes, secret: bytes) -> tuple[AESGCM, AESGCM]:
-        ours, theirs = (self._name, self._public), (other, key)
-        outward = self._derive(secret, "sealed", ours, theirs)
-        inward = self._derive(secret, "sealed", theirs, ours)
+
+@dataclass(frozen=True)
+class PairKeys:
+    """What a party has with the others once everybody has confirmed it.
+
+    Args:
+        seals: between it and every other party.
+        masks: a key for masks with each of the others, 32 bytes, the same at both ends (`common/crypto/blinding.py`).
+    """
+
+    seals: Seals
+    masks: dict[str, bytes]
+
+
+class Pairing:
+    """The keys between one party and every other, bound to everybody's offers.
+
+    Args:
+        name: of the party.
+        session: that the keys are for.
+        digest: of the ring.
+        secrets: what X25519 makes of our key and each of the others'.
+    """
+
+    def __init__(self, name: str, session: Session, digest: str, secrets: Mapping[str, bytes]) -> None:
+        self._name, self._session, self._digest, self._secrets = name, session, digest, secrets
+
+    def proofs(self) -> dict[str, bytes]:
+        """What each of the others is to be shown: a value that only the two of us can derive."""
+        return {other: self._derive(other, "proof", self._name, other) for other in self._secrets}
+
+    def confirm(self, proofs: Mapping[str, bytes]) -> PairKeys:
+        """The keys, if all the others have shown that they have the same.
+
+        Args:
+            proofs: what each of the others has shown us.
+
+        Raises:
+            ForgedError: somebody has not; the message names it.
+        """
+        for other in self._secrets:
+            expected = self._derive(other, "proof", other, self._name)
+            if not hmac.compare_digest(proofs.get(other, b""), expected):
+                raise ForgedError(
+                    f"{other!r} does not confirm the agreed keys: it was shown other keys than "
+                    f"{self._name!r} was, or its own is from an earlier session",
+                    hint="the server is not honest, or the two run different versions",
+                )
+        keys = {other: self._pair(other) for other in self._secrets}
+        masks = {other: self._derive(other, "masks", *sorted([self._name, other])) for other in self._secrets}
+        return PairKeys(Seals(self._name, keys), masks)
+
+    def _pair(self, other: str) -> tuple[AESGCM, AESGCM]:
+        outward = self._derive(other, "sealed", self._name, other)
+        inward = self._derive(other, "sealed", other, self._name)
         return AESGCM(outward), AESGCM(inward)
 
-    def _derive(self, secret: bytes, use: str, one: tuple[str, bytes], two: tuple[str, bytes]) -> bytes:
-        """A key for one use between two, in this order; each is a name and a public key."""
-        info = self._session.transcript(use, one[0], one[1].hex(), two[0], two[1].hex())
-        return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
+    def _derive(self, other: str, use: str, one: str, two: str) -> bytes:
+        """A key with another party, for one use between two, in this order."""
+        info = self._session.transcript(use, self._digest, one, two)
+        return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(self._secrets[other])
+
+
+def _digest(session: Session, offers: Mapping[str, Offer], server: bytes) -> str:
+    """Of everything that a ring is made of."""
+    members = [(name, offer.key.hex(), offer.certificate.hex()) for name, offer in sorted(offers.items())]
+    return sha256(session.transcript("ring", server.hex(), *(word for each in members for word in each))).hexdigest()
 
 
 class Seals:
@@ -171,6 +225,16 @@ class Seals:
         """
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
         return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context))
+
+    def boxes(self, contents: Mapping[str, memoryview], purpose: str, *context: _Context) -> Concealed:
+        """Boxes of one size, uint8 (others, bytes).
+
+        Args:
+            contents: for each of the others, by party.
+            purpose, context: what they are.
+        """
+        boxes = [self.seal(to, content, purpose, *context) for to, content in contents.items()]
+        return Concealed(to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0), f"{purpose} shares, sealed")
 
     def open(self, sender: str, box: bytes | memoryview, *context: _Context) -> bytes:
         """What a box holds.

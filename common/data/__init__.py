@@ -7,6 +7,8 @@ Read sources.py first: what a configuration says under `data` or `labels`, and w
     idx.py  cifar.py  adult.py  views.py  bundled.py  tensors.py  the formats, with unpack.py and records.py
     tables.py     tables as a configuration names them; table.py reads one of any format, with fields.py (types),
                   cells.py, keys.py; csv_file.py  arrow_files.py  database.py  arrays.py are the formats
+    looks.py      text that looks like numbers or dates in another notation: notation.py, dates.py
+    doubts.py     what is allowed in a party's columns, and often a mistake
     split.py      which part of every row a party holds
     scale.py      what is subtracted and divided before a model sees the values
     encode.py     what becomes of typed columns; kept.py keeps it with the run

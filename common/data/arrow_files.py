@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
+from common.data.places import refuse_unusable
 from common.data.table import BATCH
 from common.errors import DataError
 
@@ -25,10 +26,16 @@ class ArrowFiles:
 
     def __init__(self, path: Path, kind: Format) -> None:
         self._path, self._kind = path, kind
+        if path.is_file():
+            refuse_unusable(path)
         try:
             self._dataset = pa_dataset.dataset(path, format=kind)
         except (pa.ArrowInvalid, OSError) as error:
             raise self._broken(error) from error
+        if not self._dataset.files:
+            raise DataError(
+                f"{path} is a folder without files", hint="name the folder or the file that holds the table"
+            )
         for place, name in enumerate(self.header):
             if name in self.header[:place]:
                 raise DataError(f"{path}: two columns are called {name!r}", hint="rename one of them")

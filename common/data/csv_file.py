@@ -6,18 +6,33 @@ file again, to say in which line.
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from common.errors import DataError
 
-_BLOCK = 4 * 2**20  # bytes that are parsed together
+_BLOCK = 4 * 2**20  # bytes that are parsed together, and more than a row has
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
+_MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters, as a configuration says them
+
+_OTHERS = {
+    b"PK\x03\x04": ("an Excel workbook or a zip file", "save the sheet as CSV in UTF-8, or unpack it"),
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook", "save the sheet as CSV in UTF-8"),
+    b"\x1f\x8b": ("packed by gzip", "unpack it"),
+    b"PAR1": ("a Parquet file", "say `source: parquet`"),
+    b"ARROW1": ("an Arrow file", "say `source: arrow`"),
+    b"\x93NUMPY": ("a numpy file", "say `source: npy`"),
+    b"SQLite format 3": ("a SQLite database", "say `source: sql`, with a `url` and a `table`"),
+}
+
+csv.field_size_limit(_BLOCK)  # Python's own is lower than pyarrow's: it would lose count of lines that are read
 
 
 @dataclass(frozen=True)
@@ -26,24 +41,42 @@ class CsvFile:
 
     path: Path
     delimiter: str
+    encoding: str
     header: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, delimiter: str = ",") -> CsvFile:
+    def open(cls, path: Path, delimiter: str = ",", encoding: str = "utf-8") -> CsvFile:
         """Reads the header.
 
         Raises:
-            DataError: the file is empty or not UTF-8, or its first line is no header.
+            DataError: the file is empty or in another encoding, or its first line is no header.
         """
+        file = cls(path, delimiter, encoding, ())
+        file._refuse_others()
         try:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
+            with file._opened() as lines:
                 header = tuple(next(csv.reader(lines, delimiter=delimiter), ()))
-        except UnicodeDecodeError:
-            raise _not_utf8(path) from None
+        except UnicodeError:
+            raise file._undecodable() from None
         except (OSError, csv.Error) as error:
             raise DataError(f"{path} cannot be read: {error}", hint=_HINT) from error
         _check_header(path, header)
-        return cls(path, delimiter, header)
+        return replace(file, header=header)
+
+    def _refuse_others(self) -> None:
+        """Raises DataError if the file is none of text, or UTF-8 where the configuration says another encoding."""
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(_BLOCK)
+        except OSError as error:
+            raise DataError(f"{self.path} cannot be read: {error.strerror}", hint=_HINT) from error
+        for magic, (what, hint) in _OTHERS.items():
+            if start.startswith(magic):
+                raise DataError(f"{self.path} is {what}, and no CSV", hint=hint)
+        if self.encoding != "utf-8" and not start.isascii() and _is_utf8(start):
+            raise DataError(
+                f"{self.path} is UTF-8, and its `encoding` is said to be {self.encoding}", hint="leave `encoding` out"
+            )
 
     def __str__(self) -> str:
         """Its path."""
@@ -58,13 +91,13 @@ class CsvFile:
         try:
             for batch in pa_csv.open_csv(
                 self.path,
-                read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+                read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, encoding=self.encoding),
                 parse_options=pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=convert,
             ):
                 rows += len(batch)
                 yield batch
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, OSError, UnicodeError) as error:
             raise self._fault(str(error).splitlines()[0]) from error
         if rows != self._breaks() - 1:
             self._check_quotes()
@@ -102,12 +135,16 @@ class CsvFile:
 
     def _lines(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The header and every row as Python's reader has it, with the line that it begins in."""
-        with self.path.open(encoding="utf-8-sig", newline="") as lines:
+        with self._opened() as lines:
             reader, begin = csv.reader(lines, delimiter=self.delimiter, strict=strict), 1
             for row in reader:
                 if row:
                     yield begin, row
                 begin = reader.line_num + 1
+
+    def _opened(self) -> TextIO:
+        # A mark at the beginning says that a file is UTF-8, and is no part of the first name.
+        return self.path.open(encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline="")
 
     def _fault(self, otherwise: str) -> DataError:
         """What is wrong with the first broken line; `otherwise` if Python's reader finds nothing."""
@@ -115,24 +152,67 @@ class CsvFile:
         try:
             for line, row in self._lines():
                 if len(row) != len(self.header):
+                    hint = "mend the line (does a quotation mark lack its partner?), or name the `delimiter`"
+                    if len(row) == len(self.header) + 1 and not row[-1]:
+                        hint = "the line ends with a delimiter: take it away, or add one to the header and `drop: ['']`"
                     return DataError(
                         f"{self.path}, line {line}: {len(row)} values for the {len(self.header)} columns of the header",
-                        hint="mend the line (does a quotation mark lack its partner?), or name the `delimiter`",
+                        hint=hint,
                     )
         except csv.Error as error:
+            if "larger than field limit" in str(error):
+                return self._too_long(line)
             return DataError(
                 f"{self.path}, after line {line}: {error}", hint="does a quotation mark lack its partner there?"
             )
-        except UnicodeDecodeError:
-            return _not_utf8(self.path)
+        except UnicodeError:
+            return self._undecodable()
         except OSError as error:
             otherwise = str(error)
+        if "straddling" in otherwise:
+            return self._too_long(line)
         return DataError(f"{self.path} cannot be read: {otherwise}", hint=_HINT)
+
+    def _too_long(self, line: int) -> DataError:
+        return DataError(
+            f"{self.path}, after line {line}: a row of more than {_BLOCK // 2**20} MB",
+            hint="does a quotation mark lack its partner there? If not, leave such texts out of the table",
+        )
+
+    def _undecodable(self) -> DataError:
+        """In which line a byte is none of the encoding's."""
+        path, name = self.path, self.encoding.upper()
+        with path.open("rb") as file:
+            if file.read(2) in (b"\xff\xfe", b"\xfe\xff") and self.encoding == "utf-8":
+                return DataError(f"{path} is UTF-16, not UTF-8", hint="say `encoding: utf-16`, or save it in UTF-8")
+            file.seek(0)
+            # Lines of a file of wider characters are no lines of bytes.
+            for number, raw in enumerate(file if self.encoding[:6] not in ("utf-16", "utf-32") else (), start=1):
+                try:
+                    raw.decode(self.encoding)
+                except UnicodeDecodeError as wrong:
+                    said = f"{path}, line {number}: byte 0x{raw[wrong.start]:02x} is not {name}"
+                    return DataError(said, hint=f"name its `encoding`, for example cp1252 (Windows); or {_HINT}")
+        return DataError(f"{path} is not {name}", hint=f"name its `encoding`; or {_HINT}")
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
     if not header:
         raise DataError(f"{path} is empty", hint="the first line names the columns")
+    if header[0].startswith("sep="):
+        mark = header[0].removeprefix("sep=") or ";"
+        raise DataError(
+            f"{path}, line 1: {header[0]!r} is a note for Excel, and no header",
+            hint=f"take the line away and say `delimiter: {_MARKS.get(mark, repr(mark))}`",
+        )
+    if any("\0" in name for name in header):
+        raise DataError(f"{path}, line 1: a NUL byte in a name", hint=f"{_HINT}; for UTF-16 say `encoding: utf-16`")
+    if len(header) == 1 and (marks := [mark for mark in _MARKS if mark in header[0]]):
+        mark = max(marks, key=header[0].count)
+        raise DataError(
+            f"{path}, line 1: the one column {header[0][:60]!r}",
+            hint=f"if it is several, say `delimiter: {_MARKS[mark]}`; if not, rename it",
+        )
     if all(_is_number(name) for name in header):
         raise DataError(
             f"{path}, line 1: {', '.join(header[:4])} are numbers, not names",
@@ -143,14 +223,12 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             raise DataError(f"{path}, line 1: two columns are called {name!r}", hint="rename one of them")
 
 
-def _not_utf8(path: Path) -> DataError:
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                raw.decode()
-            except UnicodeDecodeError as wrong:
-                return DataError(f"{path}, line {number}: byte 0x{raw[wrong.start]:02x} is not UTF-8", hint=_HINT)
-    return DataError(f"{path} cannot be read: it has changed meanwhile", hint=_HINT)
+def _is_utf8(start: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # a letter that is cut off at the end does not count
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_number(cell: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from common.data.places import find
+from common.data.places import find_file
 from common.data.table import BATCH
 from common.errors import ConfigError, DataError, EnvironmentFault
 
@@ -41,7 +41,7 @@ class Database:
             read = sqlalchemy.make_url(url)
             if read.get_backend_name() == "sqlite" and read.database:
                 # SQLite would make the file if it were not there.
-                read = read.set(database=str(find(read.database, base, Path.is_file, "database")))
+                read = read.set(database=str(find_file(read.database, base, "database")))
             self.engine = sqlalchemy.create_engine(read)
         except (ArgumentError, NoSuchModuleError, ValueError):  # whose words may hold a piece of the password
             hint = "for example sqlite:///me.db; in a password @, : and / are written %40, %3A and %2F"

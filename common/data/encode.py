@@ -97,6 +97,12 @@ class Encoder:
             return cls(config, Scaler.fit(config.scale, features.values, train_rows))
         training = features.values[train_rows]
         codes = tuple(_fitted(field, training[:, place].numpy(), config) for place, field in enumerate(features.fields))
+        if not sum(code.width for code in codes):
+            raise DataError(
+                "no column is left as a feature: none of them has a word in training rows",
+                hint="bring a column with values; with `missing: mean` a missing word is a category of its own",
+                told="its table has no values to learn from",
+            )
         numbers = _numbers(training, codes)
         every = torch.arange(len(numbers))
         return cls(config, Scaler.fit(config.scale, numbers, every) if numbers.numel() else Scaler.none(), codes)

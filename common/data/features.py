@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from common.data.fields import Field
+from common.data.fields import Doubt, Field
 from common.data.split import Part, Shape
 
 
@@ -52,6 +52,7 @@ class Features:
         official_test: how many of the last rows are the source's own test part.
         ids: who each row is about; None where sources share the order of rows.
         fields: one a column of a table, which has types; none for plain values.
+        doubts: what was noticed in a table as it was read.
     """
 
     values: Tensor
@@ -59,6 +60,7 @@ class Features:
     official_test: int = 0
     ids: tuple[str, ...] | None = None
     fields: tuple[Field, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     def rows(self, index: Tensor) -> Features:
         """These rows, in this order, of which none is the source's own test part.
@@ -68,14 +70,6 @@ class Features:
         """
         ids = None if self.ids is None else tuple(self.ids[row] for row in index.tolist())
         return replace(self, values=self.values[index], official_test=0, ids=ids)
-
-    @property
-    def like_keys(self) -> tuple[str, ...]:
-        """Names of a table's number columns that look as if they named rows: whole numbers, no two of them the same."""
-        if len(self.values) < _MANY:
-            return ()
-        numbers = [(place, field.name) for place, field in enumerate(self.fields) if field.kind == "number"]
-        return tuple(name for place, name in numbers if _all_different(self.values[:, place]))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -89,10 +83,3 @@ class Features:
         for key in self.ids or ():
             digest.update(repr(key).encode())  # in quotes: where one ends and another begins counts
         return digest.hexdigest()[:16]
-
-
-_MANY = 30  # of fewer rows all numbers may well differ
-
-
-def _all_different(column: Tensor) -> bool:
-    return bool((column == column.round()).all() and (column.sort().values.diff() > 0).all())

@@ -17,8 +17,8 @@ from torch import Tensor
 from common.data.encode import Code, EncodeConfig, Encoder, Missing, Unseen
 from common.data.features import Features
 from common.data.scale import ScaleConfig, Scaler
-from common.durable import write_durably
-from common.errors import CheckpointError, DataError, EnvironmentFault
+from common.durable import write_kept
+from common.errors import CheckpointError, DataError
 
 NAME = "encoder.json"
 _ANEW = "restore it, or begin a new run"
@@ -140,12 +140,7 @@ class EncoderFile:
             spread=_Values.of(scaler.spread),
             columns=tuple(_Code(name=c.name, words=c.words, fill=c.fill, own=c.own) for c in encoder.codes),
         )
-        try:
-            write_durably(self._path, record.model_dump_json().encode(), mode=0o600)
-        except OSError as failed:
-            raise EnvironmentFault(
-                f"{self._path} cannot be written: {failed.strerror}", hint="choose another --out, or make room"
-            ) from failed
+        write_kept(self._path, record.model_dump_json().encode(), 0o600)
 
 
 def _encoder(record: _Encoder) -> Encoder:

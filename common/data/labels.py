@@ -20,12 +20,21 @@ class Labels:
         classes: the C names; of a regression none.
         official_test: how many of the last rows are the source's own test part.
         ids: who each row is about; None where sources share the order of rows.
+        dropped: how many rows of the source have no label and are not among these.
     """
 
     values: Tensor
     classes: tuple[str, ...]
     official_test: int = 0
     ids: tuple[str, ...] | None = None
+    dropped: int = 0
+
+    @property
+    def without(self) -> str:
+        """What is to be said of rows that have no label; "" if there are none."""
+        if not self.dropped:
+            return ""
+        return f"{self.dropped} of {self.dropped + len(self.values)} rows have no label and are left out"
 
     def rows(self, index: Tensor) -> Labels:
         """These rows, in this order, of which none is the source's own test part.

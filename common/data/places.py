@@ -34,10 +34,46 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
     """
     tried = []
     for path in _candidates(Path(name).expanduser(), base):
-        if fits(path):
-            return path
+        try:
+            if fits(path):
+                return path
+        except PermissionError:
+            hint = "whoever starts this needs the right to look into the folder"
+            raise DataError(f"{path} cannot be read: Permission denied", hint=hint) from None
         tried.append(str(path))
+    if found := next((said for path in tried if (said := _instead(Path(path)))), ""):
+        raise DataError(f"{found}, and no {what}", hint=_hint(name))
     raise DataError(f"no {what} at {' or '.join(tried)}", hint=_hint(name))
+
+
+def find_file(name: str, base: Path, what: str = "file") -> Path:
+    """The first place where there is a file, which can be read and is not empty. Raises DataError as `find`."""
+    path = find(name, base, Path.is_file, what)
+    refuse_unusable(path)
+    return path
+
+
+def refuse_unusable(path: Path) -> None:
+    """Raises DataError if a file is a folder, is empty or cannot be read."""
+    if said := _instead(path):
+        raise DataError(said, hint="name a file")
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except OSError as error:
+        hint = "whoever starts this needs the right to read it" if isinstance(error, PermissionError) else ""
+        raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint or "correct the path") from None
+    if empty:
+        raise DataError(f"{path} is empty", hint="write it again, or name another file")
+
+
+def _instead(path: Path) -> str:
+    """What lies at a path where a file should be; "" if nothing does, or a file."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if path.is_symlink() and not path.exists():
+        return f"{path} is a link to {path.readlink()}, which is not there"
+    return "" if path.is_file() or not path.exists() else f"{path} is no plain file"
 
 
 def _candidates(name: Path, base: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ Keys of a source that has both roles are the same for both, so that a benchmark 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -31,14 +31,14 @@ from common.data.idx import IdxImages, holds, read_labels
 from common.data.kept import EncoderFile
 from common.data.labels import Labels
 from common.data.noise import NoiseConfig
-from common.data.places import find
+from common.data.places import find, find_file
 from common.data.scale import Columns, ScaleConfig, Scaler
 from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from common.data.tables import TableColumnsConfig, TableData, TableLabels
 from common.data.targets import Task
 from common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
 from common.data.views import MatView, read_classes
-from common.errors import ConfigError
+from common.errors import ConfigError, DataError
 
 
 class _Config(BaseModel):
@@ -181,7 +181,7 @@ class _Mat(_Config):
     path: str
 
     def _find(self, base: Path) -> Path:
-        return find(self.path, base, Path.is_file, "file")
+        return find_file(self.path, base)
 
 
 class MatData(_Mat):
@@ -212,7 +212,7 @@ class _Tensors(_Config):
     path: str
 
     def _find(self, base: Path) -> Path:
-        return find(self.path, base, Path.is_file, "file")
+        return find_file(self.path, base)
 
 
 class TensorData(_Tensors):
@@ -246,6 +246,9 @@ DataConfig = Annotated[
 ]
 """What a party's configuration says under `data`."""
 
+DATA_MODELS: tuple[type[BaseModel], ...] = get_args(get_args(DataConfig)[0])
+"""One a source."""
+
 LabelConfig = Annotated[
     SklearnLabels | IdxLabels | CifarLabels | AdultLabels | TableLabels | MatLabels | TensorLabels,
     Field(discriminator="source"),
@@ -269,6 +272,8 @@ def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
         return config.features(seat, base)
     source = config.open(base)
     part = config.split.part(source.shape, source.names, seat)
+    if not part.pick(source.names):
+        raise DataError(f"source {config.source!r} leaves no column", hint="a party brings one at least: see `split`")
     return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())
 
 

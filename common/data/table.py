@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,14 +12,19 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from common.data import cells
+from common.data import cells, looks
 from common.data.features import Features
-from common.data.fields import Field, Kind
+from common.data.fields import Doubt, Field, Type
 from common.data.keys import check_keys
+from common.data.notation import PLAIN, Notation
 from common.errors import DataError, nearest
+
+_NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
 
 BATCH = 65_536
 """Rows that are read together, about; what columns hold is inferred from the first of them."""
+
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
 class Table(Protocol):
@@ -47,10 +53,26 @@ def require(table: Table, columns: Sequence[str]) -> None:
     for column in columns:
         if column not in table.header:
             lone = len(table.header) == 1 and "; is the file's `delimiter` another?"
+            data = any(_NUMBER.fullmatch(name) for name in table.header) and "; is the first line no header?"
             raise DataError(
                 f"{table} has no column {column!r}{nearest(column, table.header)}",
-                hint=f"its columns ({len(table.header)}) begin with {', '.join(table.header[:6])}{lone or ''}",
+                hint=f"its columns ({len(table.header)}) begin with {', '.join(table.header[:6])}{lone or data or ''}",
             )
+
+
+def require_names(table: Table, columns: Sequence[str]) -> None:
+    """Raises DataError unless there are columns that are features, and all of them have names."""
+    if not columns:
+        raise DataError(
+            f"{table}: no column is left as a feature",
+            hint="a party brings one at least beside the key: look at `columns` and `drop`",
+        )
+    if nameless := [column for column in columns if not column.strip()]:
+        place = table.header.index(nameless[0]) + 1
+        raise DataError(
+            f"{table}: column {place} of {len(table.header)} has no name",
+            hint=f"name it in the header, or leave it out with `drop: [{nameless[0]!r}]`",
+        )
 
 
 @dataclass(frozen=True)
@@ -63,13 +85,17 @@ class TableColumns:
         key: the column that says who a row is about, if there is one.
         types: what columns hold; of others their first cells say it.
         gaps: whether values may be missing.
+        notation: of numbers in text.
+        units: that stand before or after numbers in text, by column.
     """
 
     table: Table
     names: tuple[str, ...]
     key: str | None = None
-    types: Mapping[str, Kind] = field(default_factory=dict)
+    types: Mapping[str, Type] = field(default_factory=dict)
     gaps: bool = False
+    notation: Notation = PLAIN
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def features(self) -> Features:
         """The columns, in one pass.
@@ -84,17 +110,24 @@ class TableColumns:
         return reading.done()
 
 
-def read_words(table: Table, column: str, key: str | None) -> tuple[list[str], tuple[str, ...] | None]:
+def read_words(
+    table: Table, column: str, key: str | None, *, gaps: bool = False
+) -> tuple[list[str | None], tuple[str, ...] | None]:
     """A column's cells as words, and the keys beside them, or None without a key column.
+
+    Args:
+        gaps: whether cells may be missing, which are None then.
 
     Raises:
         DataError: the table is broken or empty, a cell is missing, or keys do not name one row each.
     """
-    found: list[str] = []
+    found: list[str | None] = []
     keys: list[str] = []
     for batch in table.batches((column, *([] if key is None else [key]))):
         with _telling(table, column, len(found)):
-            found += cells.whole(cells.words(batch.column(0)))
+            said = batch.column(0)
+            words = cells.words(cells.without_nan(said)) if gaps else cells.words(said)
+            found += words.to_pylist() if gaps else cells.whole(words, _NO_LABEL)
         if key is not None:
             with _telling(table, key, len(keys)):
                 keys += cells.keys(batch.column(1))
@@ -110,15 +143,16 @@ class _Reading:
         names = self.names = source.names
         self._source, self._table = source, source.table
         self._values, self._rows = np.empty((0, len(names))), 0
-        self._kinds: list[Kind] = []
+        self._readings: list[cells.Reading] = []
+        self._doubts: list[Doubt] = []
         self._codes: list[dict[str, int]] = [{} for _ in names]
         self._keys: list[str] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        if not self._kinds:
-            self._kinds = [self._kind(name, batch.column(place)) for place, name in enumerate(self.names)]
+        if not self._readings:
+            self._readings = self._all_readings(batch)
         end = self._rows + batch.num_rows
         if end > len(self._values):
             # In place where the allocator can: no second copy of what is there.
@@ -136,19 +170,56 @@ class _Reading:
         self._values.resize((self._rows, len(self.names)), refcheck=False)
         fields = tuple(self._field(place, name) for place, name in enumerate(self.names))
         ids = _checked(self._table, self._source.key, self._keys)
-        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields)
+        return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, tuple(self._doubts))
 
-    def _kind(self, name: str, column: pa.Array) -> Kind:
-        with _telling(self._table, name, 0):
-            return self._source.types.get(name) or cells.kind_of(column)
+    def _all_readings(self, batch: pa.RecordBatch) -> list[cells.Reading]:
+        """How the columns are read. Of several that cannot be the error names all: nobody mends one at a time."""
+        found, wrong = [], {}
+        for place, name in enumerate(self.names):
+            try:
+                found.append(self._reading(name, batch.column(place)))
+            except cells.Misfit as misfit:
+                wrong[name] = misfit
+        if wrong:
+            name, first = next(iter(wrong.items()))
+            with _telling(self._table, name, 0):
+                raise first if len(wrong) == 1 else _together(wrong, first)
+        return found
+
+    def _reading(self, name: str, column: pa.Array) -> cells.Reading:
+        unit = self._source.units.get(name, "")
+        type = self._source.types.get(name) or ("number" if unit else self._guessed(name, column))
+        return cells.Reading(type, self._source.notation, unit)
+
+    def _guessed(self, name: str, column: pa.Array) -> Type:
+        if cells.is_number(column):
+            return "number"
+        if not cells.is_text(column):
+            ways = ["leave it out with `drop`, convert it, or declare it a `category` under `types`"]
+            if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+                ways.insert(0, f"{looks.declared(name, 'date')} makes days of it")
+            raise cells.Misfit(0, f"is of type {column.type}, neither a number nor a word", *ways)
+        kind, doubts = looks.guess(name, column, self._source.notation)
+        self._doubts += doubts
+        return kind
 
     def _column(self, place: int, name: str, column: pa.Array) -> np.ndarray:
+        reading = self._readings[place]
         with _telling(self._table, name, self._rows):
-            values = cells.numbers(column) if self._kinds[place] == "number" else self._coded(place, column)
+            values = self._coded(place, column) if reading.type == "category" else self._numbers(name, reading, column)
             if not self._source.gaps and (absent := np.isnan(values)).any():
                 hint = "fill it in, leave the row out, or say with `missing` what stands in for it"
                 raise cells.Misfit(int(absent.argmax()), "the value is missing", hint)
         return values
+
+    def _numbers(self, name: str, reading: cells.Reading, column: pa.Array) -> np.ndarray:
+        try:
+            return reading.numbers(column)
+        except cells.Misfit as misfit:
+            if reading.type == "number" and cells.is_text(column):
+                text = cells.written(column)
+                misfit.hint = looks.meant(name, text, misfit.row, reading.notation) or misfit.hint
+            raise
 
     def _coded(self, place: int, column: pa.Array) -> np.ndarray:
         found, codes = cells.words(column).dictionary_encode(), self._codes[place]
@@ -158,7 +229,7 @@ class _Reading:
 
     def _field(self, place: int, name: str) -> Field:
         """The words ascending, so that codes do not depend on the order of rows."""
-        if self._kinds[place] == "number":
+        if self._readings[place].type != "category":
             return Field(name)
         codes = self._codes[place]
         ascending = sorted(codes)
@@ -167,6 +238,13 @@ class _Reading:
         column = self._values[:, place]
         column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
         return Field(name, tuple(ascending))
+
+
+def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.Misfit:
+    others = ", ".join(repr(name) for name in [*wrong][1:])
+    hint = "; ".join(f"{name!r}: {misfit.remedy}" for name, misfit in wrong.items())
+    otherwise = "words and codes are declared a `category` under `types`"
+    return cells.Misfit(first.row, f"{first}; so it is with {others}", hint, otherwise)
 
 
 @contextmanager

@@ -10,24 +10,26 @@ docs/tables.md says what every key means.
 
 from __future__ import annotations
 
+import codecs
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from common.data.encode import Missing, Unseen
 from common.data.features import Features
-from common.data.fields import Kind
+from common.data.fields import Decimal, Thousands, Type, Unit
 from common.data.labels import Labels, classify
 from common.data.noise import NoiseConfig
-from common.data.places import find
+from common.data.places import find, find_file
 from common.data.scale import ScaleConfig
 from common.data.split import AllSplit, Seat, SplitConfig
-from common.errors import ConfigError
+from common.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from common.data.notation import Notation
     from common.data.table import Table
 
 # What reads tables is imported where one is read: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
@@ -39,6 +41,21 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str | None = None
+    decimal: Decimal = "."
+    thousands: Thousands = ""
+
+    @model_validator(mode="after")
+    def _two_marks(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"`decimal` and `thousands` are both {self.decimal!r}")
+        return self
+
+    @property
+    def notation(self) -> Notation:
+        """Of numbers in text."""
+        from common.data.notation import Notation  # noqa: PLC0415
+
+        return Notation(self.decimal, self.thousands)
 
     @abstractmethod
     def opened(self, base: Path) -> Table:
@@ -50,7 +67,8 @@ class TableColumnsConfig(_Table):
 
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
-    types: Mapping[str, Kind] = {}
+    types: Mapping[str, Type] = {}
+    units: Mapping[str, Unit] = {}
     missing: Missing = "refuse"
     unseen: Unseen = "refuse"
     split: SplitConfig = AllSplit()
@@ -64,6 +82,9 @@ class TableColumnsConfig(_Table):
         for place, name in enumerate(self.columns):
             if name == self.key or name in self.columns[:place]:
                 raise ValueError(f"{name!r} is listed under `columns` and is the key, or is listed twice")
+        for name in self.units:
+            if self.types.get(name, "number") != "number":
+                raise ValueError(f"{name!r} has a unit, and is no number under `types`")
         return self
 
     def features(self, seat: Seat, base: Path) -> Features:
@@ -73,19 +94,23 @@ class TableColumnsConfig(_Table):
             DataError: there is no such table or column, or what is read is not usable.
             ConfigError: the split does not fit.
         """
-        from common.data.table import TableColumns, require  # noqa: PLC0415
+        from common.data.table import TableColumns, require, require_names  # noqa: PLC0415
 
         table = self.opened(base)
-        require(table, [name for name in (self.key, *self.columns, *self.drop, *self.types) if name is not None])
+        named = (self.key, *self.columns, *self.drop, *self.types, *self.units)
+        require(table, [name for name in named if name is not None])
         names = self.columns or tuple(name for name in table.header if name not in (self.key, *self.drop))
-        part = self.split.part((len(names),), names, seat)
-        return TableColumns(table, part.pick(names), self.key, self.types, self.missing != "refuse").features()
+        require_names(table, names)
+        chosen = self.split.part((len(names),), names, seat).pick(names)
+        gaps = self.missing != "refuse"
+        return TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units).features()
 
 
 class _Labels(_Table):
     """One column of a table: class numbers 0 .. C-1, or names. In regression one column of numbers, or several."""
 
     label: str | tuple[str, ...]
+    missing: Literal["refuse", "drop"] = "refuse"
 
     def read(self, base: Path) -> Labels:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
@@ -98,9 +123,12 @@ class _Labels(_Table):
             )
         table = self.opened(base)
         require(table, [self.label] if self.key is None else [self.label, self.key])
-        words, keys = read_words(table, self.label, self.key)
-        values, classes = classify(words, f"{table}, column {self.label!r}")
-        return Labels(values, classes, ids=keys)
+        words, keys = read_words(table, self.label, self.key, gaps=self.missing == "drop")
+        known = [word is not None for word in words]
+        present = [word for word in words if word is not None]
+        _refuse_none(table, len(present))
+        values, classes = classify(present, f"{table}, column {self.label!r}")
+        return Labels(values, classes, 0, _those(keys, known), len(words) - len(values))
 
     def read_numbers(self, base: Path) -> Labels:
         """The columns as numbers, (n, targets). Raises DataError as `read`."""
@@ -109,9 +137,33 @@ class _Labels(_Table):
         names = (self.label,) if isinstance(self.label, str) else self.label
         table = self.opened(base)
         require(table, names if self.key is None else (*names, self.key))
-        kinds: Mapping[str, Kind] = dict.fromkeys(names, "number")
-        found = TableColumns(table, names, self.key, kinds, False).features()
-        return Labels(found.values, (), ids=found.ids)
+        kinds: Mapping[str, Type] = dict.fromkeys(names, "number")
+        found = TableColumns(table, names, self.key, kinds, self.missing == "drop", self.notation).features()
+        known = ~found.values.isnan().any(dim=1)
+        _refuse_none(table, int(known.sum()))
+        values = found.values[known]
+        return Labels(values, (), 0, _those(found.ids, known.tolist()), len(known) - len(values))
+
+
+def _refuse_none(table: Table, labelled: int) -> None:
+    if not labelled:
+        raise DataError(f"{table} has no row with a label", hint="look at the column that `label` names")
+
+
+def _those(keys: tuple[str, ...] | None, known: Sequence[bool]) -> tuple[str, ...] | None:
+    """The keys of the rows that have a label."""
+    return None if keys is None else tuple(key for key, is_known in zip(keys, known, strict=True) if is_known)
+
+
+def _tab(value: Any) -> Any:
+    return "\t" if value in ("tab", "\\t") else value  # YAML takes '\t' in single quotes for two characters
+
+
+def _check_encoding(value: str) -> str:
+    try:
+        return codecs.lookup(value).name
+    except LookupError:
+        raise ValueError(f"{value!r} is no encoding: expected utf-8, cp1252, latin-1, utf-16 or another") from None
 
 
 class _Csv(_Table):
@@ -119,14 +171,15 @@ class _Csv(_Table):
 
     source: Literal["csv"]
     path: str
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    delimiter: Annotated[str, BeforeValidator(_tab), Field(min_length=1, max_length=1)] = ","
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
     key: str | None = Field(default=None, validation_alias=AliasChoices("key", "id"))
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""
         from common.data.csv_file import CsvFile  # noqa: PLC0415
 
-        return CsvFile.open(find(self.path, base, Path.is_file, "file"), self.delimiter)
+        return CsvFile.open(find_file(self.path, base), self.delimiter, self.encoding)
 
 
 class CsvData(_Csv, TableColumnsConfig):
@@ -223,7 +276,7 @@ class _Npy(_Table):
         """Maps the file. Raises DataError."""
         from common.data.arrays import ArrayFile  # noqa: PLC0415
 
-        return ArrayFile(find(self.path, base, Path.is_file, "file"))
+        return ArrayFile(find_file(self.path, base))
 
 
 class NpyData(_Npy, TableColumnsConfig):

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from common.errors import InputError
 from common.numerics.field import Field
+from common.outgoing import Concealed
 
 _SETS = 256  # of senders, whose decoding matrices are kept
 
@@ -116,6 +117,18 @@ class LagrangeCode:
         """
         self._check("masks", masks, (self.masks, *model.shape))
         return self._apply(self._collapsed, torch.cat([model[None], masks]))
+
+    def answer(self, data: Tensor, weights: Tensor, masks: Tensor | None) -> Concealed:
+        """H_j of some coded rows (Eq. 5), int32 (coded, width).
+
+        Args:
+            data: a share of everybody's data, (coded, columns).
+            weights: the shares of the models that are summed over, one below the other, (columns, width).
+            masks: shares of vanishing polynomials, (coded, width); None where answers are not masked.
+        """
+        h = self.field.matmul(data, weights)
+        h = h if masks is None else self.field.add(h, masks)
+        return Concealed(h.to(torch.int32), f"coded sum, T={self.masks}")
 
     def decode(self, senders: Sequence[int], answers: Tensor) -> Tensor:
         """ψ(β_1) .. ψ(β_K), from the first R of the answers.

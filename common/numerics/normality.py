@@ -110,7 +110,7 @@ def _spacings(ascending: Tensor, window: int) -> Tensor:
 def _order(values: Tensor) -> Tensor:
     """Places of the values from the smallest to the largest, int64 (N,); numpy is three times as fast as torch."""
     plain = values.detach()
-    return plain.argsort() if plain.is_cuda else torch.from_numpy(np.argsort(plain.numpy()))
+    return torch.from_numpy(np.argsort(plain.numpy())) if plain.is_cpu else plain.argsort()
 
 
 @lru_cache

@@ -1,79 +1,79 @@
-"""What Gaussian releases cost: Renyi differential privacy, as Xie et al. 2024, Theorem 2, composes it.
+"""What Gaussian releases cost, all of a run together.
 
-T releases with noise multiplier sigma satisfy (epsilon, delta)-DP with, for any alpha > 1,
+T releases with noise multiplier sigma are together one Gaussian release with sigma / sqrt(T), also where each depends
+on what came of the ones before (Dong, Roth and Su 2022, "Gaussian differential privacy", Corollary 3.3). Releases with
+other noise, and those of other parties, add up in T / sigma^2. `exact` is the smallest epsilon of that one release
+(common/privacy/calibration.py), `renyi` the bound of Xie et al. 2024, Theorem 2 (common/privacy/renyi.py).
 
-    epsilon = T alpha s^2 / (2 sigma^2) + log((alpha - 1) / alpha) - (log delta + log alpha) / (alpha - 1)
-
-where s is the sensitivity in units of the clipping threshold C, which depends on who counts as a
+Sensitivity is counted in units of the clipping threshold C, and depends on who counts as a
 neighbour. `participation`: the same data with one party absent, which then sends zeros; s = 1, the
 paper's. `replace`: the party has other data; two clipped matrices may differ by 2C, so s = 2.
 `row`: one row has other features, of which only its own embeddings count; sigma is in units of the
 diameter of the region that they are brought into, so s = 1, and T counts the releases of one row.
 
 Batches and participation are known to the server, so nothing is gained by subsampling, and no
-amplification is claimed.
+amplification is claimed: there is nothing for which the exact value is not known.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import warnings
+import math
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 from common.errors import ConfigError
-from common.privacy.settings import Adjacency
+from common.privacy.calibration import gaussian_epsilon
+from common.privacy.renyi import renyi_epsilon
+from common.privacy.settings import Accounting, Adjacency
 
 SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0, "row": 1.0}
 
-# alpha, close enough together for three digits; Opacus's own end at 63, which overstates an epsilon below 0.4.
-_ORDERS = [1 + 0.01 * 1.05**step for step in range(331)]
 _LARGEST_RELEASES, _LARGEST_NOISE = 10**9, 1e6
 
 
-def epsilon(releases: float, noise_multiplier: float, delta: float, adjacency: Adjacency) -> float:
-    """The smallest epsilon over all orders alpha; 0 if nothing was released.
+def epsilon(
+    releases: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> float:
+    """The smallest epsilon that the accounting finds; 0 if nothing was released.
 
     Args:
         releases: T, matrices clipped to C that left; a fraction for some that had more noise.
         noise_multiplier: sigma, the noise's standard deviation in units of C.
         delta: above 0 and below 1.
         adjacency: who is a neighbour.
+        accounting: exact, or Renyi's bound.
     """
     if releases == 0:
         return 0.0
-    rdp = _rdp()
-    spent = rdp.compute_rdp(
-        q=1.0, noise_multiplier=noise_multiplier / SENSITIVITY[adjacency], steps=releases, orders=_ORDERS
-    )
-    with warnings.catch_warnings():  # that a wider range of orders would be tighter; it would not by much
-        warnings.simplefilter("ignore")
-        found, _alpha = rdp.get_privacy_spent(orders=_ORDERS, rdp=spent, delta=delta)
-    return float(max(found, 0.0))
+    mu = SENSITIVITY[adjacency] * math.sqrt(releases) / noise_multiplier
+    return gaussian_epsilon(1 / mu, delta) if accounting == "exact" else renyi_epsilon(mu, delta)
 
 
-def affordable(budget: float, noise_multiplier: float, delta: float, adjacency: Adjacency) -> int:
+def affordable(
+    budget: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> int:
     """How many releases a budget of epsilon allows; 0 if not even one."""
-    return _last(lambda count: epsilon(count, noise_multiplier, delta, adjacency) <= budget, _LARGEST_RELEASES)
+    cost: Callable[[int], float] = lambda count: epsilon(count, noise_multiplier, delta, adjacency, accounting)  # noqa: E731
+    return _last(lambda count: cost(count) <= budget, _LARGEST_RELEASES)
 
 
-def find_noise_multiplier(budget: float, delta: float, releases: int, adjacency: Adjacency) -> float:
+def find_noise_multiplier(
+    budget: float, delta: float, releases: int, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> float:
     """The smallest sigma (to three digits) with which so many releases stay within a budget of epsilon.
 
     Raises:
         ConfigError: no reasonable sigma does.
     """
+    cost: Callable[[float], float] = lambda sigma: epsilon(releases, sigma, delta, adjacency, accounting)  # noqa: E731
     low, high = 1e-3, _LARGEST_NOISE
-    if epsilon(releases, high, delta, adjacency) > budget:
+    if cost(high) > budget:
         raise ConfigError(
             f"federation.privacy.epsilon = {budget:g}: impossible for {releases} releases at delta = {delta:g}",
             hint="give a larger epsilon, fewer rounds, or fewer evaluations",
         )
     while high / low > 1.0005:
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if epsilon(releases, middle, delta, adjacency) <= budget else (middle, high)
+        low, high = (low, middle) if cost(middle) <= budget else (middle, high)
     return float(f"{high * 1.001:.4g}")
 
 
@@ -86,16 +86,3 @@ def _last(holds: Callable[[int], bool], largest: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
-
-
-@functools.cache
-def _rdp() -> ModuleType:
-    """Opacus's Renyi accounting alone: the package as a whole takes 1.7 s and 119 MB in every party's process."""
-    package = importlib.util.find_spec("opacus")
-    assert package is not None and package.origin is not None  # it is a dependency
-    path = Path(package.origin).parent / "accountants" / "analysis" / "rdp.py"
-    spec = importlib.util.spec_from_file_location("opacus_rdp", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

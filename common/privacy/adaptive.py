@@ -11,6 +11,11 @@ from common.numerics.regions import RegionName
 from common.privacy.calibration import gaussian_sigma
 from common.privacy.settings import NoiseConfig
 
+UNBOUNDED = (
+    "no bound for a row: without federation.privacy.steps it moves the models, and by them the embeddings of all other "
+    "rows"
+)
+
 
 class StepsConfig(BaseModel):
     """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings tell nothing.
@@ -28,8 +33,9 @@ class StepsConfig(BaseModel):
 class AdaptivePrivacyConfig(NoiseConfig):
     """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.
 
-    Neighbours differ in the features of one row. Without `steps`, epsilon is about that row's own embeddings, given
-    the models that made them; with `steps` also about what models learn from it, so about everything. Of
+    Neighbours differ in the features of one row. With `steps` epsilon is about everything that leaves. Without, it is
+    about that row's own embeddings, given the models that made them, and nothing bounds the rest: a row moves the
+    models, and by them the embeddings of all other rows. Of
     `noise_multiplier`, `release_epsilon` and `epsilon`, one says how much noise; `epsilon` beside another is a budget,
     at which the run ends.
     """
@@ -65,6 +71,11 @@ class AdaptivePrivacyConfig(NoiseConfig):
     def heuristic(self) -> str:
         """What has no proof: the paper's factor depends on private rows, and lets embeddings leave the region."""
         return "rescale = paper, a heuristic without a proof" if self.rescale == "paper" else ""
+
+    @property
+    def unbounded(self) -> str:
+        """Without noise on the steps, what models learn from a row leaves in other rows' embeddings."""
+        return "" if self.steps else UNBOUNDED
 
     @model_validator(mode="after")
     def _enough_said(self) -> AdaptivePrivacyConfig:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from common.privacy.noise import Normals, add_normals
+from common.privacy.settings import Accounting
 
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
@@ -31,6 +32,7 @@ class AnswerPrivacyConfig(BaseModel):
         head_clip: C_0, the largest L2 norm of a row's gradient at all of the server's parameters.
         noise_multiplier: sigma, the noise's standard deviation in units of C and of C_0.
         delta: of the (epsilon, delta) that a run comes to; below one part in as many as there are training rows.
+        accounting: how releases add up: exactly, or by Renyi's bound.
         seeded: draws the noise from the federation's seed, which everyone knows: for tests and
             benchmarks. It then protects nothing.
     """
@@ -41,6 +43,7 @@ class AnswerPrivacyConfig(BaseModel):
     head_clip: Amount
     noise_multiplier: Amount
     delta: float = Field(default=1e-6, gt=0, lt=1)
+    accounting: Accounting = "exact"
     seeded: bool = False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from common.errors import ConfigError
@@ -44,11 +44,29 @@ class Plan:
             return SEEDED
         if self.config.evaluate == "clean":
             return "evaluations left in the clear (benchmark); the accounting is of the training rounds alone"
-        return None
+        return self.config.unbounded or None
+
+    @property
+    def strict(self) -> Adjacency:
+        """Who is a neighbour where other data are meant, whatever was agreed: a row's other features among them."""
+        return "row" if self.config.adjacency == "row" else "replace"
 
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
         """What so many releases cost; under the agreed adjacency if none is named."""
-        return epsilon(releases, self.noise_multiplier, self.config.delta, adjacency or self.config.adjacency)
+        config = self.config
+        adjacency = adjacency or config.adjacency
+        return epsilon(releases, self.noise_multiplier, config.delta, adjacency, config.accounting)
+
+    def person_epsilon(self, releases: Iterable[float]) -> float:
+        """What the releases of all parties cost a person whose row lies at each of them.
+
+        They are Gaussian releases of one person's data, whoever made them, so their counts add up as one party's do.
+        """
+        return self.epsilon(sum(releases), self.strict)
+
+    def within(self, budget: float) -> int:
+        """How many releases stay within an epsilon between two data sets, or two values of a row."""
+        return affordable(budget, self.noise_multiplier, self.config.delta, self.strict, self.config.accounting)
 
 
 def plan(
@@ -78,8 +96,10 @@ def plan(
     budget = config.epsilon
     if sigma is None:
         assert budget is not None  # one of the two is there
-        sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency)
-    allowed = None if budget is None else affordable(budget, sigma, config.delta, config.adjacency)
+        sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency, config.accounting)
+    allowed = None
+    if budget is not None:
+        allowed = affordable(budget, sigma, config.delta, config.adjacency, config.accounting)
     paid = wanted if allowed is None else _paid(wanted, allowed, releases)
     if paid == 0:
         raise ConfigError(

@@ -7,33 +7,16 @@ differential privacy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from common.numerics.quantise import AS_IS, Form, Packed, pack, unpack
+from common.numerics.quantise import AS_IS, Form, pack, unpack
+from common.outgoing import Released
 from common.privacy.budget import Budget
 from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
-
-
-@dataclass(frozen=True)
-class Released:
-    """What may leave, and what it costs.
-
-    Args:
-        value: the tensor that leaves.
-        mechanism: what was done to it, as the ledger names it.
-        epsilon: spent by all releases so far, or None where nothing is protected.
-        packed: the value as it travels, if not as it is.
-    """
-
-    value: Tensor
-    mechanism: str
-    epsilon: float | None
-    packed: Packed | None = None
 
 
 class Release(Protocol):
@@ -56,7 +39,7 @@ def release_clear(
     rows: Tensor | None = None,  # noqa: ARG001  # the port's
 ) -> Released:
     """Releases values as they are: no clipping, no noise, no guarantee."""
-    return Released(private.detach(), "none", None)
+    return Released(private, "none", None)
 
 
 class GaussianRelease:
@@ -74,8 +57,9 @@ class GaussianRelease:
         self._plan, self._normals, self._budget = plan, normals, budget
         self._deviation = plan.noise_multiplier * plan.config.clip
         seeded = " seeded" if plan.config.seeded else ""
-        self._name = f"gaussian C={plan.config.clip:g} sigma={plan.noise_multiplier:g} {plan.config.adjacency}{seeded}"
-        self._void = plan.config.seeded or plan.config.evaluate == "clean"
+        sigma, delta = f"{plan.noise_multiplier:g}", f"{plan.config.delta:g}"
+        self._name = f"gaussian C={plan.config.clip:g} sigma={sigma} delta={delta} {plan.config.adjacency}{seeded}"
+        self._void = plan.void is not None
 
     def __call__(
         self,
@@ -86,7 +70,7 @@ class GaussianRelease:
     ) -> Released:
         """Releases a matrix in its dtype. Raises BudgetSpent."""
         if evaluation and self._plan.config.evaluate == "clean":
-            return Released(private.detach(), "none (benchmark)", None)
+            return Released(private, "none (benchmark)", None)
         spent = self._budget.spend()
         clipped = clip_frobenius(private.detach().double(), self._plan.config.clip)
         value = add_normals(clipped, self._deviation, self._normals)
@@ -110,9 +94,9 @@ class QuantisedRelease:
         """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
         inner = self._inner(private, evaluation=evaluation, rows=rows)
         form = self._evaluations if evaluation else self._form
-        if inner.value.dtype != torch.float32 or form == AS_IS:
+        if inner.dtype != torch.float32 or form == AS_IS:
             return inner
-        packed = pack(inner.value, form, self._draws)
+        packed = pack(inner.detach(), form, self._draws)
         value = unpack(packed).to(private.device)
         return Released(value, f"{inner.mechanism}, {form}", inner.epsilon, packed)
 

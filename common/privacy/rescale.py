@@ -52,7 +52,7 @@ class Rescale(nn.Module):
             return
         seen, grown = Moments.released(released, self._deviation), float(self.factor)
         before = torch.tensor([seen.mean / grown**2, seen.variance / grown**4, 1.0], dtype=torch.float64)
-        self.moments.lerp_(before, 1 - _MEMORY)
+        self.moments.lerp_(before.to(self.moments.device), 1 - _MEMORY)
         mean, variance, weight = self.moments.tolist()
         self._learn(Moments(mean / weight, variance / weight).spread())
 

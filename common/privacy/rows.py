@@ -9,11 +9,11 @@ from torch import Tensor
 
 from common.errors import InputError
 from common.numerics.regions import bring_into
+from common.outgoing import Released
 from common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from common.privacy.answers import RowNoise
 from common.privacy.noise import Normals, add_normals
 from common.privacy.plan import Plan
-from common.privacy.release import Released
 from common.privacy.rescale import Rescale
 from common.privacy.row_budget import RowBudget
 
@@ -42,12 +42,12 @@ class RowRelease:
         self._plan, self._config, self._normals, self._budget, self._rescale = plan, config, normals, budget, rescale
         self._deviation, self._steps = deviation(plan), steps
         self._name = _name(plan, config)
-        self._void = config.seeded or config.evaluate == "clean" or bool(config.heuristic)
+        self._void = plan.void is not None
 
     def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
         """Releases embeddings (rows, width) in their dtype. Raises BudgetSpent."""
         if evaluation and self._config.evaluate == "clean":
-            return Released(private.detach(), "none (benchmark)", None)
+            return Released(private, "none (benchmark)", None)
         if rows is None or len(rows) != len(private):
             raise InputError("a release that protects rows was not told which they are", hint="pass rows= to release")
         spent = self._budget.spend(rows, 1.0 if evaluation or self._steps is None else self._steps.pay())
@@ -116,10 +116,9 @@ def deviation(plan: Plan) -> float:
 
 
 def _name(plan: Plan, config: AdaptivePrivacyConfig) -> str:
+    noise = f"sigma={plan.noise_multiplier:g} delta={config.delta:g}"
     rescale = "" if config.rescale == "none" else f" rescale={config.rescale}"
     said = f" ({config.heuristic})" if config.heuristic else ""
     seeded = " seeded" if config.seeded else ""
     steps = "" if config.steps is None else f" steps C={config.steps.clip:g} cost={config.steps.cost:g}"
-    return (
-        f"adaptive {config.release} t={config.clip:g} sigma={plan.noise_multiplier:g} row{steps}{rescale}{seeded}{said}"
-    )
+    return f"adaptive {config.release} t={config.clip:g} {noise} row{steps}{rescale}{seeded}{said}"

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
 
 Adjacency = Literal["participation", "replace", "row"]
+Accounting = Literal["exact", "renyi"]
+
+BEFORE = {"accounting": "renyi", "adjacency": "participation"}
+"""What `federation.privacy` meant in version 0.1.0 where it did not say so."""
 
 
 class NoiseConfig(BaseModel):
@@ -24,6 +28,9 @@ class NoiseConfig(BaseModel):
     noise_multiplier: float | None = Field(default=None, description="sigma, the noise's deviation")
     epsilon: float | None = Field(default=None, gt=0, description="the budget of every party")
     delta: float = Field(default=1e-5, gt=0, lt=1)
+    accounting: Accounting = Field(
+        default="exact", description="how releases add up: exactly, or by Renyi's bound as in papers, which is larger"
+    )
     rounds: int | None = Field(default=None, ge=1, description="to spend epsilon over; left out, all of the run's")
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
     evaluate: Literal["released", "clean"] = Field(
@@ -33,6 +40,11 @@ class NoiseConfig(BaseModel):
     @property
     def heuristic(self) -> str:
         """What in the configuration has no proof, or ""."""
+        return ""
+
+    @property
+    def unbounded(self) -> str:
+        """Why no epsilon bounds all that leaves, though each release has one; or ""."""
         return ""
 
     @field_validator("noise_multiplier")
@@ -57,8 +69,8 @@ class PrivacyConfig(NoiseConfig):
     mechanism: Literal["gaussian"] = "gaussian"
     clip: float = Field(gt=0, description="C, the largest Frobenius norm of a message")
     adjacency: Literal["participation", "replace"] = Field(
-        default="participation",
-        description="what epsilon is about: a party that is absent (sensitivity C), or has other data (2C)",
+        default="replace",
+        description="what epsilon is about: a party that has other data (sensitivity 2C), or is absent (C)",
     )
 
     @model_validator(mode="after")
@@ -80,7 +92,11 @@ class PolicyConfig(BaseModel):
         default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
     )
     max_row_epsilon: float | None = Field(
-        default=None, gt=0, description="of a row in a run: of its embeddings, and of all with federation.privacy.steps"
+        default=None, gt=0, description="of a row, of everything that leaves in a run; needs federation.privacy.steps"
+    )
+    row_epsilon_without_steps: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="accept: max_row_epsilon may count a row's own embeddings alone, which bounds nothing else",
     )
     max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon and max_row_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
@@ -90,7 +106,12 @@ class PolicyConfig(BaseModel):
     )
 
     max_other_rows: int | None = Field(
-        default=None, ge=1, description="keys of any other member in an alignment: against asking for a dictionary"
+        default=None,
+        ge=1,
+        description="keys of any other member in an alignment, over all its attempts: against asking for a dictionary",
+    )
+    max_predicted_rows: int | None = Field(
+        default=None, ge=1, description="likewise in all predictions of a run together; left out, max_other_rows"
     )
     min_common_rows: int = Field(default=1, ge=1, description="keys that an alignment must find")
 
@@ -118,6 +139,12 @@ class PolicyConfig(BaseModel):
                 self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
             elif privacy.heuristic:
                 self.object(party, rule, wants, privacy.heuristic)
+            elif privacy.unbounded and rule == "max_row_epsilon" and self.row_epsilon_without_steps == "refuse":
+                self.object(
+                    party, rule, wants, f"no federation.privacy.steps: {privacy.unbounded}",
+                    hint="agree on federation.privacy.steps; or set row_epsilon_without_steps: accept in your policy, "
+                    "which then limits the count of a row's own embeddings alone",
+                )  # fmt: skip
             elif privacy.evaluate == "clean":
                 self.object(party, rule, wants, "federation.privacy.evaluate = clean")
             elif privacy.seeded:
@@ -126,11 +153,13 @@ class PolicyConfig(BaseModel):
                 self.object(party, "max_delta", self.max_delta, privacy.delta)
 
     @staticmethod
-    def object(party: str, rule: str, wants: object, has: object) -> NoReturn:
+    def object(
+        party: str,
+        rule: str,
+        wants: object,
+        has: object,
+        hint: str = "agree on a stronger federation, or change your policy",
+    ) -> NoReturn:
         """Raises the ConfigError that every broken rule ends in."""
-        objection = ConfigError(
-            f"parties.{party}.policy.{rule} = {wants}: the federation has {has}",
-            hint="agree on a stronger federation, or change your policy",
-        )
-        objection.told = str(objection)  # the others have to agree on something else
-        raise objection
+        said = f"parties.{party}.policy.{rule} = {wants}: the federation has {has}"
+        raise ConfigError(said, hint=hint, told=said)  # the others have to agree on something else

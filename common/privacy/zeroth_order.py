@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import InputError
-from common.privacy.accountant import epsilon as renyi_epsilon
+from common.privacy.renyi import renyi_epsilon
 
 CAVEAT = (
     "not a guarantee: it takes the scatter of an estimate for Gaussian noise though parties know the directions that "
@@ -102,8 +102,8 @@ class ZerothOrderClaim:
     @property
     def epsilon_renyi(self) -> float:
         """ε of the same Gaussian steps at δ' instead of δ̄, composed in Renyi's terms."""
-        multiplier = self.rows * math.sqrt(self.variance) / (2 * self.zeta)  # sigma over the sensitivity 2 zeta / N
-        return renyi_epsilon(self.turns, multiplier, self.delta_prime, "participation")
+        sensitivity = 2 * self.zeta / self.rows
+        return renyi_epsilon(sensitivity * math.sqrt(self.turns / self.variance), self.delta_prime)
 
     def report(self) -> dict[str, float | str]:
         """All of it by name, for a summary, with what it rests on."""

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -42,26 +43,26 @@ class Config(ProtocolConfig):
 
 
 @message
-class Prediction(Message):
+class Prediction(PartyMessage):
     """Party to server: R_k of the batch, float32 (rows, classes)."""
 
-    r: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    r: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
-class Gradient(Message):
+class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss with respect to R_k, float32 (rows, classes)."""
 
     dr: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: R_k of one block of the validation or test rows, float32 (rows, classes)."""
 
     part: str
     block: int
-    r: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    r: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

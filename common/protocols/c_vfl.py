@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
 from common.models.heads import JointHeadConfig, LinearHeadConfig
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 from common.told import TOLD
 
@@ -48,33 +49,33 @@ class Config(ProtocolConfig):
 
 
 @message
-class Embedding(Message):
+class Embedding(PartyMessage):
     """Party to server: C(h_k) of the batch, float32 (rows, width)."""
 
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Other(Message):
+class Other(ServerMessage):
     """Server to party: C(h_i) of another party, float32 (rows, width); one for each, in the roster's order."""
 
     h: Annotated[Tensor, TensorSpec("rows", "width")]
 
 
 @message
-class Head(Message):
+class Head(ServerMessage):
     """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one."""
 
     parameters: Annotated[Tensor, TensorSpec("parameters")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def parameters(federation: FederationConfig) -> int:

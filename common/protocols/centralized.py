@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ class Config(ProtocolConfig):
 
 
 @message
-class Features(Message):
+class Features(PartyMessage):
     """Party to server: the party's raw columns of the batch, scaled, float32 (rows, columns)."""
 
-    x: Annotated[Tensor, TensorSpec("rows", "columns", released=True)]
+    x: Annotated[Released, TensorSpec("rows", "columns")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: its raw columns of one block of the validation or test rows, float32 (rows, columns)."""
 
     part: str
     block: int
-    x: Annotated[Tensor, TensorSpec("rows", "columns", released=True)]
+    x: Annotated[Released, TensorSpec("rows", "columns")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from common.departure import objection
 from common.message import Kinds, Message
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Contract:
         title: what it is, in one line.
         source: the publication that it follows.
         config: its keys under `federation.protocol`; the field `name` is a Literal.
-        messages: every kind that may travel, and no other does.
+        messages: every kind that may travel, and no other does; each says who sends it (common/departure.py).
         limits: the largest value of every dimension name, from the agreed config.
         subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
@@ -45,6 +46,9 @@ class Contract:
             (`federation.adjust`).
         shares_labels: whether parties are sent the labels and compute the loss themselves.
         check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
+
+    Raises:
+        TypeError: a message does not say who sends it, or how a tensor of a party leaves.
     """
 
     title: str
@@ -61,6 +65,11 @@ class Contract:
     predicts: Literal["", "embedding", "logits"] = ""
     shares_labels: bool = False
     check: Callable[[FederationConfig], None] = lambda _federation: None
+
+    def __post_init__(self) -> None:
+        for kind in self.messages:
+            if why := objection(kind):
+                raise TypeError(f"{self.name}: {why}")
 
     @property
     def name(self) -> str:

@@ -33,7 +33,8 @@ from torch import Tensor
 
 from common.directions import Draw
 from common.errors import ConfigError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -67,15 +68,15 @@ class Config(ProtocolConfig):
 
 
 @message
-class Embedding(Message):
+class Embedding(PartyMessage):
     """Party to server: C(h_m) of the batch of a turn, float32 (rows, width)."""
 
     turn: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Differences(Message):
+class Differences(ServerMessage):
     """Server to party: C(delta^j) / mu, float32 (losses, directions): one loss a batch, or one a row.
 
     Divided by mu they are slopes, and fit into half precision. `mark` says what the directions were drawn from.
@@ -86,12 +87,12 @@ class Differences(Message):
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: C(h_m) of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

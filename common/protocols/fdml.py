@@ -25,7 +25,8 @@ from pydantic import Field
 from torch import Tensor
 
 from common.blinded import BLINDED, Summing, blinded_limits
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 from common.told import TOLD
 
@@ -47,26 +48,26 @@ class Config(ProtocolConfig):
 
 
 @message
-class Logits(Message):
+class Logits(PartyMessage):
     """Party to server: o_k of the batch, float32 (rows, classes)."""
 
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
-class Aggregate(Message):
+class Aggregate(ServerMessage):
     """Server to party: o, the mean of all parties' logits of the batch, float32 (rows, classes)."""
 
     o: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
 
     part: str
     block: int
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

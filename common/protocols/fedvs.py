@@ -13,6 +13,7 @@ rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 answers are enough.
      16-18 party n T random masks; the share G_n(alpha_j) (Eq. 4), sealed                        -> party j
         party j    whose shares it could open                                                    -> server
         server     the set of senders that this round sums over, signed                          -> all
+        party j    notes the set on its disk, and refuses one that is too small, or another than the round had before
      23 party j    H_j = sum_n F_n(alpha_j)[B] G_n(alpha_j) (Eq. 5)                               -> server
      27-30 server  from the first R: psi(beta_k) = sum_n X_n,k W_n (Eq. 6), 1/N of it in the reals (Eq. 7)
      31 server     one step on its model; the gradient at the average embedding                  -> all
@@ -31,17 +32,19 @@ from pydantic import Field
 from torch import Tensor
 
 from common.agreement import AGREEMENT, agreement_limits
+from common.blinded import check_smallest_set
 from common.crypto.sealing import OVERHEAD, Session
 from common.errors import ConfigError, InputError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
 from common.numerics.field import Field as PrimeField
 from common.numerics.lagrange import LagrangeCode, agreed_code
+from common.outgoing import Concealed
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
     from common.config import FederationConfig
 
-_LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
+LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
 
 
 class Config(ProtocolConfig):
@@ -58,7 +61,7 @@ class Config(ProtocolConfig):
     data_bits: int = Field(default=8, ge=0, le=24, description="l_x: data are rounded to multiples of 2^-l_x")
     weight_bits: int = Field(default=12, ge=0, le=24, description="l_w: weights are rounded to multiples of 2^-l_w")
     masked_answers: bool = Field(
-        default=False, description="the server learns the sums and nothing else of the answers that it decodes"
+        default=True, description="the server learns the sums and nothing else of the answers that it decodes"
     )
     columns: int = Field(default=1024, ge=1, description="the most columns of a party's data, powers and bias included")
     chunk: int = Field(default=1024, ge=1, description="coded rows that are shared at a time")
@@ -94,7 +97,7 @@ class Config(ProtocolConfig):
 
 
 @message
-class Prepared(Message):
+class Prepared(PartyMessage):
     """Party to server: the number of the data sharing that it still holds, or ""; and the columns of its data."""
 
     held: str
@@ -102,7 +105,7 @@ class Prepared(Message):
 
 
 @message
-class Preparation(Message):
+class Preparation(ServerMessage):
     """Server to party: the number of the sharing that counts, whether to make it now, everybody's columns."""
 
     sharing: str
@@ -111,18 +114,18 @@ class Preparation(Message):
 
 
 @message
-class Shares(Message):
+class Shares(PartyMessage):
     """Party to server: a sealed share for every other party, in the roster's order, uint8 (others, box).
 
     `stage` is the chunk while data are shared; then 0 in training and 1 in the evaluations after it.
     """
 
     stage: int
-    boxes: Annotated[Tensor, TensorSpec("parties", "box", dtype=torch.uint8, released=True)]
+    boxes: Annotated[Concealed, TensorSpec("parties", "box", dtype=torch.uint8)]
 
 
 @message
-class Bundle(Message):
+class Bundle(ServerMessage):
     """Server to party: the boxes that are for it, end to end, and the length of each, 0 where there is none."""
 
     stage: int
@@ -131,15 +134,15 @@ class Bundle(Message):
 
 
 @message
-class Opened(Message):
+class Opened(PartyMessage):
     """Party to server: whose shares of a stage it has, 1 or 0 each."""
 
     stage: int
-    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
+    senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8, public="which boxes came and could be opened")]
 
 
 @message
-class Senders(Message):
+class Senders(ServerMessage):
     """Server to party: over whose models a stage sums, 1 or 0 each, and the server's signature."""
 
     stage: int
@@ -148,20 +151,21 @@ class Senders(Message):
 
 
 @message
-class Answer(Message):
+class Answer(PartyMessage):
     """Party to server: H_j of a block of coded rows, elements of the field as int32 (coded, width).
 
     `senders` is the hash of the set that it sums over: answers for different sets decode to nothing.
+    Without rows it says that the party answers for no block of the stage.
     """
 
     stage: int
     block: int
     senders: str
-    h: Annotated[Tensor, TensorSpec("coded", "width", dtype=torch.int32, released=True)]
+    h: Annotated[Concealed, TensorSpec("coded", "width", dtype=torch.int32)]
 
 
 @message
-class Gradient(Message):
+class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss at the average embedding, float32 (rows, width).
 
     Of the real rows of the batch, in segment order.
@@ -180,12 +184,17 @@ def signed_senders(session: Session, round: int, stage: int, senders: Tensor) ->
     return session.transcript("senders", round, stage, bytes(senders.tolist()).hex())
 
 
+def place(round: int, stage: int) -> int:
+    """Where the set of a stage stands in the record of sets: stages of a round have sets of their own."""
+    return 2 * round + stage
+
+
 def limits(federation: FederationConfig) -> dict[str, int]:
     """The largest value of every dimension."""
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
     parties = len(federation.names)
-    masked = _LARGEST_EVALUATION if config.masked_answers else 0
+    masked = LARGEST_EVALUATION if config.masked_answers else 0
     elements = max(config.chunk * config.columns, (config.columns + masked) * config.embedding)
     box = 4 * elements + OVERHEAD
     rows = max(federation.batch, config.code(parties).segments)
@@ -198,6 +207,7 @@ def check(federation: FederationConfig) -> None:
     config = federation.protocol
     assert isinstance(config, Config)  # the registry pairs them
     config.code(len(federation.names))
+    check_smallest_set(federation)
     if federation.privacy is not None:
         raise ConfigError(
             "federation.privacy with the protocol fedvs: elements of a field cannot be clipped and noised",
@@ -224,8 +234,8 @@ CONTRACT = Contract(
     limits=limits,
     predicts="embedding",
     sees={
-        "server": "the sum of all parties' embeddings; boxes that it cannot open; of the answers that it decodes "
-        "more than the sum, unless they are masked (docs/protocols/fedvs.md)",
+        "server": "the sum of all parties' embeddings; boxes that it cannot open; with `masked_answers: false`, of the "
+        "answers that it decodes more than the sum (docs/protocols/fedvs.md)",
         "party": "shares of the others' data and models, of which T together say nothing; the gradient at the average "
         "embedding, which carries information about the labels",
     },

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -46,26 +47,26 @@ class Config(ProtocolConfig):
 
 
 @message
-class Logits(Message):
+class Logits(PartyMessage):
     """Party to server: o_k of the batch, float32 (rows, classes)."""
 
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
-class Update(Message):
+class Update(ServerMessage):
     """Server to party: g, what the augmented Lagrangian gains by each logit, float32 (rows, classes)."""
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
 
     part: str
     block: int
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -16,8 +16,9 @@ from pydantic import Field
 from torch import Tensor
 
 from common.errors import ConfigError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
 from common.numerics.two_point import Draw
+from common.outgoing import Released
 from common.protocols.contract import ProtocolConfig
 
 if TYPE_CHECKING:
@@ -39,16 +40,16 @@ class PairsConfig(ProtocolConfig):
 
 
 @message
-class Pair(Message):
+class Pair(PartyMessage):
     """Party to server: h(w_m) and h(w_m + mu u_m) of the batch of a turn, float32 (rows, width) each."""
 
     turn: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
-    perturbed: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
+    perturbed: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Difference(Message):
+class Difference(ServerMessage):
     """Server to party: delta_m / mu, by how much the batch's mean loss rises along u_m, float32 (directions,).
 
     It is divided before it travels: delta itself, some millionths, would vanish in half precision.
@@ -58,12 +59,12 @@ class Difference(Message):
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: h(w_m) of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 PAIRS = (Pair, Difference, Evaluation)

@@ -37,7 +37,8 @@ from torch import Tensor
 
 from common.blinded import BLINDED, Summing, blinded_limits
 from common.errors import ConfigError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -64,15 +65,15 @@ class Config(ProtocolConfig):
 
 
 @message
-class Embedding(Message):
+class Embedding(PartyMessage):
     """Party to server: H_n of the batch of a turn (the round, unless `arrivals`), float32 (rows, width)."""
 
     turn: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Gradient(Message):
+class Gradient(ServerMessage):
     """Server to party: dh / shared is the gradient of the batch's mean loss with respect to H_n.
 
     dh is float32 (rows, width). Of an average over `shared` parties it is the gradient at the average, the same
@@ -84,12 +85,12 @@ class Gradient(Message):
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: H_n of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -26,7 +26,8 @@ from pydantic import Field
 from torch import Tensor
 
 from common.blinded import BLINDED, Summing, blinded_limits
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -44,23 +45,23 @@ class Config(ProtocolConfig):
 
 
 @message
-class Embedding(Message):
+class Embedding(PartyMessage):
     """Party to server, where sums are in the clear: E_k of the batch, float32 (rows, width)."""
 
-    e: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    e: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server, likewise: E_k of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    e: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    e: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Global(Message):
+class Global(ServerMessage):
     """Server to party: E, float32 (rows, width), the average over everyone who is in it: C of them.
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
@@ -72,15 +73,15 @@ class Global(Message):
 
 
 @message
-class Prediction(Message):
+class Prediction(PartyMessage):
     """Party to server: R_k, its logits, float32 (rows, classes): a function of E and of what p has learned from E."""
 
     stage: int
-    r: Annotated[Tensor, TensorSpec("rows", "classes")]
+    r: Annotated[Tensor, TensorSpec("rows", "classes", public="made of E, and of gradients at what was made of E")]
 
 
 @message
-class Gradient(Message):
+class Gradient(ServerMessage):
     """Server to party: dR_k, the gradient of the batch's mean loss at R_k, float32 (rows, classes)."""
 
     dr: Annotated[Tensor, TensorSpec("rows", "classes")]

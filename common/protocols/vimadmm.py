@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
 from common.models.heads import PartyHeadConfig, ProductHeadConfig
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ class Config(ProtocolConfig):
 
 
 @message
-class Embedding(Message):
+class Embedding(PartyMessage):
     """Party to server: h_k of the batch, float32 (rows, width)."""
 
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 @message
-class Update(Message):
+class Update(ServerMessage):
     """Server to party: the dual variables lambda and the residuals s_k of the batch, and the head W_k.
 
     `head` is float32 (width * classes), row by row, or what an MLP's parameters are, layer by layer:
@@ -78,12 +79,12 @@ class Update(Message):
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
 
     part: str
     block: int
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from common.blinded import BLINDED, Summing, blinded_limits
 from common.errors import ConfigError
-from common.message import Message, TensorSpec, message
+from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from common.outgoing import Released
 from common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ class Config(ProtocolConfig):
 
 
 @message
-class Logits(Message):
+class Logits(PartyMessage):
     """Party to server: o_k of the batch, float32 (rows, classes)."""
 
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 @message
-class Update(Message):
+class Update(ServerMessage):
     """Server to party: the dual variables lambda and the residuals s_k of the batch."""
 
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
@@ -71,19 +72,19 @@ class Update(Message):
 
 
 @message
-class Signal(Message):
+class Signal(ServerMessage):
     """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes)."""
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
 @message
-class Evaluation(Message):
+class Evaluation(PartyMessage):
     """Party to server: o_k of one block of the validation or test rows, float32 (rows, classes)."""
 
     part: str
     block: int
-    o: Annotated[Tensor, TensorSpec("rows", "classes", released=True)]
+    o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

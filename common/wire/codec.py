@@ -6,9 +6,9 @@ Tensors are read and written in common/wire/tensors.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from google.protobuf.message import Message as ProtoMessage
@@ -78,6 +78,19 @@ SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2, tol
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 
 
+class Letter(NamedTuple):
+    """A message that has come and is not decoded.
+
+    Args:
+        kind, round: of it.
+        decode: makes the message; raises WireError where a field is missing or malformed.
+    """
+
+    kind: str
+    round: int
+    decode: Callable[[], Message]
+
+
 class Codec:
     """Turns the messages of one protocol into bytes and back.
 
@@ -121,16 +134,31 @@ class Codec:
         Raises:
             WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
         """
+        return self.letter(kind, body).decode()
+
+    def letter(self, kind: str, body: memoryview) -> Letter:
+        """The same, not decoded yet: its fields are told apart, and nothing is made of them.
+
+        Raises:
+            WireError: the kind is not declared, or a field is twice or unknown.
+        """
         if kind not in self.kinds:
             raise WireError(declared(self.kinds), "an undeclared kind", kind[:80] or "a letter")
-        specs = schema(self.kinds[kind])
         names = self._names[kind]
-        values: dict[str, Any] = {}
-        packed: dict[str, Packed] = {}
+        came: dict[str, tuple[int, int | memoryview]] = {}
         for number, wire_type, value in read_fields(body):
             name = names.get(number)
-            if name is None or name in values:
+            if name is None or name in came:
                 raise WireError("every declared field once", f"field {number} {'twice' if name else 'too'}", kind)
+            came[name] = (wire_type, value)
+        round = came.get("round", (VARINT, 0))[1]
+        return Letter(kind, round if isinstance(round, int) else 0, lambda: self._decode(kind, came))
+
+    def _decode(self, kind: str, came: Mapping[str, tuple[int, int | memoryview]]) -> Message:
+        specs = schema(self.kinds[kind])
+        values: dict[str, Any] = {}
+        packed: dict[str, Packed] = {}
+        for name, (wire_type, value) in came.items():
             values[name] = _value(f"{kind}.{name}", specs[name], wire_type, value, self._incoming[kind])
             if isinstance(values[name], Packed):
                 packed[name] = values[name]

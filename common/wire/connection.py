@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import grpc
 
+from common.capacity import Capacity, Unlimited
 from common.errors import ContractError, PartyAway
-from common.membership import Begin, Parcel
+from common.escaped import escaped
+from common.membership import Begin, Hello, Parcel
+from common.outbox import Outbox
 from common.wire.codec import Codec
 from common.wire.fields import WireError
-from common.wire.frame import pack, unpack
+from common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
+_OVERHEAD = 64  # bytes that a frame costs beside its own while it waits
 _CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed
 
 # Keepalives find a dead peer within 20 s, also while nothing is said, and leave one alone that
@@ -62,8 +65,22 @@ class Duplex(Protocol):
         """Sends a frame; returns when the transport has room for the next."""
 
 
+class Inlet(Capacity, Protocol):
+    """Where parcels go: while it is full the connection stops reading, so that flow control reaches the sender."""
+
+    def expects(self, kind: str, round: int) -> bool:
+        """Whether a message is wanted; if not, its tensors are not decoded."""
+
+
+class _Everything(Unlimited):
+    """Takes all that comes."""
+
+    def expects(self, _kind: str, _round: int) -> bool:
+        return True
+
+
 class Connection:
-    """A stream of parcels over gRPC.
+    """A stream of parcels over gRPC. Nothing is read before it is asked for its Hello, or somebody is attached.
 
     Args:
         stream: gRPC's own object.
@@ -72,50 +89,93 @@ class Connection:
 
     Attributes:
         peer: the other end's name, for errors.
+        address: where it dialled from, at the server.
         session: of the frames that are sent and accepted.
         bytes_in, bytes_out: gRPC messages with their 5-byte prefix, before HTTP/2 and TLS.
         done: set when the stream has ended, at either end's wish.
     """
 
     def __init__(self, stream: Duplex, codec: Codec, largest: int) -> None:
-        self.peer = "the other end"
+        self.peer, self.address = "the other end", ""
         self.session = 0
         self.bytes_in = self.bytes_out = 0
         self.done = asyncio.Event()
         self._stream, self._codec, self._largest = stream, codec, largest
-        self._early: deque[Parcel] = deque()
-        self._receive: Callable[[Parcel], None] | None = None
-        self._lost: Callable[[Exception], None] | None = None
+        self._receive: Callable[[Parcel], None] = lambda _parcel: None
+        self._lost: Callable[[Exception], None] = lambda _loss: None
+        self._inlet: Inlet = _Everything()
         self._loss: Exception | None = None
-        self._outbox: deque[bytes] = deque()
+        self._over = asyncio.Event()  # no more can be said or heard, whoever has noticed it
+        self.outlet: Outbox[bytes] = Outbox(largest)
         self._writer: asyncio.Task[None] | None = None
-        self._reader = asyncio.get_running_loop().create_task(self._read())
+        self._reader: asyncio.Task[None] | None = None
 
-    def attach(self, receive: Callable[[Parcel], None], lost: Callable[[Exception], None]) -> None:
-        """Says who takes parcels, and who is told when there are no more; what came before is handed on."""
-        self._receive, self._lost = receive, lost
-        while self._early:
-            receive(self._early.popleft())
+    async def hello(self) -> Hello:
+        """Reads the first frame, and no other.
+
+        Raises:
+            ContractError: it is too large, or holds something else than a Hello.
+            PartyAway: the stream has ended.
+        """
+        try:
+            frame = await self._stream.read()
+            if frame is grpc.aio.EOF:
+                raise PartyAway(self.peer, "the connection was closed")
+            self.bytes_in += len(frame) + 5
+            return read_hello(frame)
+        except WireError as malformed:
+            raise malformed.of(self.peer) from None
+        except grpc.RpcError as broken:
+            raise self._in_words(broken) from None
+
+    def attach(
+        self, receive: Callable[[Parcel], None], lost: Callable[[Exception], None], inlet: Inlet | None = None
+    ) -> None:
+        """Says who takes parcels, who is told when there are no more, and when there is room for them."""
+        self._receive, self._lost, self._inlet = receive, lost, inlet or _Everything()
         if self._loss is not None:
             lost(self._loss)
+        elif self._reader is None:
+            self._reader = asyncio.get_running_loop().create_task(self._read())
 
     def post(self, parcel: Parcel) -> None:
         """Sends a parcel; it is encoded before this returns."""
-        self._outbox.append(pack(parcel, self.session, self._codec))
+        if self._over.is_set():
+            return
+        frame = pack(parcel, self.session, self._codec)
+        self.outlet.put(parcel, frame, len(frame) + _OVERHEAD)
+        if self.outlet.hopeless:
+            self._give_up()
+            return
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     @property
     def unsent(self) -> int:
         """How many parcels wait for the one that is being written."""
-        return len(self._outbox)
+        return len(self.outlet)
+
+    def hang_up(self) -> None:
+        """The stream has ended below us: nobody waits for room any more."""
+        self._over.set()
+        self.outlet.clear()
 
     async def close(self) -> None:
         """Sends what is left and ends the stream; a peer that does not read is not waited for long."""
         leaving = asyncio.get_running_loop().create_task(self._say_the_last())
         _, stalled = await asyncio.wait({leaving}, timeout=_CLOSING)
-        for task in (*stalled, self._reader):
+        for task in (*stalled, *([self._reader] if self._reader is not None else [])):
             task.cancel()
+        self.done.set()
+
+    def _give_up(self) -> None:
+        """A peer that does not read, and is sent more and more, is as one whose connection broke."""
+        size = self.outlet.bytes
+        self.hang_up()
+        self._loss = PartyAway(self.peer, f"it does not read: {size} bytes wait for it")
+        for task in (self._writer, self._reader):
+            if task is not None:
+                task.cancel()
         self.done.set()
 
     async def _say_the_last(self) -> None:
@@ -132,7 +192,11 @@ class Connection:
         """Reads frames until the stream ends, however it ends."""
         loss: Exception | None = None
         try:
-            while (frame := await self._stream.read()) is not grpc.aio.EOF:
+            while True:
+                if self._inlet.full:
+                    await self._park()
+                if (frame := await self._stream.read()) is grpc.aio.EOF:
+                    break
                 self._accept(frame)
         except WireError as malformed:
             loss = malformed.of(self.peer)
@@ -141,37 +205,45 @@ class Connection:
         except asyncio.CancelledError:
             loss = PartyAway(self.peer, "the connection was cut")
         finally:
-            self._loss = loss or PartyAway(self.peer, "the connection was closed")
-            if self._lost is not None:
-                self._lost(self._loss)
+            self._loss = self._loss or loss or PartyAway(self.peer, "the connection was closed")
+            self.hang_up()
+            self._lost(self._loss)
             self.done.set()
+
+    async def _park(self) -> None:
+        """Does not read on until there is room, or nothing more can come."""
+        waiting = {asyncio.ensure_future(self._inlet.room()), asyncio.ensure_future(self._over.wait())}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
 
     def _accept(self, frame: bytes) -> None:
         self.bytes_in += len(frame) + 5
         if len(frame) > self._largest:
             raise WireError(f"at most {self._largest} bytes", f"{len(frame)}")
-        for parcel in unpack(frame, self.session, self._codec):
+        for parcel in unpack(frame, self.session, self._codec, self._inlet.expects):
             if isinstance(parcel, Begin):  # before the next frame, which is of the new session, is read
                 self.session = parcel.session
-            if self._receive is None:
-                self._early.append(parcel)
-            else:
-                self._receive(parcel)
+            self._receive(parcel)
 
     async def _write(self) -> None:
         try:
-            while self._outbox:
+            while self.outlet:
                 frame = self._next_frame()
                 self.bytes_out += len(frame) + 5
                 await self._stream.write(frame)
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
-            self._outbox.clear()  # the stream is over: its reader learns why, and says so
+            self.hang_up()  # the stream is over: its reader learns why, and says so
 
     def _next_frame(self) -> bytes:
-        chunks = [self._outbox.popleft()]
+        chunks = [self.outlet.take()]
         size = len(chunks[0])
-        while self._outbox and size + len(self._outbox[0]) <= self._largest:
-            chunks.append(self._outbox.popleft())
+        while self.outlet and len(chunks) < MOST_PARCELS:
+            if size + self.outlet.first_size() - _OVERHEAD > self._largest:
+                break
+            chunks.append(self.outlet.take())
             size += len(chunks[-1])
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -179,5 +251,5 @@ class Connection:
         code = broken.code().name if hasattr(broken, "code") else "UNKNOWN"
         details = broken.details() if hasattr(broken, "details") else str(broken)
         if code == "RESOURCE_EXHAUSTED":
-            return ContractError(self.peer, "a frame", "", f"at most {self._largest} bytes", str(details))
-        return PartyAway(self.peer, f"the connection broke ({code.lower().replace('_', ' ')}: {details})")
+            return ContractError(self.peer, "a frame", "", f"at most {self._largest} bytes", escaped(str(details)))
+        return PartyAway(self.peer, f"the connection broke ({code.lower().replace('_', ' ')}: {escaped(str(details))})")

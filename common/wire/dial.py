@@ -105,7 +105,8 @@ class Dialer:
 
 
 def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
-    options = [*channel_options(largest), *_way(address)]
+    # A connection of its own, which is what the server allows a stream, and none that another channel has left.
+    options = [*channel_options(largest), *_way(address), ("grpc.use_local_subchannel_pool", 1)]
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)
     credentials = grpc.ssl_channel_credentials(tls.root, tls.key, tls.chain)

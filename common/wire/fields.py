@@ -19,6 +19,7 @@ Buffer = bytes | memoryview
 
 VARINT, EIGHT_BYTES, LENGTH = 0, 1, 2
 _MAX_VARINT_BYTES = 10
+_MAX_FIELDS = 64  # of a message: more than any of ours has
 
 
 class WireError(Exception):
@@ -79,15 +80,21 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
     raise WireError("a number of at most 64 bits", "a longer one")
 
 
-def read_fields(view: memoryview) -> list[tuple[int, int, int | memoryview]]:
+def read_fields(view: memoryview, most: int = _MAX_FIELDS) -> list[tuple[int, int, int | memoryview]]:
     """Every field of a message as (number, wire type, value): an int for varints, else a slice.
 
+    Args:
+        view: the message's bytes.
+        most: fields that it may have, so that a megabyte of two-byte fields is refused after the first few.
+
     Raises:
-        WireError: the bytes are not a protobuf message.
+        WireError: the bytes are not a protobuf message, or one with more fields.
     """
     fields: list[tuple[int, int, int | memoryview]] = []
     at, end = 0, len(view)
     while at < end:
+        if len(fields) == most:
+            raise WireError(f"at most {most} fields", "more")
         key = view[at]
         if key < 0x80:  # most numbers have one byte
             at += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
 from common.conversation import Close, Open, Save
+from common.escaped import escaped
 from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
 from common.message import Message
 from common.wire._generated import federation_pb2
@@ -30,14 +32,22 @@ _PLAIN: dict[type, type[ProtoMessage]] = {
     Rewind: federation_pb2.Rewind,
 }
 _BODY = {field.name.capitalize(): field.number for field in federation_pb2.Parcel.DESCRIPTOR.fields}
+_NAME_AT = {number: name for name, number in _BODY.items()}
 _KIND_AT = {_BODY[kind.__name__]: kind for kind in _PLAIN}
 _SESSION, _PARCELS = 1, 2
 _LETTER_KIND, _LETTER_BODY = 1, 2
+_LONGEST_KIND = 80  # bytes of a kind's name that are looked at
 
 METHOD = "/colonnade.Federation/Converse"
 
-# What a frame costs beside its messages, and the least that a receiver must be ready for.
+# What a frame costs beside its messages, and the least that a receiver must be ready for; no notice is larger.
 FRAME_ALLOWANCE = 65536
+
+# Parcels that a frame holds at most: those of two bytes cost a receiver more than their bytes say.
+MOST_PARCELS = 256
+
+# Whether a message of this kind and round is wanted; asked before its tensors are decoded.
+Expects = Callable[[str, int], bool]
 
 
 def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
@@ -52,49 +62,75 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
     return b"".join([tag(_SESSION, VARINT), varint(session), *nested(_PARCELS, body)])
 
 
-def unpack(frame: bytes, session: int, codec: Codec) -> Iterator[Parcel]:
+def read_hello(frame: bytes) -> Hello:
+    """The Hello in a frame that holds nothing else, as the first of a connection has to.
+
+    Raises:
+        WireError: it is too large, or holds something else.
+    """
+    if len(frame) > FRAME_ALLOWANCE:
+        raise WireError(f"a Hello of at most {FRAME_ALLOWANCE} bytes", f"{len(frame)} bytes")
+    fields = read_fields(memoryview(frame), 2)
+    parcels = [value for number, _, value in fields if number == _PARCELS and not isinstance(value, int)]
+    found = read_fields(parcels[0], 1) if len(parcels) == 1 else []
+    number, _, body = found[0] if found else (0, 0, 0)
+    if number != _BODY["Hello"] or isinstance(body, int):
+        got = _NAME_AT.get(number, f"{len(parcels)} parcels")
+        raise WireError("a Hello first, and nothing else", got)
+    hello = _notice(Hello, body)
+    assert isinstance(hello, Hello)  # the kind that was asked for
+    return hello
+
+
+def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _kind, _round: True) -> Iterator[Parcel]:
     """The parcels of a frame. Those of another session are passed over (0 belongs to every session).
 
-    What follows a Begin is of the session that it gives, also in the same frame.
+    What follows a Begin is of the session that it gives, also in the same frame. Every parcel is decoded when it is
+    asked for, and a message that nobody expects not at all.
 
     Raises:
         WireError: the bytes are not a frame.
     """
     current = 0
-    for number, wire_type, value in read_fields(memoryview(frame)):
+    for number, wire_type, value in read_fields(memoryview(frame), 2 * MOST_PARCELS):
         if number == _SESSION and isinstance(value, int):
             current = value
         elif number == _PARCELS and wire_type == LENGTH and not isinstance(value, int):
             if current in (0, session):
-                parcel = _parcel(value, codec)
+                parcel = _parcel(value, codec, expects)
                 session = parcel.session if isinstance(parcel, Begin) else session
-                yield parcel
+                if parcel is not None:
+                    yield parcel
         else:
             raise WireError("fields 1 and 2", f"field {number}")
 
 
-def _parcel(view: memoryview, codec: Codec) -> Parcel:
-    found = list(read_fields(view))
+def _parcel(view: memoryview, codec: Codec, expects: Expects) -> Parcel | None:
+    found = read_fields(view)
     number, wire_type, body = found[0] if len(found) == 1 else (0, 0, 0)
     if wire_type != LENGTH or isinstance(body, int):
         raise WireError("one message in a parcel", f"{len(found)} fields, the first of wire type {wire_type}")
     if number == _BODY["Letter"]:
-        return _letter(body, codec)
+        return _letter(body, codec, expects)
     if number not in _KIND_AT:
         raise WireError("a known parcel", f"field {number}")
     return _notice(_KIND_AT[number], body)
 
 
-def _letter(view: memoryview, codec: Codec) -> Message:
+def _letter(view: memoryview, codec: Codec, expects: Expects) -> Message | None:
     parts = {_LETTER_KIND: memoryview(b""), _LETTER_BODY: memoryview(b"")}
     for number, wire_type, value in read_fields(view):
         if wire_type != LENGTH or isinstance(value, int) or number not in parts or len(parts[number]):
             raise WireError("one kind and one body in a letter", f"field {number} of wire type {wire_type}")
         parts[number] = value
-    return codec.decode(bytes(parts[_LETTER_KIND]).decode(errors="replace"), parts[_LETTER_BODY])
+    kind = bytes(parts[_LETTER_KIND][:_LONGEST_KIND]).decode(errors="replace")
+    letter = codec.letter(kind, parts[_LETTER_BODY])
+    return letter.decode() if expects(letter.kind, letter.round) else None
 
 
 def _notice(kind: type, body: memoryview) -> Parcel:
+    if len(body) > FRAME_ALLOWANCE:
+        raise WireError(f"a {kind.__name__} of at most {FRAME_ALLOWANCE} bytes", f"{len(body)}")
     try:
         proto = _PLAIN[kind].FromString(bytes(body))
     except DecodeError as bad:
@@ -103,8 +139,15 @@ def _notice(kind: type, body: memoryview) -> Parcel:
     for field in proto.DESCRIPTOR.fields:
         value = getattr(proto, field.name)  # our own field names, read from the descriptor
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            value = dict(value)
+            value = {escaped(key): escaped(said) for key, said in value.items()}
         elif field.is_repeated:
             value = tuple(value)
-        values[field.name] = value
+        values[field.name] = _harmless(value)
     return kind(**values)  # type: ignore[no-any-return]
+
+
+def _harmless(value: Any) -> Any:
+    """Texts escaped: from here on they are kept, compared and printed."""
+    if isinstance(value, tuple):
+        return tuple(map(_harmless, value))
+    return escaped(value) if isinstance(value, str) else value

@@ -9,12 +9,25 @@ from typing import Any
 
 import grpc
 
+from common.descriptors import connections
+from common.escaped import escaped
 from common.ports import cannot_listen, refuse_taken
 from common.wire.codec import Codec
 from common.wire.connection import Connection, channel_options
 from common.wire.frame import METHOD
 
 _KEY = "server.listen"
+
+# Strangers come no further than this: a handshake is over in time or cut off, and so is a connection without a stream;
+# a connection has one stream; and what is refused before our own code sees it costs next to nothing.
+_STRANGERS = [
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 10_000),
+    ("grpc.max_concurrent_streams", 1),
+    ("grpc.server.max_pending_requests", 64),
+    ("grpc.server.max_pending_requests_hard_limit", 256),
+]
+_EACH = 4  # connections that a party may need at a time: one that is dead, the next, and looks at our certificate
 
 # Given a new connection and its certificate (PEM, or None without TLS), lets it in or turns it away.
 Greet = Callable[[Connection, bytes | None], Coroutine[Any, Any, None]]
@@ -35,21 +48,23 @@ class Listener(grpc.GenericRpcHandler):
     Args:
         codec: of the federation's protocol.
         largest: bytes of the largest frame that a party may send.
-        greet: called for every new stream.
+        greet: called for every new stream, of which nothing has been read.
+        parties: how many there are.
     """
 
-    def __init__(self, codec: Codec, largest: int, greet: Greet) -> None:
-        self._codec, self._largest, self._greet = codec, largest, greet
+    def __init__(self, codec: Codec, largest: int, greet: Greet, parties: int = 1) -> None:
+        self._codec, self._largest, self._greet, self._parties = codec, largest, greet, parties
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: ServerTls | None) -> int:
         """Listens on HOST:PORT (port 0 takes a free one) and returns the port.
 
         Raises:
-            EnvironmentFault: the port is in use, or the address is not ours.
+            EnvironmentFault: the port is in use, or the address is not ours; or too few files may be open.
         """
         refuse_taken(address, _KEY)
-        options = [*channel_options(self._largest), ("grpc.so_reuseport", 0)]
+        most = ("grpc.max_allowed_incoming_connections", connections(_EACH * self._parties))
+        options = [*channel_options(self._largest), *_STRANGERS, most, ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((self,))
         try:
@@ -72,12 +87,14 @@ class Listener(grpc.GenericRpcHandler):
 
     async def _handle(self, _requests: Any, context: grpc.aio.ServicerContext) -> None:
         connection = Connection(context, self._codec, self._largest)
+        connection.address = escaped(str(context.peer()), 80)
         pem = next(iter(context.auth_context().get("x509_pem_cert", [None])))
         greeting = asyncio.create_task(self._greet(connection, pem))
         try:
             await connection.done.wait()
         finally:
             greeting.cancel()
+            connection.hang_up()
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:

@@ -8,6 +8,7 @@ import torch
 
 from common.coded_rows import CodedRows
 from common.conversation import Cohort
+from common.harvest import Harvest
 from common.protocols.fedvs import Config, Gradient
 from server.agreement import introduce
 from server.coded import Sums
@@ -33,7 +34,13 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = rows.training(t)
         senders = await sums.agree(t, 0)  # 18-20
+        if senders is None:
+            ctx.skip(t, Harvest({}, tuple(clients)))
+            continue
         average, answers = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
+        if average is None:
+            ctx.skip(t, answers)
+            continue
         real = batch.rows[batch.real].to(ctx.device)
         loss, (dh,), _ = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
         await clients.tell(Gradient(t, dh))
@@ -48,10 +55,16 @@ async def _evaluate(ctx: ServerContext, sums: Sums, rows: CodedRows, whole: Comb
     if not parts:
         return
     senders, number = await sums.agree(round, 1), 0
+    if senders is None:
+        ctx.warn(f"round {round}: no evaluation, since a party's share of its model is missing")
+        return
     for part in parts:
         score = ctx.score()
         for block in rows.blocks(part):
             average, _ = await sums.decode(round, 1, number, len(block.positions), senders)
+            if average is None:
+                ctx.warn(f"round {round}: no evaluation of the {part} rows, since too few parties answered")
+                return
             with torch.no_grad():
                 logits = whole.logits([average[block.real]])
             score.add(logits, ctx.labels[block.rows[block.real].to(ctx.device)])

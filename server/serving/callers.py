@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from pathlib import Path
 from common.crypto import files
 from common.errors import DataError, EnvironmentFault
 
-_BYTES = 24  # of a token that we make
+_BYTES = 32  # of a token that we make: 43 characters
+_SHORTEST = 32  # characters of a token that is accepted
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 class Unknown(Exception):
@@ -77,12 +81,12 @@ class Callers:
         """The callers of a file with lines `NAME TOKEN`; it is made, with one token, if it is not there.
 
         Raises:
-            DataError: a line is none, or a name stands there twice.
+            DataError: a line is none, a name stands there twice, or a token is short enough to be guessed.
             IdentityError: others can read or change the file.
             EnvironmentFault: the file cannot be made.
         """
         if not path.exists():
-            _make(path)
+            add_caller(path, "default")
         tokens: dict[str, str] = {}
         for number, line in enumerate(_text(path).splitlines(), start=1):
             if not (words := line.partition("#")[0].split()):
@@ -91,6 +95,12 @@ class Callers:
                 raise DataError(
                     f"{path}, line {number}: expected a new name and its token",
                     hint="one caller a line: NAME TOKEN",
+                )
+            if len(words[1]) < _SHORTEST:
+                raise DataError(
+                    f"{path}, line {number}: the token of {words[0]!r} has {len(words[1])} characters, "
+                    f"and {_SHORTEST} are the least",
+                    hint=f"remove the line, and make another: colonnade token {words[0]} --tokens {path}",
                 )
             tokens[words[0]] = words[1]
         if not tokens:
@@ -125,10 +135,31 @@ def _text(path: Path) -> str:
         raise DataError(f"{path} is no text: {wrong}", hint="one caller a line: NAME TOKEN, in UTF-8") from None
 
 
-def _make(path: Path) -> None:
+def add_caller(path: Path, name: str) -> str:
+    """Makes a token for a caller and adds its line to the file, which is made if it is not there.
+
+    Returns:
+        The token.
+
+    Raises:
+        DataError: the name is none, or the file has it already, or is none.
+        IdentityError: others can read or change the file.
+        EnvironmentFault: it cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise DataError(f"{name[:80]!r} is no name for a caller", hint="use 1 to 63 letters, digits, ., - and _")
+    before = _text(path) if path.exists() else ""
+    if any(line.split()[:1] == [name] for line in before.splitlines()):
+        raise DataError(f"{path} has a token of {name!r} already", hint="remove its line first, or take another name")
+    token = secrets.token_urlsafe(_BYTES)
+    _write(path, f"{'' if before.endswith(chr(10)) or not before else chr(10)}{name} {token}\n")
+    return token
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"default {secrets.token_urlsafe(_BYTES)}\n")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+            file.write(text)
     except OSError as failed:
         raise EnvironmentFault(
             f"{path} cannot be written: {failed.strerror}", hint="name another file: --tokens FILE"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import grpc
 
+from common.descriptors import affordable
 from common.errors import ColonnadeError
+from common.gate import PATIENCE
+from common.grpc_bounds import bounds
 from common.ports import cannot_listen, refuse_taken, with_port
 from common.prediction import ROWS
 from common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
@@ -18,6 +22,8 @@ from server.serving.web import Refused, read_ids
 METHOD = "/colonnade.serving.Predictor/Predict"
 _KEY = "--grpc"
 _LARGEST = 1 << 20  # bytes of a request
+_CALLS = 1024  # at once
+_MOST = 512  # connections, if the descriptors suffice
 
 _STATUS: Mapping[type[Exception], grpc.StatusCode] = {
     Unknown: grpc.StatusCode.UNAUTHENTICATED,
@@ -34,10 +40,11 @@ class Remote(grpc.GenericRpcHandler):
     Args:
         desk: that answers.
         callers: that may ask.
+        patience: seconds for a handshake, and for a request to come whole.
     """
 
-    def __init__(self, desk: Desk, callers: Callers) -> None:
-        self._desk, self._callers = desk, callers
+    def __init__(self, desk: Desk, callers: Callers, patience: float = PATIENCE) -> None:
+        self._desk, self._callers, self._patience = desk, callers, patience
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: tuple[bytes, bytes] | None) -> str:
@@ -50,8 +57,8 @@ class Remote(grpc.GenericRpcHandler):
             EnvironmentFault: the port is in use.
         """
         refuse_taken(address, _KEY)
-        options = [("grpc.max_receive_message_length", _LARGEST), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(options=options)
+        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), self._patience)]
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS)
         self._server.add_generic_rpc_handlers((self,))
         try:
             if tls is None:
@@ -72,20 +79,36 @@ class Remote(grpc.GenericRpcHandler):
         """gRPC asks who handles a method."""
         if details.method != METHOD:
             return None
-        return grpc.unary_unary_rpc_method_handler(
+        # As a stream of one request, which looks the same to the caller: we read it ourselves, and not for ever.
+        return grpc.stream_unary_rpc_method_handler(
             self._predict, PredictRequest.FromString, PredictReply.SerializeToString
         )
 
-    async def _predict(self, request: PredictRequest, context: grpc.aio.ServicerContext) -> PredictReply:
+    async def _predict(self, _requests: Any, context: grpc.aio.ServicerContext) -> PredictReply:
         shown = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        token = shown.get("authorization", "")
         try:
-            self._callers.admit(shown.get("authorization", ""), min(len(request.ids), ROWS))
+            self._callers.admit(token, 0)  # before anything of the request is read
+            request = await self._read(context)
+            self._callers.admit(token, min(len(request.ids), ROWS))
             answers = await self._desk.ask(read_ids({"ids": list(request.ids)}))
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             ours = isinstance(error, ColonnadeError)  # which is not the caller's business
             await context.abort(status, "the parties do not answer" if ours else str(error))
+        except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
+            await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")
         return PredictReply(names=self._desk.names, predictions=(_shown(self._desk, answer) for answer in answers))
+
+    async def _read(self, context: grpc.aio.ServicerContext) -> PredictRequest:
+        try:
+            async with asyncio.timeout(self._patience):
+                request = await context.read()
+        except TimeoutError:
+            raise Refused(f"the request did not come within {self._patience:g} s") from None
+        if not isinstance(request, PredictRequest):
+            raise Refused("there is no request")
+        return request
 
 
 def _shown(desk: Desk, answer: Answer) -> Prediction:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Any
 
 from aiohttp import web
 
 from common.errors import ColonnadeError
-from common.ports import cannot_listen, refuse_taken, split_address, with_port
+from common.gate import PATIENCE, Gate, Handler
 from common.prediction import ROWS
 from server.serving.callers import Callers, TooMany, Unknown
 from server.serving.desk import Answer, Busy, Desk
@@ -29,8 +28,6 @@ from server.serving.desk import Answer, Busy, Desk
 _LARGEST = 1 << 20  # bytes of a request
 _LONGEST = 256  # characters of an id
 _KEY = "--http"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Refused(Exception):
@@ -61,37 +58,29 @@ class Web:
         desk: that answers.
         callers: that may ask.
         about: what `/v1/model` says of the model.
+        patience: seconds that a caller has for the header of a request, and for its body.
     """
 
-    def __init__(self, desk: Desk, callers: Callers, about: dict[str, Any]) -> None:
+    def __init__(self, desk: Desk, callers: Callers, about: dict[str, Any], patience: float = PATIENCE) -> None:
         self._desk, self._callers, self._about = desk, callers, about
-        self._runner: web.AppRunner | None = None
-
-    async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
-        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
-        refuse_taken(address, _KEY)
         app = web.Application(client_max_size=_LARGEST, middlewares=[_in_words])
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
         app.router.add_get("/healthz", self._healthy)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, *split_address(address), ssl_context=tls)
-        try:
-            await site.start()
-        except OSError as taken:
-            raise cannot_listen(address, _KEY, taken) from taken
-        return with_port(address, self._runner.addresses[0][1])
+        self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
+
+    async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
+        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
+        return await self._gate.open(address, tls)
 
     async def stop(self) -> None:
         """Listens no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._gate.close()
 
     async def _predict(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)  # before anything of it is read
         try:
-            ids = read_ids(json.loads(await request.text()))
+            ids = read_ids(json.loads(await self._gate.text(request)))
         except (ValueError, LookupError, RecursionError):
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))

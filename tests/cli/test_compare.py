@@ -131,7 +131,7 @@ class TestPages:
             ("fewest bytes to 95 %", ["fdml", "split"]),
             ("fastest with stragglers", ["fdml", "split"]),
             ("epsilon 8 of a party's whole data", []),
-            ("epsilon 8 of a row's embeddings", []),
+            ("epsilon 8 of a row's own embeddings: no guarantee for a row", []),
             ("fewest labels named beyond chance", ["split"]),
             ("least rebuilt by the server", ["split"]),
             ("parties come when they like", ["zoo_vfl"]),
@@ -143,7 +143,10 @@ class TestPages:
 
     def test_noise_that_leaves_nothing_names_nobody_and_the_best_that_there_is(self) -> None:
         found = {one.need: one for one in needs(LANES, [8.0])}
-        rows, party = found["epsilon 8 of a row's embeddings"], found["epsilon 8 of a party's whole data"]
+        rows, party = (
+            found["epsilon 8 of a row's own embeddings: no guarantee for a row"],
+            found["epsilon 8 of a party's whole data"],
+        )
         assert (rows.take, rows.why) == ("none", "at best split 60.0 %")
         assert party.take == "none"
         assert party.why.startswith("at best split 40.0 % when asked without the noise;")  # fdml has the labels
@@ -152,12 +155,14 @@ class TestPages:
         great = [lane("split", plain=record(0.96), client_8=record(0.97), row_8=record(0.97))]
         found = {one.need: one.take for one in needs(great, [8.0])}
         assert found["epsilon 8 of a party's whole data"] == "none"
-        assert found["epsilon 8 of a row's embeddings"] == "split"
+        assert found["epsilon 8 of a row's own embeddings: no guarantee for a row"] == "split"
 
     @pytest.mark.parametrize(("accuracy", "take"), [(0.899, "none"), (0.9, "vafl")])
     def test_the_floor(self, accuracy: float, take: str) -> None:
         found = needs([lane("vafl", plain=record(0.96), row_8=record(accuracy))], [8.0])
-        assert [one.take for one in found if one.need == "epsilon 8 of a row's embeddings"] == [take]
+        assert [
+            one.take for one in found if one.need == "epsilon 8 of a row's own embeddings: no guarantee for a row"
+        ] == [take]
 
     def test_who_shares_labels_is_named_for_no_protection(self) -> None:
         leak = record(0, labels=0.3, labels_chance=0.2, rebuilt=0.9, readable=0.2)
@@ -252,7 +257,7 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     assert f"Seeds that failed or were not run yet are in no number: {few}." in (
         (tmp_path / "out" / "beside.md").read_text()
     )
-    assert f"{few}, with stragglers, its own way 1 of 2, epsilon 8 a party 1 of 2." in (
+    assert f"{few}, with stragglers, its own way 1 of 2, the noise for epsilon 8 of a party 1 of 2." in (
         (tmp_path / "out" / "beside.html").read_text()
     )
 

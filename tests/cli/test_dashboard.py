@@ -14,15 +14,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from cli.dashboard.address import completed, is_loopback, read_address
+from cli.dashboard.address import completed, read_address
 from cli.dashboard.current import PERIOD, Current
 from cli.dashboard.live import Dashboard
 from cli.dashboard.site import Site
 from common.errors import EnvironmentFault, InputError
+from common.loopback import is_loopback
 from tests.cli.browser import CHROMIUM, Browser
 from tests.cli.reports import Page, leave
 from tests.cli.test_up import finish, start, wait_for_round
 from tests.cli.test_up import write as write_file
+from tests.patience import PATIENCE
 
 
 def so_far(folder: Path, lines: int) -> None:
@@ -162,7 +164,7 @@ def test_the_world_is_told_that_it_reads_along(tmp_path: Path, capsys: pytest.Ca
 
 
 def wait_for(browser: Browser, line: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not browser.value(line):
         assert time.monotonic() < deadline, line
         time.sleep(0.05)

@@ -41,7 +41,7 @@ def test_members_of_a_run_can_be_asked_and_read(tmp_path: Path) -> None:
         assert code == 1 and said.count("\n") == 1 and "knows no service 'other'" in said
     finally:
         process.terminate()
-        finish(process, 30)
+        finish(process)
     code, said = probe(observed["health"])
     assert code == 1 and said == f"{observed['health']}: no answer (unavailable)\n"
 

@@ -33,8 +33,20 @@ def test_it_sums_up_what_left(home: Path, capfd: pytest.CaptureFixture[str]) -> 
     said = capfd.readouterr().out
     (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line]
     assert [cell.strip() for cell in row] == ["Embedding", "3", "12.0 kB", "12", "0", "gaussian"]
-    assert "in the clear" in said and "epsilon 0.75 after the last message; 3 releases paid for" in said
+    assert (
+        "in the clear" in said
+        and "epsilon 0.75 at the agreed delta after the last message; 3 releases paid for" in said
+    )
     assert newest(home / "ledger.jsonl") in said
+
+
+def test_an_epsilon_is_named_with_its_delta_and_whose_it_is(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ledger = Ledger(home / "ledger.jsonl")
+    ledger.charge(Embedding(4, torch.zeros(4, 250)), "server", "gaussian C=1 sigma=4 delta=1e-05 replace", 1.25)
+    ledger.close()
+    summarise(home, check=False, head=False)
+    said = capfd.readouterr().out
+    assert "epsilon 1.25 at delta 1e-05 after" in said and "this party's own" in said
 
 
 def test_it_verifies_and_names_the_first_broken_line(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from common.errors import ConfigError
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
@@ -56,7 +57,7 @@ class Follower:
 
     def finish(self) -> None:
         for process in self.running:
-            self.said += process.communicate(timeout=150)[0]
+            self.said += process.communicate(timeout=PATIENCE)[0]
             assert process.returncode == 0, self.said
         self.running.clear()
 

@@ -37,7 +37,7 @@ def run_with(folder: Path, family: Scripted, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("cli.up._HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
-    return _Run(settings, folder, folder, None, 0.0, resumed=True).go(family)  # type: ignore[arg-type]
+    return _Run(settings, folder, folder, folder, 0.0, secure=False, resumed=True).go(family)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
@@ -55,3 +55,19 @@ def test_who_was_killed_by_another_is_to_blame(
     code = run_with(tmp_path, Scripted({"party1": -signal.SIGKILL}, {"server": 130, "party2": 130}), monkeypatch)
     output = "".join(capsys.readouterr())
     assert code == 1 and "party1" in output and "killed by SIGKILL" in output
+
+
+def test_of_a_run_that_has_not_begun_nothing_is_left_but_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.up._HASTE", 0.0)
+    (scratch := tmp_path / "scratch").mkdir()
+    (out := tmp_path / "out").mkdir()
+    (out / "notes.txt").write_text("mine")
+    (out / "data").mkdir()
+    (out / "data" / "clients.csv").write_text("mine too")
+    settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
+    family = Scripted({"server": 2}, {"party1": 130, "party2": 130})
+    run = _Run(settings, tmp_path, out, scratch, 0.0, secure=False, resumed=False)
+    assert run.go(family) == 2  # type: ignore[arg-type]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*")) == ["data", "data/clients.csv", "notes.txt"]

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "an open quote": (line(8, '"Person 0,1,2,3'), r"^party1: .*party1\.csv, line 8: 1 values for the 4 columns"),
     "no number": (line(8, "Person 0,1,oops,3"), r"^party1: .*party1\.csv, line 8, column 'c1': 'oops' is no number"),
     "other letters": (in_latin1, r"^party1: .*party1\.csv, line 56: byte 0xfc is not UTF-8"),
-    "another delimiter": (replaced(",", ";"), r"^party1: .*party1\.csv has no column 'who'"),
+    "another delimiter": (replaced(",", ";"), r"^party1: .*party1\.csv, line 1: the one column 'who;c0;c1;c2'"),
     "another source": (other_source, r"^party1: .*party1\.csv cannot be read"),
     "no such label": (
         lambda _f, t: t["server"]["labels"].update(label="labl"),

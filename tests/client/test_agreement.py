@@ -2,122 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
-from cli.contexts import client_context, server_context
-from client.agreement import Keys, agree
-from client.context import ClientContext
-from common.agreement import AGREEMENT, KeyOffer, KeyRing, agreement_limits
-from common.config import Config
+from client.agreement import agree
+from common.agreement import KeyOffer, KeyProof, KeyRing, agreement_limits
 from common.conversation import SERVER, Item
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.sealing import SealError, Session
+from common.crypto.sealing import SealError
 from common.crypto.signatures import ForgedError, Signer
 from common.errors import ConfigError, ContractError, PartyLost
 from common.inprocess import connect, run_virtual
+from common.message import Message
 from common.raw import to_tensor
-from common.telemetry import Telemetry
 from server.agreement import introduce
-from server.context import ServerContext
-from tests.federation import config
+from tests.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
 
-NAMES = ("ada", "bob", "eve")
-KINDS = {kind.__name__: kind for kind in AGREEMENT}
-SESSION = Session("test", "run 1", 7)
 PAIRS = [(one, other) for one in NAMES for other in NAMES if one != other]
-
-Passes = Callable[[Item], Item | None]
-
-
-@dataclass
-class Meeting:
-    """A server and its parties that agree on keys.
-
-    Args:
-        pins: fingerprints by member; none without certificates.
-        identities: by member; none without certificates.
-        passes: what becomes of what the server sends to a party; None is nothing.
-        round: that was restored.
-        sessions: of a party that takes this for another session than the others.
-    """
-
-    pins: Mapping[str, str] = field(default_factory=dict)
-    identities: Mapping[str, Identity] = field(default_factory=dict)
-    passes: Mapping[str, Passes] = field(default_factory=dict)
-    round: int = 0
-    sessions: Mapping[str, Session] = field(default_factory=dict)
-
-    def run(self) -> Outcome:
-        """Runs both ends."""
-        return run_virtual(self._main())
-
-    async def _main(self) -> Outcome:
-        clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
-        for name, passes in self.passes.items():
-            clients[name]._carry = _altered(clients[name]._carry, passes)
-        halves = [agree(self.client(name), servers[name]) for name in NAMES]
-        signer, *keys = await asyncio.gather(introduce(self.server(), clients), *halves)
-        return Outcome(signer, dict(zip(NAMES, keys, strict=True)))
-
-    def client(self, name: str) -> ClientContext:
-        """A party's context."""
-        ctx, session = contexts()[1][name], self.sessions.get(name, SESSION)
-        federation = self._pinned(ctx.federation)
-        return replace(
-            ctx, federation=federation, identity=self.identities.get(name), session=session, round=self.round
-        )
-
-    def server(self) -> ServerContext:
-        """The server's context."""
-        ctx = contexts()[0]
-        identity = self.identities.get(SERVER)
-        return replace(ctx, federation=self._pinned(ctx.federation), identity=identity, round=self.round)
-
-    def _pinned(self, federation: Any) -> Any:
-        pins = {name: self.pins.get(name, "") for name in NAMES}
-        return federation.model_copy(update={"parties": pins, "server": self.pins.get(SERVER, "")})
-
-
-@dataclass
-class Outcome:
-    """What the server signs with, and every party's keys."""
-
-    signer: Signer
-    keys: dict[str, Keys]
-
-
-@cache
-def contexts() -> tuple[ServerContext, dict[str, ClientContext]]:
-    """Of a small federation; nothing here needs their data."""
-    roster, protocol = ", ".join(NAMES), {"name": "fedvs", "stragglers": 0}
-    cfg: Config = config(protocol, f"federation.parties=[{roster}]", "federation.timeouts.answer=5")
-    clients = {name: client_context(cfg, name, Path(), lambda value: value) for name in NAMES}
-    return server_context(cfg, Path(), Telemetry()), clients
-
-
-def _altered(carry: Callable[[Item], None], passes: Passes) -> Callable[[Item], None]:
-    def send(item: Item) -> None:
-        if (passed := passes(item)) is not None:
-            carry(passed)
-
-    return send
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Meeting:
     """Three parties and a server with certificates."""
-    folder = tmp_path_factory.mktemp("agreement") / "certs"
-    pins = make_federation(folder, NAMES)
-    return Meeting(pins, {name: load_identity(folder / name) for name in (SERVER, *NAMES)})
+    return certified_meeting(tmp_path_factory.mktemp("agreement") / "certs")
 
 
 @pytest.fixture(params=["with certificates", "without"])
@@ -166,7 +75,8 @@ def ring(**changes: Callable[[KeyRing], torch.Tensor]) -> Passes:
     """Alters fields of the ring on its way."""
 
     def passes(item: Item) -> Item:
-        assert isinstance(item, KeyRing)
+        if not isinstance(item, KeyRing):
+            return item
         return replace(item, **{name: change(item) for name, change in changes.items()})
 
     return passes
@@ -247,8 +157,12 @@ def offer(round: int = 0, size: int = 32) -> KeyOffer:
     return KeyOffer(round, *(torch.zeros(n, dtype=torch.uint8) for n in (size, 0, 0)))
 
 
-def introduced(*sent: tuple[str, KeyOffer], later: tuple[str, KeyOffer] | None = None) -> None:
-    """The server's half with these offers on their way, and one more when it is done."""
+def proof(round: int = 0) -> KeyProof:
+    return KeyProof(round, torch.zeros(len(NAMES), 32, dtype=torch.uint8))
+
+
+def introduced(*sent: tuple[str, Message], later: tuple[str, Message] | None = None) -> None:
+    """The server's half with these messages on their way, and one more when it is done."""
 
     async def main() -> None:
         clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
@@ -257,12 +171,12 @@ def introduced(*sent: tuple[str, KeyOffer], later: tuple[str, KeyOffer] | None =
         await introduce(Meeting().server(), clients)
         if later is not None:
             await servers[later[0]].send(later[1])
-            await clients[later[0]].recv(KeyOffer, later[1].round)
+            await clients[later[0]].recv(type(later[1]), later[1].round)
 
     run_virtual(main())
 
 
-EVERYONE = tuple((name, offer()) for name in NAMES)
+EVERYONE = tuple((name, said) for name in NAMES for said in (offer(), proof()))
 
 
 def test_links_know_that_their_session_has_keys() -> None:
@@ -279,25 +193,34 @@ def test_links_know_that_their_session_has_keys() -> None:
 
 def test_who_offers_no_key_is_named() -> None:
     with pytest.raises(PartyLost, match=r"bob.*no KeyOffer for round 0 within 5 s"):
-        introduced(EVERYONE[0], EVERYONE[2])
+        introduced(("ada", offer()), ("eve", offer()))
+
+
+def test_who_does_not_confirm_is_named() -> None:
+    with pytest.raises(PartyLost, match=r"bob.*no KeyProof for round 0 within 5 s"):
+        introduced(*(said for said in EVERYONE if said[0] != "bob" or isinstance(said[1], KeyOffer)))
 
 
 def test_a_key_of_a_wrong_length_is_refused_by_name() -> None:
     with pytest.raises(
         ContractError, match=r"^bob sent KeyOffer\.key: expected key = 32 in dimension 0, got shape \(31"
     ):
-        introduced(EVERYONE[0], ("bob", offer(size=31)), EVERYONE[2])
+        introduced(("ada", offer()), ("bob", offer(size=31)), ("eve", offer()))
 
 
-def test_a_second_offer_is_refused_by_name() -> None:
-    with pytest.raises(ContractError, match=r"^bob sent KeyOffer: expected one in a session, got a second$"):
-        introduced(EVERYONE[1], *EVERYONE)
+@pytest.mark.parametrize("second", [offer(), proof()], ids=["offer", "proof"])
+def test_a_second_message_is_refused_by_name(second: Message) -> None:
+    kind = type(second).__name__
+    with pytest.raises(ContractError, match=rf"^bob sent {kind}: expected one in a session, got a second$"):
+        introduced(("bob", second), *EVERYONE)
 
 
 @pytest.mark.parametrize("round", [0, 1])
-def test_an_offer_after_the_agreement_is_refused_by_name(round: int) -> None:
-    with pytest.raises(ContractError, match=r"^bob sent KeyOffer: expected one of KeyRing, got an undeclared kind$"):
-        introduced(*EVERYONE, later=("bob", offer(round)))
+@pytest.mark.parametrize("late", [offer, proof])
+def test_a_message_after_the_agreement_is_refused_by_name(round: int, late: Callable[[int], Message]) -> None:
+    expected = r"expected one of KeyProofs, KeyRing, got an undeclared kind$"
+    with pytest.raises(ContractError, match=rf"^bob sent Key\w+: {expected}"):
+        introduced(*EVERYONE, later=("bob", late(round)))
 
 
 def test_one_offer_each_is_enough() -> None:

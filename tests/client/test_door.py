@@ -16,10 +16,11 @@ from common.blinded import Masked
 from common.conversation import SERVER, Close, Item, Open
 from common.errors import ContractError, InputError
 from common.message import Message
+from common.outgoing import Concealed, Released
 from common.privacy.ledger import Ledger
-from common.privacy.release import Released, release_clear
-from common.protocols.fedvs import Shares
-from common.protocols.split import Embedding, Gradient
+from common.privacy.release import release_clear
+from common.protocols.fedvs import Opened, Shares
+from common.protocols.split import Embedding
 
 
 class Outside:
@@ -55,9 +56,9 @@ def door(path: Path, outside: Outside) -> Door:
 
 
 def test_a_released_tensor_passes(door: Door, outside: Outside) -> None:
-    message = Embedding(1, door.release(torch.ones(2, 4)))
-    door(message)
-    assert outside.passed == [message]
+    door(Embedding(1, door.release(torch.ones(2, 4))))
+    (message,) = outside.passed
+    assert isinstance(message, Embedding) and torch.equal(message.h, torch.ones(2, 4))
 
 
 @pytest.mark.parametrize(
@@ -169,14 +170,18 @@ def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: 
     assert isinstance(first, Embedding) and first.h.sum() == 8
 
 
-def boxes() -> Tensor:
-    return torch.arange(12, dtype=torch.uint8).view(3, 4)
+def boxes() -> Concealed:
+    return Concealed(torch.arange(12, dtype=torch.uint8).view(3, 4), "model shares, sealed")
+
+
+def words() -> Concealed:
+    return Concealed(torch.arange(8, dtype=torch.int32).view(2, 4), "blinded, a sum of 3", summed=True)
 
 
 def test_what_was_concealed_passes_and_is_written_down_by_its_name(door: Door, outside: Outside, path: Path) -> None:
-    message = Shares(2, 0, door.conceal(boxes(), "model shares, sealed"))
-    door(message)
-    assert outside.passed == [message] and torch.equal(message.boxes, boxes())
+    door(Shares(2, 0, door.conceal(boxes())))
+    (message,) = outside.passed
+    assert isinstance(message, Shares) and torch.equal(message.boxes, boxes())
     (line,) = lines(path)
     assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Shares", "model shares, sealed", None)
     assert (line["bytes"], line["rows"], line["about"]) == (12, 0, {"stage": 0})
@@ -185,30 +190,54 @@ def test_what_was_concealed_passes_and_is_written_down_by_its_name(door: Door, o
 @pytest.mark.parametrize(
     "disguise",
     [
-        lambda sealed, concealed: sealed,
-        lambda sealed, concealed: concealed.clone(),
-        lambda sealed, concealed: concealed[:],
-        lambda sealed, concealed: boxes(),
+        lambda concealed: concealed.clone(),
+        lambda concealed: concealed[:],
+        lambda concealed: boxes(),
     ],
-    ids=["what was sealed", "a copy", "a view", "an equal one"],
+    ids=["a copy", "a view", "an equal one"],
 )
 def test_what_was_neither_concealed_nor_released_is_refused(
     door: Door, outside: Outside, path: Path, disguise: Any
 ) -> None:
-    sealed = boxes()
-    concealed = door.conceal(sealed, "model shares, sealed")
-    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.release or ctx.conceal, got"):
-        door(Shares(2, 0, disguise(sealed, concealed)))
+    concealed = door.conceal(boxes())
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
+        door(Shares(2, 0, disguise(concealed)))
     assert outside.passed == [] and lines(path) == []
 
 
 def test_what_was_concealed_passes_once_and_without_a_gradient_history(door: Door, outside: Outside) -> None:
-    concealed = door.conceal(torch.ones(2, 4, requires_grad=True) * 2, "sealed")
+    concealed = door.conceal(Concealed(torch.ones(2, 4, requires_grad=True) * 2, "sealed"))
     assert not concealed.requires_grad
-    door(Embedding(1, concealed))
-    with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
-        door(Embedding(2, concealed))
+    door(Shares(1, 0, concealed))
+    with pytest.raises(ContractError, match=r"expected a tensor from ctx.conceal"):
+        door(Shares(2, 0, concealed))
     assert len(outside.passed) == 1
+
+
+def test_each_way_out_is_for_its_own_fields(door: Door, outside: Outside) -> None:
+    with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
+        door(Embedding(1, door.conceal(boxes())))
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
+        door(Shares(1, 0, door.release(torch.ones(2, 4))))
+    assert outside.passed == []
+
+
+def test_an_ordinary_tensor_cannot_be_concealed(door: Door) -> None:
+    with pytest.raises(InputError, match="a Tensor is not concealed"):
+        door.conceal(torch.ones(2, 4))  # type: ignore[arg-type]
+
+
+def test_what_goes_into_a_sum_must_have_been_released(door: Door) -> None:
+    """The receiver learns the sum: under the masks there must be what the privacy stage let out, and was paid for."""
+    with pytest.raises(InputError, match="what goes into a sum was not released"):
+        door.conceal(words())
+
+
+def test_what_is_concealed_was_not_changed_after_its_release(door: Door) -> None:
+    released = door.release(torch.ones(2, 4))
+    released.add_(1)
+    with pytest.raises(InputError, match="what is concealed was not released"):
+        door.conceal(words(), released)
 
 
 def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
@@ -216,7 +245,7 @@ def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside:
         raise AssertionError("nothing is released")
 
     door = Door(outside, SERVER, never, Ledger(path))
-    door(Shares(1, 0, door.conceal(boxes(), "sealed")))
+    door(Shares(1, 0, door.conceal(boxes())))
     assert lines(path)[0]["epsilon"] is None
 
 
@@ -228,8 +257,7 @@ def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with
 
     door = Door(outside, SERVER, noised, Ledger(path))
     released = door.release(torch.ones(2, 4), evaluation=True)
-    words = torch.arange(8, dtype=torch.int32).view(2, 4)
-    door(Masked(3, 1, door.conceal(words, "blinded, a sum of 3", released)))
+    door(Masked(3, 1, door.conceal(words(), released)))
     (line,) = lines(path)
     assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Masked", "gaussian True, blinded, a sum of 3", 2.5)
     assert (line["bytes"], line["rows"], line["about"]) == (32, 2, {"stage": 1})
@@ -238,11 +266,10 @@ def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with
 def test_what_lies_under_something_concealed_was_released_and_is_used_once(door: Door, outside: Outside) -> None:
     """Else it would leave unpaid, or twice: once hidden and once as it is."""
     released = door.release(torch.ones(2, 4))
-    words = torch.zeros(2, 4, dtype=torch.int32)
-    door.conceal(words, "blinded", released)
-    for unpaid in (released, torch.ones(2, 4)):
+    door.conceal(words(), released)
+    for unpaid in (released, Released(torch.ones(2, 4), "none", None)):
         with pytest.raises(InputError, match="what is concealed was not released"):
-            door.conceal(words.clone(), "blinded", unpaid)
+            door.conceal(words(), unpaid)
     with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
         door(Embedding(1, released))
     assert outside.passed == []
@@ -251,10 +278,10 @@ def test_what_lies_under_something_concealed_was_released_and_is_used_once(door:
 def test_what_is_no_function_of_private_rows_passes_and_is_written_down(
     door: Door, outside: Outside, path: Path
 ) -> None:
-    door(Gradient(3, torch.ones(2, 4)))
+    door(Opened(3, 0, torch.ones(7, dtype=torch.uint8)))
     assert len(outside.passed) == 1
     (line,) = lines(path)
-    assert (line["kind"], line["mechanism"], line["epsilon"], line["bytes"]) == ("Gradient", "", None, 32)
+    assert (line["kind"], line["mechanism"], line["epsilon"], line["bytes"]) == ("Opened", "", None, 7)
 
 
 def test_rounds_are_no_messages_and_cost_no_line(door: Door, outside: Outside, path: Path) -> None:

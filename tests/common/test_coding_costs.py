@@ -49,7 +49,7 @@ def sent(outcome: Outcome, round: int, kinds: tuple[type[Message], ...]) -> Call
     ("segments", "sets"),
     [
         (1, ()),
-        (2, ("federation.protocol.masked_answers=true",)),
+        (2, ("federation.protocol.masked_answers=false",)),
         (3, ("federation.compress.down=4",)),  # 255 of 256 rows a batch
         # two rows in a batch of one
         (2, ("federation.compress.down=16", "federation.batch=1", "federation.rows.test=5")),

@@ -83,6 +83,7 @@ def test_what_a_half_raises_comes_out() -> None:
 def test_items_of_one_sender_arrive_in_order_although_all_at_once() -> None:
     async def main() -> None:
         clients, links = connect(["ada"], CONTRACT.kinds, LIMITS)
+        clients["ada"].open(200)
         for n in range(1, 201):
             await links["ada"].send(embedding(n))
         for n in range(1, 201):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import EnvironmentFault
+from common.errors import CheckpointError, EnvironmentFault
 from common.members import MemberRecord
 from common.once import Once
 
@@ -108,11 +108,12 @@ def test_nothing_is_written_while_nothing_changes(tmp_path: Path, monkeypatch: p
     assert written == ["members-b", "members-a", "members-b"]
 
 
-def test_another_run_knows_nothing_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", ["run2", "", "run1 9", "x run1"])
+def test_another_run_is_refused_and_forgets_nothing(tmp_path: Path, run: str) -> None:
     assert opened(tmp_path).enter(5, ALL)
-    fresh = opened(tmp_path, "run2")
-    assert fresh.bound(5) is None and fresh.enter(5, SOME)
-    assert opened(tmp_path, "run2").bound(5) == SOME
+    with pytest.raises(CheckpointError, match="the record of sums is of run run1, not"):
+        opened(tmp_path, run)
+    assert opened(tmp_path).bound(5) == ALL
 
 
 @pytest.mark.parametrize("failing", ["safetensors.torch.save_file", "os.fsync", "common.once.write_durably"])

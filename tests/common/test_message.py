@@ -33,7 +33,7 @@ from common.message import (
 class Mixed(Message):
     name: str
     loss: float
-    h: Annotated[Tensor, TensorSpec("rows", "width", released=True)]
+    h: Annotated[Tensor, TensorSpec("rows", "width")]
     index: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
     total: Annotated[Tensor, TensorSpec(dtype=torch.float64)]
 

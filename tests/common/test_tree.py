@@ -133,8 +133,8 @@ def test_a_partys_own_values_go_before_those_of_every_party() -> None:
     assert (bob["data"]["name"], bob["threads"]) == ("digits", 2)
 
 
-def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party() -> None:
-    """A model of 5 layers has no `hidden` to take over: by name, source, kind or file they are of different kinds."""
+def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party_but_columns() -> None:
+    """A model of 5 layers has no `hidden` to take over: by name, kind or file they are of different kinds."""
     shared = {
         "every_party__model": {"name": "mlp", "hidden": 3},
         "every_party__optimiser": {"name": "sgd", "momentum": 0.5, "lr": 0.3},
@@ -153,7 +153,32 @@ def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party() -> N
     assert ada["optimiser"]["name"] == "adam" and ada["optimiser"]["lr"] != 0.3
     assert (ada["data"]["split"]["kind"], ada["data"]["scale"]) == ("patches", "unit")
     assert (bob["optimiser"]["momentum"], bob["optimiser"]["lr"], bob["model"]["hidden"]) == (0.5, 0.2, 3)
-    assert bob["data"]["source"] == "csv" and bob["data"]["scale"] != "unit"
+    assert (bob["data"]["source"], bob["data"]["scale"]) == ("csv", "unit")
+
+
+SHARED = {"key": "who", "missing": "mean", "scale": "unit", "decimal": ","}
+
+
+@pytest.mark.parametrize("template", [SHARED, {"source": "csv", "path": "all.csv", "delimiter": ";", **SHARED}])
+@pytest.mark.parametrize("source", ["csv", "parquet", "arrow", "npy"])
+def test_every_partys_keys_for_tables_hold_whatever_the_source(template: dict[str, Any], source: str) -> None:
+    own = {name: {"data": {"source": source, "path": f"{name}.x"}} for name in ("ada", "bob")}
+    for party in parse(tree(every_party__data=template, parties=own)).parties.values():
+        read = party.data.model_dump()
+        assert {key: read[key] for key in SHARED} == SHARED
+        assert read.get("delimiter", ";") == (template.get("delimiter", ",") if source == "csv" else ";")
+
+
+def test_the_two_names_of_a_key_are_one() -> None:
+    own = {"ada": {"data": {"source": "parquet", "path": "a"}}, "bob": {"data": {"path": "b", "key": "whom"}}}
+    parties = parse(tree(every_party__data={"source": "csv", "id": "who"}, parties=own)).parties
+    assert [party.data.model_dump()["key"] for party in parties.values()] == ["who", "whom"]
+
+
+def test_a_key_of_every_partys_data_that_no_source_knows_is_not_dropped() -> None:
+    wrong = tree(parties={"ada": {"data": {"source": "csv", "path": "x"}}})
+    wrong["every_party"]["data"] = {"scael": "unit"}
+    assert str(error(wrong)).startswith("every_party.data.scael: unknown key")
 
 
 def test_an_empty_own_section_takes_everything_from_every_party() -> None:

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 COLONNADE = (sys.executable, "-m", "cli.main")
 _NETNS = Path("/etc/netns")  # `ip netns exec` lays NAME's files here over /etc
@@ -84,7 +86,7 @@ class Network:
     def run(self, name: str, *argv: object, cwd: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[str]:
         """Runs a command there to its end; the output has both streams."""
         process = self.start(name, *argv, cwd=cwd, **environ)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(argv, process.returncode, output)
 
     def start(self, name: str, *argv: object, cwd: Path = ROOT, **environ: str) -> subprocess.Popen[str]:
@@ -115,7 +117,7 @@ def colonnade(*argv: object) -> tuple[object, ...]:
     return (*COLONNADE, *argv)
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
+def finish(process: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, str]:
     """The exit code and the output, in one line."""
     output, _ = process.communicate(timeout=seconds)
     assert "Traceback" not in output
@@ -137,7 +139,7 @@ def events(out: Path, kind: str) -> list[dict]:
 
 def await_events(out: Path, kind: str, number: int, *alive: subprocess.Popen[str]) -> list[dict]:
     """Waits until there are so many, while these processes live."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while len(found := events(out, kind)) < number:
         dead = [process for process in alive if process.poll() is not None]
         assert not dead and time.monotonic() < deadline, [process.communicate()[0] for process in dead or alive[:0]]

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from common.conversation import SERVER
 from common.telemetry import Event
+from common.version import VERSION
 from tests.watched import Watched, config, read
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -111,8 +112,8 @@ def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -
     allowed = {
         "party": parties, "member": {SERVER, *parties}, "direction": {"up", "down"}, "queue": {"unsent", "unread"},
         "kind": {"Embedding", "Evaluation", "Update"}, "part": {"training", "validation", "test"},
-        "phase": {"computing", "waiting", "evaluation", "checkpoint"}, "adjacency": {"participation"},
-        "protocol": {"vimadmm"}, "federation": {"test"}, "version": {"0.1.0"},
+        "phase": {"computing", "waiting", "evaluation", "checkpoint"}, "adjacency": {"replace"},
+        "protocol": {"vimadmm"}, "federation": {"test"}, "version": {VERSION},
     }  # fmt: skip
     for text in shown.values():
         for sample in (s for family in families(text) for s in family.samples):

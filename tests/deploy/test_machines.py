@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from tests.deploy.network import ROOT, Network, available, await_events, colonnade, events, finish, stop
+from tests.patience import PATIENCE
 
 WHY_NOT = available()
 
@@ -156,13 +157,12 @@ def proxy(world: World) -> Iterator[Path]:
 
 
 def until(happens: Any, *alive: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not happens():
         assert time.monotonic() < deadline and all(process.poll() is None for process in alive)
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(300)
 def test_a_run_goes_to_its_end_whichever_way_each_party_comes(world: World, proxy: Path) -> None:
     """By a proxy, and from behind a NAT under a name that no certificate holds, before the server; by IPv6 after."""
     reaches, run = world.network.reaches, world["server"] / "paths"
@@ -194,7 +194,6 @@ def _dials_in(world: World, name: str, address: str) -> bool:
     return found
 
 
-@pytest.mark.timeout(300)
 def test_a_certificate_is_renewed_as_the_page_says(world: World, proxy: Path) -> None:
     """The run goes on with the new one; the old one is refused, being pinned no more, and then being revoked."""
     members, run = ("server", "bank", "shop"), world["server"] / "run"
@@ -250,7 +249,6 @@ def renew(world: World, name: str) -> Path:
     return kept
 
 
-@pytest.mark.timeout(300)
 def test_a_firewall_that_drops_everything_is_noticed_and_the_run_goes_on_when_it_is_gone(world: World) -> None:
     world.write("clinic", **ENDLESS)
     run = world["server"] / "dropped"

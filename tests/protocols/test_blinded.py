@@ -19,6 +19,7 @@ from common.crypto.blinding import Blinder
 from common.crypto.sealing import Agreement, SealError, Session
 from common.errors import ContractError, InputError, PartyAway, PartyLost
 from common.once import Once
+from common.outgoing import Concealed
 from common.protocols import CONTRACTS
 from server.context import ServerContext
 from tests.federation import Outcome, config, federate, parameters
@@ -310,9 +311,9 @@ def test_a_key_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
 def test_masks_that_do_not_cancel_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = Blinder.blind
 
-    def noise(self: Blinder, words: Tensor, round: int, *more: Any) -> Tensor:
+    def noise(self: Blinder, words: Tensor, round: int, *more: Any) -> Concealed:
         far = torch.randint(-(2**31), 2**31, words.shape) if (self._name, round) == ("party2", 3) else 0
-        return (blind(self, words, round, *more) + far).to(words.dtype)
+        return Concealed((blind(self, words, round, *more) + far).to(words.dtype), "blinded", summed=True)
 
     monkeypatch.setattr(Blinder, "blind", noise)
     with pytest.raises(ContractError, match=r"expected masks that cancel, over party1, .*, got a sum out of range"):

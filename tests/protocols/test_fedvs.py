@@ -16,6 +16,7 @@ from common.coded_rows import CodedRows
 from common.crypto.sealing import OVERHEAD
 from common.errors import ContractError, PartyLost
 from common.numerics import fixed_point
+from common.outgoing import Concealed
 from common.protocols.fedvs import (
     CONTRACT,
     Answer,
@@ -103,7 +104,7 @@ def assert_exact(outcome: Outcome, seen: Watched) -> None:
 
 @pytest.mark.parametrize(
     "protocol",
-    [{}, {"segments": 1, "masks": 2}, {"prime": 67108859, "data_bits": 4, "weight_bits": 8}, {"masked_answers": True}],
+    [{}, {"segments": 1, "masks": 2}, {"prime": 67108859, "data_bits": 4, "weight_bits": 8}, {"masked_answers": False}],
 )
 def test_what_is_decoded_is_the_quantised_sum_to_the_last_bit(watched: Watched, protocol: dict[str, Any]) -> None:
     assert_exact(run(protocol=protocol), watched)
@@ -160,19 +161,28 @@ def test_who_does_not_share_in_time_is_left_out_and_the_sum_is_called_partial(wa
     assert_exact(outcome, watched)
 
 
+def altered(cohort: Any) -> None:
+    """Alters what party2 seals for party5 in round 2."""
+    link = cohort["party5"]
+    deliver = link._carry
+
+    def carry(item: object) -> None:
+        if isinstance(item, Bundle) and item.round == 2 and item.stage == 0:
+            item.boxes[int(item.lengths[:1].sum()) + 20] ^= 1  # of the second party's box
+        deliver(item)
+
+    link._carry = carry
+
+
+def test_where_everyone_is_waited_for_a_round_with_an_altered_share_is_given_up(watched: Watched) -> None:
+    outcome = run(on_cohort=altered)
+    assert [(event["round"], event["party"]) for event in outcome.of_kind("abandoned")] == [(2, "party2")]
+    assert [event["round"] for event in outcome.of_kind("skipped")] == [2]
+    assert_exact(outcome, watched)
+
+
 def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watched) -> None:
-    def alter(cohort: Any) -> None:
-        link = cohort["party5"]
-        deliver = link._carry
-
-        def carry(item: object) -> None:
-            if isinstance(item, Bundle) and item.round == 2 and item.stage == 0:
-                item.boxes[int(item.lengths[:1].sum()) + 20] ^= 1  # of the second party's box
-            deliver(item)
-
-        link._carry = carry
-
-    outcome = run(on_cohort=alter)
+    outcome = run("federation.quorum={need: 6, grace: 5}", on_cohort=altered)
     (partial,) = outcome.of_kind("partial_sum")
     assert (partial["round"], partial["stage"], partial["without"]) == (2, 0, ["party2"])
     (warning,) = outcome.of_kind("warning")
@@ -200,7 +210,7 @@ def test_an_answer_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_party_answers_for_no_smaller_set_than_its_policy_allows() -> None:
-    with pytest.raises(ContractError, match=r"Senders\.senders.*at least 7 parties, our policy.min_parties"):
+    with pytest.raises(ContractError, match=r"Senders\.senders.*at least 7 parties, as .* our policy have it"):
         run(
             "federation.quorum={fastest: 6}",
             "every_party.policy.min_parties=7",
@@ -227,34 +237,37 @@ def test_a_plan_that_cannot_be_followed_is_refused(lie: dict[str, Any], error: s
 def test_two_shares_of_one_party_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     conceal = Door.conceal
 
-    def twice(self: Door, value: Tensor, how: str) -> Tensor:
-        if how == "model shares, sealed":
+    def twice(self: Door, value: Concealed) -> Concealed:
+        if value.mechanism == "model shares, sealed":
             self._carry(Shares(1, 0, value))
-        return conceal(self, value, how)
+        return conceal(self, value)
 
     monkeypatch.setattr(Door, "conceal", twice)
     with pytest.raises(ContractError, match="sent Shares: expected one a stage, got a second"):
         run()
 
 
-def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
-    outcome = run("federation.rounds=1", "federation.rows.validation=0")
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "not masked"])
+def test_only_declared_messages_with_exactly_the_declared_bytes(masked: bool) -> None:
+    protocol = {} if masked else {"masked_answers": False}
+    outcome = run("federation.rounds=1", "federation.rows.validation=0", protocol=protocol)
     code = outcome.server.federation.protocol.code(7)
     rows = CodedRows(outcome.server.schedule.partition, code.segments, outcome.server.federation)
     columns = {name: len(ctx.state["model"].weight) for name, ctx in outcome.clients.items()}
     batch = rows.training(1)
     evaluated = sum(len(block.positions) for block in rows.blocks("test"))
+    masks = [masked * coded * 8 * 4 for coded in (len(batch.positions), evaluated)]
     for name in outcome.clients:
         up = [m for sender, _, m in outcome.messages if sender == name]
         down = [m for _, to, m in outcome.messages if to == name]
         assert {type(m) for m in up + down} == set(CONTRACT.messages)
         model = [m for m in up if isinstance(m, Shares) and m.round == 1]
-        assert [m.boxes.nbytes for m in model] == [6 * (columns[name] * 8 * 4 + OVERHEAD)] * 2
+        assert [m.boxes.nbytes for m in model] == [6 * (columns[name] * 8 * 4 + more + OVERHEAD) for more in masks]
         data = [m for m in up if isinstance(m, Shares) and m.round == 0]
         assert sum(m.boxes.nbytes for m in data) == 6 * (rows.total * columns[name] * 4 + OVERHEAD * len(data))
         received = [m for m in down if isinstance(m, Bundle) and m.round == 1]
         others = sum(count * 8 * 4 + OVERHEAD for other, count in columns.items() if other != name)
-        assert [m.boxes.nbytes for m in received] == [others] * 2
+        assert [m.boxes.nbytes for m in received] == [others + 6 * more for more in masks]
         answers = [m.h.nbytes for m in up if isinstance(m, Answer)]
         assert sum(answers) == (len(batch.positions) + evaluated) * 8 * 4
         assert [m.dh.nbytes for m in down if isinstance(m, Gradient)] == [int(batch.real.sum()) * 8 * 4]

@@ -127,9 +127,10 @@ def test_the_report_counts_a_rows_releases_over_the_whole_run() -> None:
     report = protection(outcome.server, {name: p.releases for name, p in outcome.privacy.items()})
     counted = report["privacy"]["releases"]["party1"]
     assert counted == outcome.server.schedule.privacy.releases == 2
-    assert report["epsilon"]["party1"] == pytest.approx(epsilon(2, 0.5, 1e-4, "row"), abs=1e-6)
+    counted = report["privacy"]["epsilon"]["row"]["party1"]
+    assert counted == pytest.approx(epsilon(2, 0.5, 1e-4, "row"), abs=1e-6) and report["epsilon"]["party1"] is None
     assert report["privacy"]["release_epsilon"] == pytest.approx(gaussian_epsilon(0.5, 1e-4), abs=1e-6)
-    assert report["privacy"]["void"] is None and report["privacy"]["deviation"] == 1.0
+    assert "without federation.privacy.steps" in report["privacy"]["void"] and report["privacy"]["deviation"] == 1.0
 
 
 def test_the_papers_factor_has_no_epsilon_in_the_report() -> None:
@@ -220,10 +221,14 @@ def test_a_model_that_mixes_rows_is_refused() -> None:
     ("policy", "sets", "said"),
     [
         ({"max_epsilon": 50}, private(0.5), r"max_epsilon = 50.*mechanism = adaptive, whose epsilon is one row's"),
-        ({"max_row_epsilon": 1}, private(0.5), r"max_row_epsilon = 1.*2 releases at sigma = 0.5.*two values of a row"),
+        (
+            {"max_row_epsilon": 1, "row_epsilon_without_steps": "accept"},
+            private(0.5),
+            r"max_row_epsilon = 1.*2 releases at sigma = 0.5.*two values of a row",
+        ),
         ({"max_row_epsilon": 50}, private(0.5, "rescale: paper"), r"max_row_epsilon = 50.*a heuristic without a proof"),
         ({"max_row_epsilon": 50}, "federation.adjust={normality: 1}", r"no federation.privacy"),
-        ({"max_row_epsilon": 50, "max_delta": 1e-6}, private(0.5), r"max_delta"),
+        ({"max_row_epsilon": 50, "max_delta": 1e-6}, private(0.5, "steps: {clip: 1}"), r"max_delta"),
     ],
 )
 def test_a_policy_refuses_what_is_weaker(policy: dict[str, Any], sets: str, said: str) -> None:

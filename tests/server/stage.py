@@ -11,13 +11,13 @@ from typing import Any
 from common.config import FederationConfig, parse
 from common.conversation import Cohort
 from common.crypto.revocation import RevocationList
-from common.errors import PartyAway
+from common.errors import ContractError, PartyAway
 from common.inprocess import run_virtual
 from common.membership import Hello, Parcel, Refusal
 from common.protocols.split import CONTRACT
 from common.telemetry import Event, Telemetry
 from common.version import VERSION
-from server.admission import Admission, Facts
+from server.admission import Admission, Facts, claimed
 from server.hub import Hub
 
 RUN = "a-run"
@@ -38,12 +38,24 @@ class FakeConnection:
     """A connection without a network: what is posted is kept, what arrives is put in by the test."""
 
     def __init__(self) -> None:
-        self.peer, self.session = "the other end", 0
+        self.peer, self.address, self.session = "the other end", "", 0
         self.posted: list[tuple[int, Parcel]] = []
         self.closed = asyncio.Event()
+        self.first: asyncio.Future[Parcel | Exception] = asyncio.get_running_loop().create_future()
 
-    def attach(self, receive: Any, lost: Any) -> None:
-        self.arrive, self.lose = receive, lost
+    async def hello(self) -> Hello:
+        first = await self.first
+        if isinstance(first, Exception):
+            raise first
+        if not isinstance(first, Hello):
+            raise ContractError(self.peer, "a frame", "", "a Hello first", type(first).__name__)
+        return first
+
+    def attach(self, receive: Any, lost: Any, inlet: Any) -> None:
+        self.arrive, self.lose, self.inlet = receive, lost, inlet
+
+    def lose(self, error: Exception) -> None:
+        """Nobody is attached yet."""
 
     def post(self, parcel: Parcel) -> None:
         self.posted.append((self.session, parcel))
@@ -74,11 +86,8 @@ class Stage:
         """A new connection whose first words are these."""
         connection = FakeConnection()
         greeting = asyncio.create_task(self.hub.greet(connection, pem))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        if isinstance(first, Exception):
-            connection.lose(first)
-        elif first is not None:
-            connection.arrive(first)
+        if first is not None:
+            connection.first.set_result(first)
         await greeting
         return connection
 
@@ -112,12 +121,17 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
     run_virtual(scene)
 
 
-async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None) -> Refusal:
-    """What is answered; the refusal is an event, the stream is closed, and nobody has joined."""
+async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None, noted: str = "") -> Refusal:
+    """What is answered; the refusal is an event, the stream is closed, and nobody has joined.
+
+    Args:
+        noted: a part of the event's reason, where that is not for others to read.
+    """
     before = set(there.hub.members)
     connection = await there.come(first, pem)
     assert isinstance(connection.last, Refusal) and connection.closed.is_set()
-    named = first.party if isinstance(first, Hello) else "unknown"
-    assert there.told("refused")[-1] == {"party": named, "reason": connection.last.reason}
+    event = there.told("refused")[-1]
+    assert event["party"] in (claimed(pem), first.party if isinstance(first, Hello) else "unknown")
+    assert noted in event["reason"] if noted else event["reason"] == connection.last.reason
     assert set(there.hub.members) == before
     return connection.last

@@ -13,6 +13,7 @@ import pytest
 
 from common.crypto.federation import make_federation
 from server.handshakes import reason_of
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COUNT = 20
@@ -25,6 +26,7 @@ from common.protocols.split import CONTRACT
 from common.wire.codec import Codec
 from common.wire.listen import Listener, ServerTls
 from server.handshakes import watch_handshakes
+from tests.patience import PATIENCE
 
 folder, count = sys.argv[1], int(sys.argv[2])
 server = load_identity(Path(folder) / "ours" / "server")
@@ -78,7 +80,8 @@ def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Pa
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
     done = subprocess.run(
         [sys.executable, "-c", SERVER, str(tmp_path), str(COUNT)],
-        cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=True,
+        cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE,
+        check=True,
     )  # fmt: skip
     assert Counter(json.loads(done.stdout)) == {
         "its certificate is not accepted: unable to get local issuer certificate": COUNT,

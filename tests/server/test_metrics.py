@@ -78,8 +78,9 @@ def test_the_numbers_are_those_of_the_summary_and_the_ledgers(tmp_path: Path) ->
         assert value(shown, "colonnade_loss", part=part) == whole["metrics"][f"{key}_loss"]
     assert value(shown, "colonnade_loss", part="training") == whole["metrics"]["train_loss"]
     assert value(shown, "colonnade_privacy_delta") == whole["delta"]
+    assert value(shown, "colonnade_privacy_person_epsilon") == pytest.approx(whole["person"]["epsilon"], abs=1e-6)
     for name in parties:
-        spent = value(shown, "colonnade_privacy_epsilon", party=name, adjacency="participation")
+        spent = value(shown, "colonnade_privacy_epsilon", party=name, adjacency="replace")
         assert spent == pytest.approx(whole["epsilon"][name], abs=1e-6)
         assert value(shown, "colonnade_missing_answers_total", party=name) == whole["missing"][name] == 0
         assert value(shown, "colonnade_late_answers_total", party=name) == whole["late"][name] == 0
@@ -101,7 +102,7 @@ def check_parties(looked: Looked) -> None:
         assert value(own, "colonnade_rounds_total") == value(own, "colonnade_round") == 6
         assert value(own, "colonnade_rounds_planned") == 12
         assert value(own, "colonnade_connected", party=name) == 1
-        assert value(own, "colonnade_privacy_epsilon", party=name, adjacency="participation") > 0
+        assert value(own, "colonnade_privacy_epsilon", party=name, adjacency="replace") > 0
         phases = {phase: value(own, "colonnade_round_seconds_sum", phase=phase) for phase in ("computing", "waiting")}
         assert all(seconds > 0 for seconds in phases.values())
     connected = {name: value(looked.amid[SERVER], "colonnade_connected", party=name) for name in looked.ledgers}

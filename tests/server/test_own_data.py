@@ -12,14 +12,13 @@ from common.alignment.record import Record
 from common.conversation import SERVER, Cohort
 from common.crypto.sealing import Session
 from common.data.labels import Labels
-from common.errors import DataError, OwnDataFailed
+from common.errors import DataError, declared
 from common.inprocess import run_virtual
 from common.mailbox import Mailbox
 from common.once import Once
 from common.telemetry import Telemetry
 from server.held import digest_of, hold_labels, refuse_other_labels
 from server.rows import Rows
-from server.run import root_of
 from tests.federation import config
 
 
@@ -30,9 +29,10 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
     record = Record(Once(), Keys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
     record.keep("number", torch.tensor([1, 0]))
     rows = Rows(config({"name": "split"}).federation, record, Telemetry(), {}, use)
-    with pytest.raises(OwnDataFailed, match="HIV clinic") as failed:
+    with pytest.raises(DataError, match="HIV clinic") as failed:
         run_virtual(rows.align(Cohort({}, Mailbox()), Session()))
-    assert "HIV" not in str(root_of(failed.value)) and "log" in str(root_of(failed.value))
+    said = " ".join(declared(failed.value))
+    assert "HIV" not in said and "log" in said
 
 
 def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
 from common.harvest import Quorum
 from common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from common.protocols.split import Embedding
+from tests.patience import PATIENCE
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, stage
 
 GONE = PartyAway("ada", "the connection was closed")
@@ -131,7 +132,7 @@ def test_who_is_another_after_a_rewind_is_cut_off() -> None:
         await there.assemble(1)
         there.hub.rewind("x")
         ada.arrive(replace(hello("ada"), rows=99))
-        await asyncio.wait_for(ada.closed.wait(), 1)
+        await asyncio.wait_for(ada.closed.wait(), PATIENCE)
         assert isinstance(ada.last, Refusal) and "'ada' has 99 rows" in ada.last.reason
         assert there.hub._missing() == ["ada", "bob"]
 
@@ -170,6 +171,7 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
     async def scene() -> None:
         there, ada, bob = await begun("wait")
         bob.arrive(embedding(7))
+        session = there.hub.session
         collecting = asyncio.create_task(there.cohort.collect(Embedding, 7, Quorum()))
         await asyncio.sleep(1)
         assert not collecting.done()
@@ -180,12 +182,15 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
         await asyncio.sleep(3)
         assert not waiting.done()
         again = await there.come(holding(9, 6, 3, agreed=there))
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, PATIENCE)
         assert again.last == Begin(there.hub.session, ("ada", "bob"), "a-run", 6)
+        assert again.session == there.hub.session > session == bob.session  # nobody takes part in a session twice
         assert there.told("rejoin") == [{"party": "ada", "round": 7, "restored": 6, "seconds": 3.0}]
         for connection in (again, bob):
             connection.arrive(embedding(8))
         assert len(await there.cohort.collect(Embedding, 8, Quorum())) == 2
+        there.hub.rewind("all")
+        assert again.last == bob.last == Rewind("all")
 
     play(scene())
 

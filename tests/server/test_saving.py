@@ -66,6 +66,20 @@ def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+@pytest.mark.parametrize("committed", [0, 10], ids=["its commit was lost", "a newer one is torn"])
+def test_what_a_run_goes_on_from_is_kept_until_the_next_is_committed(tmp_path: Path, committed: int) -> None:
+    """Otherwise nothing would be common after another crash, and parties begin a run anew only before its first."""
+
+    async def scene(place: Place) -> None:
+        saving = place.saving()
+        saving.committed = committed
+        saving.restored(5)
+        await place.begin(saving, 12)
+        assert place.asked == [Save(12, keep=5)]
+
+    play(tmp_path, scene)
+
+
 def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> None:
     async def scene(place: Place) -> None:
         saving = place.saving()

@@ -35,3 +35,19 @@ class KeyRing(_message.Message):
     signature_lengths: _tensor_pb2.Tensor
     server: _tensor_pb2.Tensor
     def __init__(self, round: _Optional[int] = ..., keys: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., certificates: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., certificate_lengths: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., signatures: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., signature_lengths: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., server: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class KeyProof(_message.Message):
+    __slots__ = ("round", "proofs")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PROOFS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    proofs: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., proofs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class KeyProofs(_message.Message):
+    __slots__ = ("round", "proofs")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PROOFS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    proofs: _tensor_pb2.Tensor
+    def __init__(self, round: _Optional[int] = ..., proofs: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...

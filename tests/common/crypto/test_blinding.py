@@ -247,7 +247,9 @@ def test_a_blinder_without_a_place_keys_or_a_sum_is_refused() -> None:
 def agreed(make: Callable[[str], Agreement], pins: dict[str, str], names: Sequence[str]) -> dict[str, dict[str, bytes]]:
     sides = {name: make(name) for name in names}
     offers = {name: side.offer() for name, side in sides.items()}
-    return {name: side.mask_keys(offers, pins) for name, side in sides.items()}
+    pairings = {name: side.meet(offers, pins) for name, side in sides.items()}
+    shown = {name: {other: pairings[other].proofs()[name] for other in names if other != name} for name in names}
+    return {name: pairing.confirm(shown[name]).masks for name, pairing in pairings.items()}
 
 
 def test_parties_that_have_agreed_under_their_certificates_blind_together(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from common.crypto.peers import verify_peer
 from common.crypto.probe import fetch_certificate
 from common.crypto.revocation import RevocationList
 from common.errors import EnvironmentFault, IdentityError, RefusedError
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge
@@ -55,7 +56,7 @@ def serving(credentials: grpc.ServerCredentials | None, address: str = "127.0.0.
     try:
         yield port
     finally:
-        server.stop(None).wait(5)
+        server.stop(None).wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def client_credentials(identity: Identity, roots: bytes | None = None) -> grpc.C
 
 def ask(channel: grpc.Channel) -> bytes:
     with channel:
-        answer: bytes = channel.unary_unary(METHOD)(b"", timeout=5)
+        answer: bytes = channel.unary_unary(METHOD)(b"", timeout=PATIENCE)
     return answer
 
 
@@ -108,7 +109,7 @@ def test_the_same_by_asyncio_and_streams(federation: Federation) -> None:
         shown = await asyncio.to_thread(fetch_certificate, "127.0.0.1", port, alice)
         credentials = client_credentials(alice, shown)
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, PINNED_NAME) as channel:
-            answer: bytes = await channel.stream_stream(METHOD)(timeout=5).read()
+            answer: bytes = await channel.stream_stream(METHOD)(timeout=PATIENCE).read()
         await server.stop(None)
         return answer
 
@@ -249,7 +250,7 @@ def test_a_server_that_says_why_it_does_not_accept_us(federation: Federation, st
         answered = pool.submit(answer)
         with pytest.raises(RefusedError, match=r"does not accept our certificate: .*unknown ca"):
             fetch_certificate("127.0.0.1", listening.getsockname()[1], federation.identity("alice"))
-        answered.result(timeout=5)
+        answered.result(timeout=PATIENCE)
 
 
 def test_a_server_without_tls(federation: Federation) -> None:
@@ -279,7 +280,7 @@ def test_somebody_who_hangs_up(federation: Federation) -> None:
         answered = pool.submit(hang_up)
         with pytest.raises(EnvironmentFault, match="no answer from"):
             fetch_certificate("127.0.0.1", listening.getsockname()[1], federation.identity("alice"))
-        answered.result(timeout=5)
+        answered.result(timeout=PATIENCE)
 
 
 def test_our_own_files_replaced_meanwhile(federation: Federation, tmp_path: Path, port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from itertools import permutations
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from common.crypto.federation import make_federation
 from common.crypto.identity import load_identity
-from common.crypto.sealing import KEY_BYTES, OVERHEAD, Agreement, Offer, SealError, Seals, Session
+from common.crypto.sealing import KEY_BYTES, OVERHEAD, Agreement, Offer, Pairing, PairKeys, SealError, Seals, Session
 from common.crypto.signatures import ForgedError
 from common.errors import ConfigError
 
@@ -56,9 +57,28 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
 
 def everyone(make: Callable[[str], Agreement], pins: dict[str, str]) -> dict[str, Seals]:
     """All parties' seals after an agreement that nobody disturbs."""
-    sides = {name: make(name) for name in NAMES}
+    return {name: keys.seals for name, keys in agreed({name: make(name) for name in NAMES}, pins).items()}
+
+
+def agreed(sides: dict[str, Agreement], pins: dict[str, str]) -> dict[str, PairKeys]:
+    """What everybody has after an agreement that nobody disturbs."""
     offers = {name: side.offer() for name, side in sides.items()}
-    return {name: side.finish(offers, pins) for name, side in sides.items()}
+    pairings = {name: side.meet(offers, pins) for name, side in sides.items()}
+    return {name: pairing.confirm(shown_to(name, pairings)) for name, pairing in pairings.items()}
+
+
+def shown_to(name: str, pairings: dict[str, Pairing]) -> dict[str, bytes]:
+    """The proofs that a party is shown."""
+    return {other: pairing.proofs()[name] for other, pairing in pairings.items() if other != name}
+
+
+def digest(offers: dict[str, Offer], session: Session = SESSION) -> str:
+    """Of a ring without certificates, put together once more."""
+    members = "".join(f', "{name}", "{offers[name].key.hex()}", ""' for name in sorted(offers))
+    agreed_on = (
+        f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", ""'
+    )
+    return sha256(f"{agreed_on}{members}]".encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +113,9 @@ def test_the_keys_are_those_of_the_primitives() -> None:
     """X25519, HKDF-SHA256 and AES-256-GCM put together once more, from ada's private key."""
     ada, bob = Agreement("ada", SESSION, None), Agreement("bob", SESSION, None)
     offers = {"ada": ada.offer(), "bob": bob.offer()}
-    box = bob.finish(offers, {}).seal("ada", b"hello", "model", 3)
+    box = agreed({"ada": ada, "bob": bob}, {})["bob"].seals.seal("ada", b"hello", "model", 3)
     secret = ada._private.exchange(x25519.X25519PublicKey.from_public_bytes(offers["bob"].key))
-    info = (
-        f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "sealed", '
-        f'"bob", "{offers["bob"].key.hex()}", "ada", "{offers["ada"].key.hex()}"]'
-    )
+    info = f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "sealed", "{digest(offers)}", "bob", "ada"]'
     key = HKDF(hashes.SHA256(), 32, salt=None, info=info.encode()).derive(secret)
     assert AESGCM(key).decrypt(box[:12], box[12:], b'["model", 3]') == b"hello"
 
@@ -120,9 +137,8 @@ def test_nonces_never_repeat_and_equal_contents_give_different_boxes(seals: dict
 
 
 def test_every_pair_has_one_key_for_masks_and_no_two_pairs_the_same(parties: Parties) -> None:
-    sides = {name: parties.begin(name) for name in NAMES}
-    offers = {name: side.offer() for name, side in sides.items()}
-    keys = {name: side.mask_keys(offers, parties.pins) for name, side in sides.items()}
+    found = agreed({name: parties.begin(name) for name in NAMES}, parties.pins)
+    keys = {name: each.masks for name, each in found.items()}
     assert all(set(keys[name]) == {*NAMES} - {name} for name in NAMES)
     assert all(keys[one][other] == keys[other][one] for one, other in PAIRS)
     assert len({keys[one][other] for one, other in PAIRS}) == 3
@@ -133,30 +149,20 @@ def test_a_key_for_masks_is_that_of_the_primitives_and_seals_nothing() -> None:
     zoe, bob = Agreement("zoe", SESSION, None), Agreement("bob", SESSION, None)
     offers = {"zoe": zoe.offer(), "bob": bob.offer()}
     secret = zoe._private.exchange(x25519.X25519PublicKey.from_public_bytes(offers["bob"].key))
-    info = (
-        f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "masks", '
-        f'"bob", "{offers["bob"].key.hex()}", "zoe", "{offers["zoe"].key.hex()}"]'
-    )
+    info = f'["digits", "run 1", 7, [["batch", "1"], ["seed", "0"]], "masks", "{digest(offers)}", "bob", "zoe"]'
     key = HKDF(hashes.SHA256(), 32, salt=None, info=info.encode()).derive(secret)
-    assert zoe.mask_keys(offers, {}) == {"bob": key} and bob.mask_keys(offers, {}) == {"zoe": key}
-    box = zoe.finish(offers, {}).seal("bob", b"hello")
+    found = agreed({"zoe": zoe, "bob": bob}, {})
+    assert found["zoe"].masks == {"bob": key} and found["bob"].masks == {"zoe": key}
+    box = found["zoe"].seals.seal("bob", b"hello")
     with pytest.raises(InvalidTag):
         AESGCM(key).decrypt(box[:12], box[12:], b"[]")
-
-
-@pytest.mark.parametrize("other", [replace(SESSION, number=8), replace(SESSION, run="run 2")])
-def test_another_session_has_other_keys_for_masks(other: Session) -> None:
-    """Unsigned, so that nothing but the derivation tells them apart."""
-    ada, bob = Agreement("ada", SESSION, None), Agreement("bob", other, None)
-    offers = {"ada": ada.offer(), "bob": bob.offer()}
-    assert ada.mask_keys(offers, {})["bob"] != bob.mask_keys(offers, {})["ada"]
 
 
 def test_a_key_for_masks_with_somebody_in_between_is_refused(parties: Parties) -> None:
     ada, servers_own = parties.begin("ada"), Agreement("bob", SESSION, None).offer().key
     offers = {"ada": ada.offer(), "bob": replace(parties.begin("bob").offer(), key=servers_own)}
     with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob'"):
-        ada.mask_keys(offers, parties.pins)
+        ada.meet(offers, parties.pins)
 
 
 # What somebody in between may try with a box.
@@ -217,13 +223,10 @@ def test_a_box_of_an_earlier_session_is_not_opened(parties: Parties, seals: dict
      replace(SESSION, config={"seed": "1", "batch": "1"}), replace(SESSION, config={})],
     ids=["federation", "run", "session", "a value", "no values"],
 )  # fmt: skip
-def test_parties_of_different_sessions_have_different_keys(other: Session) -> None:
+def test_parties_of_different_sessions_do_not_confirm_their_keys(other: Session) -> None:
     """Unsigned, so that nothing but the derivation tells them apart."""
-    ada, bob = Agreement("ada", SESSION, None), Agreement("bob", other, None)
-    offers = {"ada": ada.offer(), "bob": bob.offer()}
-    box = ada.finish(offers, {}).seal("bob", b"hello")
-    with pytest.raises(SealError):
-        bob.finish(offers, {}).open("ada", box)
+    with pytest.raises(ForgedError, match="'bob' does not confirm the agreed keys"):
+        agreed({"ada": Agreement("ada", SESSION, None), "bob": Agreement("bob", other, None)}, {})
 
 
 def test_the_order_in_which_a_configuration_is_written_does_not_matter() -> None:
@@ -231,14 +234,42 @@ def test_the_order_in_which_a_configuration_is_written_does_not_matter() -> None
     assert turned.transcript("x") == SESSION.transcript("x") != SESSION.transcript("x", "")
 
 
+# Whom a key is confirmed to.
+
+
+def pairings(parties: Parties) -> dict[str, Pairing]:
+    sides = {name: parties.begin(name) for name in NAMES}
+    offers = {name: side.offer() for name, side in sides.items()}
+    return {name: side.meet(offers, parties.pins) for name, side in sides.items()}
+
+
+@pytest.mark.parametrize("byte", [0, 31])
+def test_a_proof_that_was_altered_is_refused_by_name(parties: Parties, byte: int) -> None:
+    all_of_them = pairings(parties)
+    shown = {name: bytearray(proof) for name, proof in shown_to("ada", all_of_them).items()}
+    shown["eve"][byte] ^= 1
+    with pytest.raises(ForgedError, match=r"^'eve' does not confirm the agreed keys: it was shown other keys"):
+        all_of_them["ada"].confirm(shown)
+
+
+def test_a_proof_is_for_one_direction_of_one_pair(parties: Parties) -> None:
+    all_of_them = pairings(parties)
+    ada, shown = all_of_them["ada"], shown_to("ada", all_of_them)
+    for wrong in (ada.proofs()["bob"], shown["eve"], all_of_them["bob"].proofs()["eve"], b""):
+        with pytest.raises(ForgedError, match="'bob' does not confirm"):
+            ada.confirm({**shown, "bob": wrong})
+    with pytest.raises(ForgedError, match="'bob' does not confirm"):
+        ada.confirm({"eve": shown["eve"]})
+
+
 # What a dishonest server may pass on in the place of an offer.
 
 
-def finish(parties: Parties, **offers: Offer) -> Seals:
+def finish(parties: Parties, **offers: Offer) -> Pairing:
     """Ada's end of an agreement in which some offers are replaced."""
     ada = parties.begin("ada")
     given = {"ada": ada.offer(), **{name: parties.begin(name).offer() for name in ("bob", "eve")}}
-    return ada.finish({**given, **offers}, parties.pins)
+    return ada.meet({**given, **offers}, parties.pins)
 
 
 def test_a_key_that_the_server_puts_in_between_is_refused(parties: Parties) -> None:
@@ -286,7 +317,7 @@ def test_our_own_key_that_comes_back_as_another_is_refused(parties: Parties) -> 
 def test_with_an_identity_and_no_pin_it_refuses(parties: Parties) -> None:
     ada, bob = parties.begin("ada"), parties.begin("bob")
     with pytest.raises(ConfigError, match=r"^federation\.parties\.bob: no certificate fingerprint$"):
-        ada.finish({"ada": ada.offer(), "bob": bob.offer()}, {"ada": parties.pins["ada"], "bob": ""})
+        ada.meet({"ada": ada.offer(), "bob": bob.offer()}, {"ada": parties.pins["ada"], "bob": ""})
 
 
 @pytest.mark.parametrize(
@@ -298,7 +329,7 @@ def test_a_key_that_is_none_is_refused_signed_or_not(parties: Parties, key: byte
     """A party itself may be the dishonest one."""
     ada, bob = Agreement("ada", SESSION, None), parties.begin("bob")
     with pytest.raises(SealError, match=r"^'bob' offers no usable key: "):
-        ada.finish({"ada": ada.offer(), "bob": Offer(key)}, {})
+        ada.meet({"ada": ada.offer(), "bob": Offer(key)}, {})
     bob._public = key
     with pytest.raises(SealError, match=r"^'bob' offers no usable key: "):
         finish(parties, bob=bob.offer())

@@ -83,7 +83,7 @@ def test_both_files_must_be_there(tmp_path: Path) -> None:
     assert not holds(folder)
     with pytest.raises(DataError, match=r"has no adult\.test"):
         read_labels(folder)
-    with pytest.raises(DataError, match=r"no adult\.data and adult\.test at"):
+    with pytest.raises(DataError, match=r"is a folder, and no adult\.data and adult\.test"):
         load_labels(labels({"source": "adult", "folder": str(folder)}), tmp_path)
 
 

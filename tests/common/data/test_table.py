@@ -177,9 +177,54 @@ def test_what_is_mostly_numbers_is_no_category(tmp_path: Path) -> None:
 def test_a_column_of_times_is_refused_and_may_be_a_category(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"t": pa.array([0, 86_400], pa.timestamp("ms"))}), tmp_path / "t.parquet")
     config = {"source": "parquet", "path": "t.parquet"}
-    with pytest.raises(DataError, match=r"column 't': is of type timestamp\[ms\], neither a number nor a word"):
+    with pytest.raises(DataError, match=r"column 't': is of type timestamp\[ms\], neither a number nor a word") as told:
         read(tmp_path, config)
+    assert "`types: {t: date}`" in told.value.hint
     assert len(read(tmp_path, config, types={"t": "category"}).fields[0].words or ()) == 2
+
+
+TYPED = {
+    "x": pa.array([1.5, None, 3.0]).cast(pa.decimal128(12, 2)),
+    "flag": pa.array([True, False, None]),
+    "small": pa.array([1, 0, 1], pa.int8()),
+    "coded": pa.array([5, 6, 5]).dictionary_encode(),
+    "day": pa.array([0, None, 2], pa.date32()),
+    "at": pa.array([0, 43_200_000, 86_400_000], pa.timestamp("ms", "Europe/Berlin")),
+    "town": pa.array(["Ulm", "Bonn", "Ulm"], pa.large_string()),
+    "word": pa.array(["a", "b", "a"]).dictionary_encode(),
+    "said": pa.array(["1,5", "2", ""], pa.large_string()),
+    "yes": pa.array(["ja", "Nein", "?"]),
+}
+
+
+def test_types_of_arrow(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table(TYPED), tmp_path / "t.parquet")
+    types = {"day": "date", "at": "date", "yes": "boolean", "small": "boolean"}
+    config = {"source": "parquet", "path": "t.parquet", "types": types, "decimal": ",", "missing": "mean"}
+    features = read(tmp_path, config)
+    columns = dict(zip(features.names, map(list, zip(*cells(features), strict=True)), strict=True))
+    assert columns == {
+        "x": [1.5, None, 3.0],
+        "flag": [1, 0, None],
+        "small": [1, 0, 1],
+        "coded": [5, 6, 5],
+        "day": [0, None, 2],
+        "at": [0, 0.5, 1],
+        "town": [1, 0, 1],
+        "word": [0, 1, 0],
+        "said": [1.5, 2, None],
+        "yes": [1, 0, None],
+    }
+
+
+def test_dates_of_numpy_and_of_a_database(tmp_path: Path) -> None:
+    np.save(tmp_path / "t.npy", np.array([("1970-01-03", 1)], [("day", "M8[s]"), ("x", "i4")]))
+    assert cells(read(tmp_path, {"source": "npy", "path": "t.npy", "types": {"day": "date"}})) == [[2, 1]]
+    with sqlite3.connect(tmp_path / "t.db") as link:
+        link.execute("create table t (day date, cost text)")
+        link.execute("insert into t values ('1970-01-03', '€ 1.234,50')")
+    how = {"source": "sql", "url": "sqlite:///t.db", "table": "t", "types": {"day": "date"}, "units": {"cost": "€"}}
+    assert cells(read(tmp_path, {**how, "decimal": ",", "thousands": "."})) == [[2, 1234.5]]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
@@ -252,6 +297,12 @@ def test_databases_that_cannot_be_used(tmp_path: Path, changes: dict, kind: type
         {"source": "csv", "path": "x", "key": "a", "id": "a"},
         {"source": "parquet", "path": "x", "id": "a"},
         {"source": "csv", "path": "x", "types": {"a": "word"}},
+        {"source": "csv", "path": "x", "types": {"a": "date %d.%m.%y"}},
+        {"source": "csv", "path": "x", "types": {"a": "date"}, "units": {"a": "€"}},
+        {"source": "csv", "path": "x", "units": {"a": " "}},
+        {"source": "csv", "path": "x", "decimal": ";"},
+        {"source": "csv", "path": "x", "decimal": ",", "thousands": ","},
+        {"source": "csv", "path": "x", "encoding": "klingon"},
         {"source": "csv", "path": "x", "missing": "guess"},
         {"source": "sql", "url": "sqlite:///x"},
         {"source": "sql", "url": "sqlite:///x", "table": "t", "query": "select 1"},

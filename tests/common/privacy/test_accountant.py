@@ -1,4 +1,4 @@
-"""Epsilon against Theorem 2's closed form, against another library, and against its own inverse."""
+"""Epsilon against Theorem 2's closed form, against two other libraries, and against its own inverse."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import math
 
 import dp_accounting
 import pytest
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
+from opacus.accountants.analysis.gdp import eps_from_mu
 from scipy.optimize import minimize_scalar
 
 from common.errors import ConfigError
 from common.privacy.accountant import affordable, epsilon, find_noise_multiplier
 
 SETTINGS = [(1, 20.0), (24, 20.0), (983, 20.0), (54, 30.0), (2213, 30.0), (97, 40.0), (10, 2.0), (1, 1.0), (3, 0.5)]
+
+ACCOUNTING = st.sampled_from(["exact", "renyi"])
 
 
 def theorem_2(releases: int, sigma: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -33,26 +37,55 @@ def theorem_2(releases: int, sigma: float, delta: float, sensitivity: float = 1.
 @pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
 def test_it_is_theorem_2(releases: int, sigma: float, delta: float) -> None:
     exact = theorem_2(releases, sigma, delta)
-    assert exact - 1e-9 <= epsilon(releases, sigma, delta, "participation") <= exact * 1.003
+    assert exact - 1e-9 <= epsilon(releases, sigma, delta, "participation", "renyi") <= exact * 1.003
 
 
+@pytest.mark.parametrize("accounting", ["exact", "renyi"])
 @pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
-def test_another_data_set_costs_as_half_the_noise(releases: int, sigma: float) -> None:
-    assert epsilon(releases, sigma, 1e-5, "replace") == epsilon(releases, sigma / 2, 1e-5, "participation")
+def test_another_data_set_costs_as_half_the_noise(releases: int, sigma: float, accounting: str) -> None:
+    replaced = epsilon(releases, sigma, 1e-5, "replace", accounting)
+    assert replaced == pytest.approx(epsilon(releases, sigma / 2, 1e-5, "participation", accounting), rel=1e-9)
     exact = theorem_2(releases, sigma, 1e-5, sensitivity=2)
-    assert exact - 1e-9 <= epsilon(releases, sigma, 1e-5, "replace") <= exact * 1.003
+    if accounting == "renyi":
+        assert exact - 1e-9 <= replaced <= exact * 1.003
+    else:
+        assert replaced < exact
 
 
 @pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
-def test_two_other_libraries_agree(releases: int, sigma: float) -> None:
+def test_two_other_libraries_agree_on_the_bound(releases: int, sigma: float) -> None:
     orders = [1 + x / 100 for x in range(1, 30_000)]
     google = RdpAccountant(orders=orders)
     google.compose(dp_accounting.GaussianDpEvent(sigma), releases)
-    ours = epsilon(releases, sigma, 1e-5, "participation")
+    ours = epsilon(releases, sigma, 1e-5, "participation", "renyi")
     assert ours == pytest.approx(google.get_epsilon(1e-5), rel=0.003)
     opacus = RDPAccountant()
     opacus.history = [(sigma, 1.0, releases)]
     assert ours == pytest.approx(opacus.get_epsilon(1e-5, alphas=orders), rel=0.003)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+@pytest.mark.parametrize(("releases", "sigma"), SETTINGS)
+def test_two_other_libraries_agree_on_the_exact_value(releases: int, sigma: float, delta: float) -> None:
+    ours = epsilon(releases, sigma, delta, "participation")
+    google = PLDAccountant()
+    google.compose(dp_accounting.GaussianDpEvent(sigma), releases)
+    assert ours == pytest.approx(google.get_epsilon(delta), rel=0.002, abs=2e-4)
+    assert ours == pytest.approx(eps_from_mu(mu=math.sqrt(releases) / sigma, delta=delta), rel=1e-6)
+
+
+def test_releases_with_other_noise_add_up_in_their_precision() -> None:
+    """As the budget's conversion of what an earlier start released with another sigma takes it."""
+    google = PLDAccountant()
+    google.compose(dp_accounting.GaussianDpEvent(10.0), 7).compose(dp_accounting.GaussianDpEvent(4.0), 3)
+    ours = epsilon(7 + 3 * (10 / 4) ** 2, 10.0, 1e-5, "participation")
+    assert ours == pytest.approx(google.get_epsilon(1e-5), rel=0.002)
+
+
+@pytest.mark.parametrize(("mu", "exact", "renyi"), [(0.2449, 0.906, 0.990), (1.0, 4.38, 4.73)])
+def test_renyi_says_more_than_there_is(mu: float, exact: float, renyi: float) -> None:
+    assert epsilon(1, 1 / mu, 1e-5, "row", "exact") == pytest.approx(exact, abs=0.006)
+    assert epsilon(1, 1 / mu, 1e-5, "row", "renyi") == pytest.approx(renyi, abs=0.006)
 
 
 @pytest.mark.parametrize(
@@ -61,21 +94,24 @@ def test_two_other_libraries_agree(releases: int, sigma: float) -> None:
 )
 def test_a_budget_pays_for_so_many_releases(sigma: float, budget: float, releases: int) -> None:
     """As measured with Opacus on the authors' code, whose orders alpha are others."""
-    assert affordable(budget, sigma, 1e-5, "participation") == pytest.approx(releases, rel=0.001)
+    assert affordable(budget, sigma, 1e-5, "participation", "renyi") == pytest.approx(releases, rel=0.001)
+    assert affordable(budget, sigma, 1e-5, "participation") > releases * 1.1
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.floats(0.2, 20), st.floats(1, 60), st.sampled_from(["participation", "replace"]))
-def test_one_more_release_would_pass_the_budget(budget: float, sigma: float, adjacency: str) -> None:
-    count = affordable(budget, sigma, 1e-5, adjacency)
-    assert epsilon(count, sigma, 1e-5, adjacency) <= budget < epsilon(count + 1, sigma, 1e-5, adjacency)
+@given(st.floats(0.2, 20), st.floats(1, 60), st.sampled_from(["participation", "replace"]), ACCOUNTING)
+def test_one_more_release_would_pass_the_budget(budget: float, sigma: float, adjacency: str, accounting: str) -> None:
+    count = affordable(budget, sigma, 1e-5, adjacency, accounting)
+    cost, more = (epsilon(number, sigma, 1e-5, adjacency, accounting) for number in (count, count + 1))
+    assert cost <= budget < more
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.floats(0.2, 20), st.integers(1, 5000), st.sampled_from(["participation", "replace"]))
-def test_the_sigma_found_is_the_smallest(budget: float, releases: int, adjacency: str) -> None:
-    sigma = find_noise_multiplier(budget, 1e-5, releases, adjacency)
-    assert epsilon(releases, sigma, 1e-5, adjacency) <= budget < epsilon(releases, sigma * 0.99, 1e-5, adjacency)
+@given(st.floats(0.2, 20), st.integers(1, 5000), st.sampled_from(["participation", "replace"]), ACCOUNTING)
+def test_the_sigma_found_is_the_smallest(budget: float, releases: int, adjacency: str, accounting: str) -> None:
+    sigma = find_noise_multiplier(budget, 1e-5, releases, adjacency, accounting)
+    cost, more = (epsilon(releases, noise, 1e-5, adjacency, accounting) for noise in (sigma, sigma * 0.99))
+    assert cost <= budget < more
 
 
 def test_nothing_released_costs_nothing() -> None:

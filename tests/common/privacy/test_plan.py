@@ -25,7 +25,7 @@ def releases(rounds: int) -> int:
 def test_a_budget_alone_finds_sigma() -> None:
     found = plan(PrivacyConfig(clip=1, epsilon=8), 1000, 50, releases)
     assert found.rounds == 50 and found.releases == 60
-    assert epsilon(60, found.noise_multiplier, 1e-5, "participation") <= 8
+    assert epsilon(60, found.noise_multiplier, 1e-5, "replace") <= 8
     assert found.affordable is not None and 60 <= found.affordable <= 61
 
 
@@ -35,7 +35,8 @@ def test_a_budget_for_fewer_rounds_ends_the_run_there() -> None:
 
 
 def test_with_sigma_given_the_budget_ends_the_run() -> None:
-    found = plan(PrivacyConfig(clip=1, epsilon=1, noise_multiplier=30), 1000, 100, releases)
+    config = PrivacyConfig(clip=1, epsilon=1, noise_multiplier=30, adjacency="participation", accounting="renyi")
+    found = plan(config, 1000, 100, releases)
     assert found.affordable == 54 and found.releases == 54 and found.rounds == 44
 
 

@@ -51,7 +51,7 @@ def test_two_data_sets_whose_clipped_outputs_differ_by_more_than_the_threshold()
 def test_noise_is_added_to_the_clipped_matrix_with_the_configured_variance() -> None:
     stage = release(clip=0.5, sigma=3.0)
     matrix = torch.full((1000, 60), 2.0)
-    values = torch.cat([stage(matrix).value for _ in range(40)]).double()  # 2.4 million entries
+    values = torch.cat([stage(matrix) for _ in range(40)]).double()  # 2.4 million entries
     centre = 0.5 / math.sqrt(60_000)
     assert abs(values.mean() - centre) < 5 * 1.5 / math.sqrt(values.numel())
     assert (values - centre).var().item() == pytest.approx((3.0 * 0.5) ** 2, rel=0.01)
@@ -59,7 +59,7 @@ def test_noise_is_added_to_the_clipped_matrix_with_the_configured_variance() -> 
 
 def test_low_bits_say_nothing() -> None:
     """Every value lies on a coarse grid, whatever was in the matrix."""
-    value = release(clip=1.0, sigma=2.0)(torch.rand(50, 3)).value.double()
+    value = release(clip=1.0, sigma=2.0)(torch.rand(50, 3)).double()
     grid = 2.0**-9  # the power of two at or below 2 / 1024
     assert torch.equal(value, torch.round(value / grid) * grid)
 
@@ -68,9 +68,9 @@ def test_it_says_what_it_did_and_what_it_cost() -> None:
     budget = Budget(None, 2, 2)
     stage = release(1.0, 4.0, budget)
     first, second = stage(torch.ones(2, 2)), stage(torch.ones(2, 2))
-    assert first.mechanism == "gaussian C=1 sigma=4 participation"
+    assert first.mechanism == "gaussian C=1 sigma=4 delta=1e-05 replace"
     assert first.epsilon is not None and second.epsilon is not None and 0 < first.epsilon < second.epsilon
-    assert first.value.dtype == torch.float32 and not first.value.requires_grad
+    assert first.dtype == torch.float32 and not first.requires_grad
     with pytest.raises(BudgetSpent, match="it allowed 2 releases"):
         stage(torch.ones(2, 2))
 
@@ -78,7 +78,7 @@ def test_it_says_what_it_did_and_what_it_cost() -> None:
 def test_what_is_not_finite_counts_as_nothing() -> None:
     """No noise would hide it."""
     private = torch.tensor([[1.0, float("inf")], [float("nan"), -2.0]])
-    assert torch.isfinite(release(1.0, 4.0)(private).value).all()
+    assert torch.isfinite(release(1.0, 4.0)(private)).all()
     assert torch.equal(clip_frobenius(private, 10.0), torch.tensor([[1.0, 0.0], [0.0, -2.0]]))
 
 
@@ -91,7 +91,7 @@ def test_where_there_is_no_guarantee_none_is_claimed() -> None:
 def test_clean_evaluations_are_named_and_cost_nothing() -> None:
     budget = Budget(None, 1, 1)
     released = release(1.0, 4.0, budget, evaluate="clean")(torch.ones(2, 2), evaluation=True)
-    assert torch.equal(released.value, torch.ones(2, 2))
+    assert torch.equal(released, torch.ones(2, 2))
     assert released.epsilon is None and released.mechanism == "none (benchmark)" and budget.releases == 0
 
 
@@ -100,7 +100,7 @@ def test_seeded_noise_repeats() -> None:
     one, two = (
         GaussianRelease(
             Plan(settings, 1.0, 1, 1, None), seeded_normals(torch.Generator().manual_seed(3)), Budget(None, None, 1)
-        )(torch.ones(3, 3)).value
+        )(torch.ones(3, 3))
         for _ in range(2)
     )
     assert torch.equal(one, two)

@@ -32,7 +32,7 @@ def release(**more) -> RowRelease:
 def test_noise_has_the_deviation_of_equation_2(region: str, length: float) -> None:
     stage = release(release=region)
     h = torch.full((2000, 64), 2.0)
-    values = torch.cat([stage(h, rows=ROWS).value for _ in range(10)]).double()  # 1.3 million entries
+    values = torch.cat([stage(h, rows=ROWS) for _ in range(10)]).double()  # 1.3 million entries
     inside = length / math.sqrt(64)
     assert abs(values.mean() - inside) < 5 * 3 / math.sqrt(values.numel())
     assert (values - inside).std().item() == pytest.approx(2 * 3.0 * 0.5, rel=0.01)
@@ -40,16 +40,20 @@ def test_noise_has_the_deviation_of_equation_2(region: str, length: float) -> No
 
 def test_rows_are_bounded_whatever_the_model_does() -> None:
     wild = torch.tensor([[1e30, -1e30], [float("nan"), float("inf")], [-5.0, 1.0]])
-    out = release(noise_multiplier=1e-4, release="sphere")(wild, rows=ROWS[:3]).value
+    out = release(noise_multiplier=1e-4, release="sphere")(wild, rows=ROWS[:3])
     assert torch.allclose(out.norm(dim=1), torch.tensor([0.5, 0.0, 0.5]), atol=1e-3)
 
 
 def test_epsilon_grows_with_the_releases_of_the_worst_row_only() -> None:
-    stage = release()
+    stage = release(steps={"clip": 1.0})
     one = stage(torch.ones(1000, 2), rows=ROWS[:1000]).epsilon
     same = stage(torch.ones(1000, 2), rows=ROWS[1000:]).epsilon
     more = stage(torch.ones(1, 2), rows=ROWS[5:6], evaluation=True).epsilon
     assert one == same < more
+
+
+def test_without_noise_on_steps_no_epsilon_is_named() -> None:
+    assert release()(torch.ones(4, 2), rows=ROWS[:4]).epsilon is None
 
 
 def test_the_papers_factor_comes_with_no_epsilon_and_says_so() -> None:

@@ -23,6 +23,7 @@ from common.wire.connection import Connection
 from common.wire.dial import Dialer
 from common.wire.frame import METHOD, pack
 from common.wire.listen import Listener
+from tests.patience import PATIENCE
 
 CODEC = Codec("split", CONTRACT.kinds)
 LARGEST = 1 << 20
@@ -47,6 +48,7 @@ class Pair:
     server: End
     dialer: Dialer
     listener: Listener
+    port: int
 
 
 @asynccontextmanager
@@ -64,7 +66,7 @@ async def joined() -> AsyncIterator[Pair]:
     down = await greeted.get()
     down.peer = "ada"
     try:
-        yield Pair(End(up), End(down), dialer, listener)
+        yield Pair(End(up), End(down), dialer, listener, port)
     finally:
         await up.close()
         await dialer.close()
@@ -179,7 +181,7 @@ def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: p
         server = pair.server.connection
         server._stream = Stalled()  # type: ignore[assignment]
         server.post(Farewell())
-        await asyncio.wait_for(server.close(), 10)
+        await asyncio.wait_for(server.close(), PATIENCE)
         assert stalled.is_set()
 
     assert run(body) == []
@@ -218,10 +220,8 @@ def test_what_a_party_says_last_reaches_a_server_that_is_busy() -> None:
 
 def test_no_other_method_is_served() -> None:
     async def body(pair: Pair) -> None:
-        channel = pair.dialer._channel
-        assert channel is not None
-
-        assert await channel.unary_unary(f"{METHOD}Not")(b"").code() is grpc.StatusCode.UNIMPLEMENTED
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{pair.port}") as channel:
+            assert await channel.unary_unary(f"{METHOD}Not")(b"").code() is grpc.StatusCode.UNIMPLEMENTED
 
     run(body)
 

@@ -16,6 +16,7 @@ from common.wire import connection
 from common.wire.codec import Codec
 from common.wire.connection import Connection
 from common.wire.listen import Listener
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PARTY = """
@@ -23,6 +24,7 @@ import asyncio, sys
 from common.protocols.split import CONTRACT
 from common.wire.codec import Codec
 from common.wire.dial import Dialer
+from tests.patience import PATIENCE
 
 async def main():
     dialer = Dialer(Codec("split", CONTRACT.kinds), 1 << 20)
@@ -52,11 +54,11 @@ def test_a_peer_that_stands_still_is_found_while_nothing_is_said(monkeypatch: py
         port = await listener.start("127.0.0.1:0", None)
         party = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", PARTY, str(port)], cwd=ROOT)
         try:
-            await asyncio.wait_for(came.get(), 30)
+            await asyncio.wait_for(came.get(), PATIENCE)
             await asyncio.sleep(2.5)  # it answers pings as long as it runs
             assert lost.empty()
             party.send_signal(signal.SIGSTOP)
-            error = await asyncio.wait_for(lost.get(), 6)
+            error = await asyncio.wait_for(lost.get(), PATIENCE)
             assert isinstance(error, PartyAway) and str(error).startswith("ada was lost: the connection")
         finally:
             party.kill()

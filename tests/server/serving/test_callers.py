@@ -77,7 +77,9 @@ def test_tokens_that_others_can_read_or_change_are_refused(mode: int, tmp_path: 
     assert "chmod 600" in refused.value.hint
 
 
-@pytest.mark.parametrize(("text", "said"), [("a\n", "line 1"), ("a b\n# c\na c\n", "line 3"), ("# none\n", "no token")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("a\n", "line 1"), (f"a {'b' * 32}\n# c\na {'c' * 32}\n", "line 3"), ("# none\n", "no token")]
+)
 def test_a_file_that_is_none_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "tokens").touch(mode=0o600)
     (tmp_path / "tokens").write_text(text)

@@ -1,0 +1,127 @@
+"""`python -m benchmarks.flooders KIND PORT KEYS`: strangers at a server's port on loopback, until they are killed.
+
+`sink` is none of them: it listens in the server's place, for the control run, and prints its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import resource
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+
+from common.crypto.identity import load_identity
+from common.crypto.names import SERVER, dns_name
+from common.wire.frame import METHOD
+
+CONNECTIONS = 500  # a second
+STREAMS = 200  # a second
+FRAMES = 16  # of 64 kB a second, which is 1 MB
+HELD = 8000  # connections that are kept open at most
+CHANNELS = 16
+
+_PARCEL, _OTHER_SESSION = b"\x12\x00", b"\x08\x05"  # an empty parcel of two bytes, and a session that there is not
+_HELLO = b"\x12\x02\x0a\x00"  # a parcel that holds a Hello without a word
+FILLED = {"parcels": _OTHER_SESSION + _PARCEL * 32000, "hellos": _HELLO * 16000, "revoked": _HELLO}
+
+
+def silent(port: int) -> None:
+    """Connections that never say anything."""
+    _connect(port, b"")
+
+
+def plain(port: int) -> None:
+    """Connections that do not speak TLS."""
+    _connect(port, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+
+
+def _connect(port: int, words: bytes) -> None:
+    held: deque[socket.socket] = deque()
+    for _ in _paced(CONNECTIONS):
+        with suppress(OSError):
+            one = socket.create_connection(("127.0.0.1", port), 5)
+            held.append(one)
+            one.sendall(words)
+        while len(held) > (HELD if not words else 50):
+            held.popleft().close()
+
+
+async def streams(kind: str, port: int, keys: Path) -> None:
+    """Streams with a certificate of the authority that is revoked: tiny ones, or large frames of tiny parcels."""
+    identity, root = load_identity(keys / "former"), (keys / SERVER / "cert.pem").read_bytes()
+    credentials = grpc.ssl_channel_credentials(root, identity.key_pem, identity.chain_pem)
+    options = [("grpc.ssl_target_name_override", dns_name(SERVER)), ("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) for _ in range(CHANNELS)]
+    turn, tasks = itertools.cycle(channels), set[asyncio.Task[None]]()
+
+    async def one(channel: grpc.aio.Channel) -> None:
+        with suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
+            async with asyncio.timeout(10):
+                call = channel.stream_stream(METHOD)()
+                await call.write(FILLED[kind])
+                await call.read()
+                call.cancel()
+
+    pace = _paced(STREAMS if kind == "revoked" else FRAMES, wait=False)
+    while True:
+        if next(pace) and len(tasks) < 2 * STREAMS:
+            task = asyncio.create_task(one(next(turn)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.sleep(0.001)
+
+
+async def sink(keys: Path) -> None:
+    """A bare gRPC server with the same certificates, which ends every stream at once."""
+    identity = load_identity(keys / SERVER)
+
+    async def nothing(_requests: object, _context: object) -> None:
+        pass
+
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(nothing)
+    _, service, method = METHOD.split("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    pair = [(identity.key_pem, identity.chain_pem)]
+    credentials = grpc.ssl_server_credentials(pair, identity.ca_pem, require_client_auth=True)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    print(port, flush=True)
+    await asyncio.sleep(3600)
+
+
+def _paced(rate: float, *, wait: bool = True) -> Iterator[bool]:
+    """True so many times a second: waits until it is time, or without waiting says False until then."""
+    begin, done = time.monotonic(), 0
+    while True:
+        early = begin + done / rate - time.monotonic()
+        if early > 0 and not wait:
+            yield False
+            continue
+        time.sleep(max(early, 0))
+        done += 1
+        yield True
+
+
+def main() -> None:
+    """Floods until it is killed."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    kind, port, keys = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    if kind == "sink":
+        asyncio.run(sink(keys))
+    elif kind in FILLED:
+        asyncio.run(streams(kind, port, keys))
+    else:
+        {"silent": silent, "plain": plain}[kind](port)
+
+
+if __name__ == "__main__":
+    main()

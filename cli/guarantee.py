@@ -1,0 +1,93 @@
+"""What a summary says of the parties' privacy, in words: no epsilon without its delta, a person's beside a party's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.privacy.adaptive import UNBOUNDED
+from common.protocols import CONTRACTS
+
+NOT_SAID = "no party has said what it spent"
+NOT_COUNTED = "the version that made the run did not count it"
+
+_NEIGHBOURS = {"participation": "a party absent", "replace": "other data", "row": "a row"}
+_ROW = "no bound for a row: "
+_BOUNDED = "a row's embeddings, and all"  # how `about` begins where steps have noise
+
+
+def void(summary: Mapping[str, Any]) -> str | None:
+    """Why there is no guarantee though something was accounted for; None where there is one, or nothing was done."""
+    spent = summary["privacy"]
+    if spent is None or spent["void"]:
+        return None if spent is None else str(spent["void"])
+    # Version 0.1.0 took the count of a row's own embeddings for a guarantee.
+    return None if spent["adjacency"] != "row" or str(spent.get("about")).startswith(_BOUNDED) else UNBOUNDED
+
+
+def by_party(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """Epsilon of every party; None where there is no guarantee."""
+    found = summary.get("epsilon") or {}
+    return dict.fromkeys(found) if summary.get("privacy") is None or void(summary) else dict(found)
+
+
+def describe_privacy(summary: Mapping[str, Any]) -> str:
+    """The guarantee in a line, of the party that released most and of a person; or that there is none."""
+    spent = summary["privacy"]
+    if spent is None:
+        return f"no guarantee; the server sees {CONTRACTS[summary['protocol']].sees['server']}"
+    why = void(summary)
+    if why is not None and why.startswith(_ROW):
+        return f"no guarantee for a row: {why.removeprefix(_ROW)}"
+    accounted = _accounted(summary)
+    if why is not None:
+        return f"no guarantee: {why}; by the accounting alone {accounted}"
+    return accounted if accounted == NOT_SAID else f"{accounted}; {describe_person(summary)}"
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The guarantee in the fewest words."""
+    if summary["privacy"] is None:
+        return "no privacy mechanism"
+    why = void(summary)
+    if why is not None and why.startswith(_ROW):
+        return f"no guarantee for a row ({why.removeprefix(_ROW)})"
+    known = [epsilon for epsilon in by_party(summary).values() if epsilon is not None]
+    if why is not None or not known:
+        return f"no privacy guarantee ({why or NOT_SAID})"
+    return f"a party: epsilon {max(known):.2f} at delta {summary['delta']:g}; {describe_person(summary)}"
+
+
+def describe_person(summary: Mapping[str, Any]) -> str:
+    """What somebody is told whose row lies at every party."""
+    whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
+    person = summary.get("person") or {"epsilon": None, "void": NOT_COUNTED}
+    if person["epsilon"] is None:
+        return f"no guarantee for {whose} ({person['void']})"
+    return f"{whose}: epsilon {person['epsilon']:.2f} at delta {person['delta']:g}"
+
+
+def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was accounted for and is no guarantee, and what it is then."""
+    why = void(summary)
+    if why is None or not why.startswith(_ROW):
+        return
+    known = [count for count in summary["privacy"]["epsilon"]["row"].values() if count is not None]
+    if not known:
+        return
+    yield (
+        "a row's own embeddings",
+        f"epsilon {summary['privacy']['release_epsilon']:.2f} a release, {max(known):.2f} in all at delta "
+        f"{summary['delta']:g}: at one party, with the models held fixed; it bounds nothing else",
+    )
+
+
+def _accounted(summary: Mapping[str, Any]) -> str:
+    """The largest count under every adjacency."""
+    spent = summary["privacy"]
+    known = {kind: [e for e in found.values() if e is not None] for kind, found in spent["epsilon"].items()}
+    if not all(known.values()):
+        return NOT_SAID
+    words = ", ".join(f"{max(found):.2f} ({_NEIGHBOURS[kind]})" for kind, found in known.items())
+    once = f", {spent['release_epsilon']:.2f} a release" if "release_epsilon" in spent else ""
+    return f"a party: epsilon {words}{once}, at delta {summary['delta']:g}"

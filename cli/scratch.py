@@ -1,0 +1,72 @@
+"""Folders for what nobody needs afterwards, throw-away keys above all, and the removal of those that were left behind.
+
+Each holds a lock that ends with its process, however that ends. So a folder whose lock can be had belongs to a process
+that was killed: the next command that makes one removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PREFIX = "colonnade-"
+_LOCK = ".lock"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A new folder that only its owner enters; gone at the end."""
+    remove_stale(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        folder, beside = Path(name), Path(name) / ".lock.partial"
+        with beside.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            beside.rename(folder / _LOCK)  # it is held before anybody can see it
+            yield folder
+
+
+def remove_stale(place: Path) -> None:
+    """Removes folders of ours whose processes are gone. Links, and whatever belongs to others, are left alone."""
+    with contextlib.suppress(OSError):
+        for found in list(os.scandir(place)):
+            if found.name.startswith(_PREFIX):
+                with contextlib.suppress(OSError):  # a link, another user's, or gone meanwhile
+                    _remove_if_stale(found.path)
+
+
+def _remove_if_stale(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if not _ours(os.fstat(folder), stat.S_ISDIR):
+            return
+        lock = os.open(_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            if _ours(os.fstat(lock), stat.S_ISREG):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError while its process lives
+                _empty(folder)
+                Path(path).rmdir()
+        finally:
+            os.close(lock)
+    finally:
+        os.close(folder)
+
+
+def _ours(found: os.stat_result, kind: Callable[[int], bool]) -> bool:
+    """Whether it is of a kind, our user's, and out of reach for others, who could have put something into it."""
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _empty(folder: int) -> None:
+    for name in os.listdir(folder):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        elif name != _LOCK:
+            os.unlink(name, dir_fd=folder)
+    os.unlink(_LOCK, dir_fd=folder)  # last: should we be killed now, another command goes on from here

@@ -1,0 +1,32 @@
+"""Memory for the door's own copies of what leaves, used again: new memory costs as much as the copy itself."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_MOST = 16  # shapes that memory is kept for
+
+_Key = tuple[torch.Size, torch.dtype, torch.device]
+
+
+class Copies:
+    """Makes copies, one after the other in the same memory."""
+
+    def __init__(self) -> None:
+        self._spare: dict[_Key, Tensor] = {}
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """A copy of a tensor, which nobody else has."""
+        plain = tensor.detach()
+        spare = self._spare.pop(_key(plain), None)
+        return plain.clone() if spare is None else spare.copy_(plain)
+
+    def give_back(self, copy: Tensor) -> None:
+        """Says that a copy is needed no longer."""
+        if len(self._spare) < _MOST:
+            self._spare[_key(copy)] = copy
+
+
+def _key(tensor: Tensor) -> _Key:
+    return tensor.shape, tensor.dtype, tensor.device

@@ -1,0 +1,60 @@
+"""The seed of an alignment's secret and shuffles: kept until that is settled, so that it can be repeated alike."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from common.alignment.hand import Draw
+from common.durable import write_kept
+
+NAME = "alignment.seed"
+"""Of its file."""
+
+_BYTES = 32
+_NONCE = bytes(16)  # every key is used for one stream
+
+
+class Seed:
+    """Randomness that an alignment begins again with.
+
+    With other sizes, another run or other keys of the member there is another stream.
+
+    Args:
+        path: where it lies, readable by its owner alone; None keeps it in memory.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path, self._held = path, b""
+
+    def draw(self, about: bytes) -> Draw:
+        """Random bytes in order, the same for the same `about`, until the seed is forgotten.
+
+        Raises:
+            EnvironmentFault: the disk refuses the seed.
+        """
+        key = hashlib.blake2b(about, key=self._get(), digest_size=_BYTES).digest()
+        stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+        return lambda count: stream.update(bytes(count))
+
+    def forget(self) -> None:
+        """The alignment is settled: the next one has another seed."""
+        self._held = b""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _get(self) -> bytes:
+        self._held = self._held or self._read()
+        if len(self._held) != _BYTES:
+            drawn = os.urandom(_BYTES)
+            if self._path is not None:
+                write_kept(self._path, drawn, 0o600, in_new=True)
+            self._held = drawn
+        return self._held
+
+    def _read(self) -> bytes:
+        return self._path.read_bytes() if self._path is not None and self._path.is_file() else b""

@@ -1,0 +1,59 @@
+"""Files that a process may have open: the soft limit goes up, and connections take no more than their share of it."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from common.errors import EnvironmentFault
+
+RESERVE = 128  # for checkpoints, ledger, summary, data and what else a run opens
+_MOST = 512  # connections, of which each costs some 70 kB from its first byte on
+_UNLIMITED = 1 << 16
+_FOR_OTHERS = 64  # descriptors that are left for files, and for everybody else who listens
+_LEAST = 16
+
+
+def raise_limit() -> None:
+    """Raises the soft limit to the hard one, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _UNLIMITED if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # a sandbox forbids it
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def connections(needed: int) -> int:
+    """How many connections a port takes at a time, so that the reserve is left whoever comes.
+
+    Args:
+        needed: by the members of the federation.
+
+    Raises:
+        EnvironmentFault: the limit leaves too few.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return _MOST
+    left = limit - _open_now() - RESERVE
+    if left < needed:
+        raise EnvironmentFault(
+            f"this process may open {limit} files, which leaves {max(left, 0)} for {needed} connections that it needs",
+            hint=f"raise the hard limit: ulimit -Hn {limit + needed - left}, or LimitNOFILE of the service",
+        )
+    return min(left, _MOST)
+
+
+def affordable(most: int) -> int:
+    """How many connections one listener may hold: `most`, or a third of what the limit leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = most * 3 if soft == resource.RLIM_INFINITY else soft - _FOR_OTHERS
+    return max(_LEAST, min(most, free // 3))
+
+
+def _open_now() -> int:
+    for folder in (Path("/proc/self/fd"), Path("/dev/fd")):
+        if folder.is_dir():
+            return sum(1 for _ in folder.iterdir())
+    return RESERVE

@@ -1,0 +1,84 @@
+"""Who may read what a process writes: its owner alone, unless it is public on purpose."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from common.errors import InputError
+
+VARIABLE = "COLONNADE_UMASK"
+
+_PRIVATE = 0o077
+_outside: int | None = None  # the umask that this process was started with
+
+
+def keep_private() -> None:
+    """Takes all rights of group and others from what this process and its children make from now on.
+
+    The environment may ask for another umask, for files that another user or a group is to read.
+
+    Raises:
+        InputError: what it asks for is no umask, or takes rights from the owner.
+    """
+    global _outside  # noqa: PLW0603  # a umask is the process's
+    before = os.umask(_wanted())
+    _outside = before if _outside is None else _outside
+
+
+def publish(file: int, mode: int) -> None:
+    """Gives an open file of ours rights that `keep_private` took, as far as the process was started with them."""
+    if _outside is not None:
+        os.fchmod(file, mode & ~_outside)
+
+
+def narrow(folder: Path) -> tuple[int, int]:
+    """Takes from a folder, and all in it, the rights that new files would not have. Links are not followed.
+
+    Folders that several users share (the sticky bit) are left as they are.
+
+    Returns:
+        How many files and folders were narrowed, and how many files are another user's and can be read by others.
+    """
+    mask = os.umask(_PRIVATE)
+    os.umask(mask)
+    narrowed = foreign = 0
+    for _, _, names, here in os.fwalk(folder):
+        found = os.fstat(here)
+        if found.st_mode & stat.S_ISVTX:
+            continue
+        narrowed += _narrow(here, found, mask)
+        for name in names:
+            with contextlib.suppress(OSError):  # a link, or gone meanwhile
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+                try:
+                    found = os.fstat(file)
+                    narrowed += _narrow(file, found, mask)
+                    foreign += found.st_uid != os.geteuid() and bool(found.st_mode & mask)
+                finally:
+                    os.close(file)
+    return narrowed, foreign
+
+
+def _narrow(file: int, found: os.stat_result, mask: int) -> bool:
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid() or not mode & mask:
+        return False
+    os.fchmod(file, mode & ~mask)
+    return True
+
+
+def _wanted() -> int:
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return _PRIVATE
+    try:
+        mask = int(text, 8)
+    except ValueError:
+        mask = -1
+    if not 0 <= mask <= _PRIVATE:
+        hint = "for example 077, which is the default: the owner alone; or 027: the group may read"
+        raise InputError(f"{VARIABLE} = {text}: expected a umask of 000 to 077", hint=hint)
+    return mask

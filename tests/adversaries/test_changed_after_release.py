@@ -1,0 +1,83 @@
+"""A half changes a tensor in place after its release: what leaves is what was released, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.door import Door
+from common.conversation import SERVER, Item
+from common.errors import ContractError
+from common.message import tensors
+from common.outgoing import Released
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.protocols.split import Embedding
+
+SECRET = 7.0
+
+
+def noised(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
+    return Released(private + 1, "noise", 1.0)
+
+
+def through_data(released: Tensor, private: Tensor) -> None:
+    released.data.fill_(SECRET)
+
+
+def through_numpy(released: Tensor, private: Tensor) -> None:
+    released.numpy()[:] = SECRET
+
+
+def by_another_storage(released: Tensor, private: Tensor) -> None:
+    released.set_(torch.full((2, 4), SECRET))  # type: ignore[call-overload]
+
+
+def by_another_shape(released: Tensor, private: Tensor) -> None:
+    released.data = torch.full((5, 4), SECRET)
+
+
+CHANGES: list[Callable[[Tensor, Tensor], object]] = [
+    lambda released, private: released.fill_(SECRET),
+    lambda released, private: released[0].copy_(torch.full((4,), SECRET)),
+    lambda released, private: released.resize_(1, 4).fill_(SECRET),
+    lambda released, private: private.fill_(SECRET),
+    lambda released, private: private.numpy().fill(SECRET),
+    through_data,
+    through_numpy,
+    by_another_storage,
+    by_another_shape,
+]
+
+
+@pytest.mark.parametrize("stage", [release_clear, noised], ids=["in the clear", "noised"])
+@pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
+def test_nothing_but_the_released_values_leaves(stage: Callable[..., Released], change: Callable[..., object]) -> None:
+    passed: list[Item] = []
+    door = Door(passed.append, SERVER, stage, Ledger(None))
+    private = torch.zeros(2, 4)
+    released = door.release(private)
+    expected = released.clone()
+    change(released, private)
+    try:
+        door(Embedding(1, released))
+    except ContractError as refused:
+        assert "changed afterwards" in str(refused)
+        assert passed == []
+    else:
+        (message,) = passed
+        assert isinstance(message, Embedding)
+        assert torch.equal(tensors(message)["h"], expected)
+
+
+def test_a_change_that_torch_counts_is_an_error_and_not_a_silent_repair() -> None:
+    passed: list[Item] = []
+    door = Door(passed.append, SERVER, release_clear, Ledger(None))
+    released = door.release(torch.zeros(2, 4))
+    released.add_(SECRET)
+    with pytest.raises(ContractError, match=r"Embedding.h: expected the tensor as it was released, got .* afterwards"):
+        door(Embedding(1, released))
+    assert passed == []

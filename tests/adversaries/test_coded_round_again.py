@@ -1,0 +1,109 @@
+"""A server that goes back to a checkpoint and has a round of FedVS summed once more, over others: nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.contexts import client_context, server_context
+from client.context import ClientContext
+from common.conversation import SERVER
+from common.crypto.sealing import Session
+from common.once import Once
+from common.protocols.fedvs import Answer, Senders
+from server.context import ServerContext
+from tests.federation import Outcome, config, federate
+
+PROTOCOL = {"name": "fedvs", "embedding": 8, "segments": 1}
+SETS = (
+    "federation.rounds=4",
+    "federation.epochs=0",
+    "federation.evaluate.every=99",
+    "federation.quorum={need: 3, grace: 0.5}",
+)
+LATE = "parties.party4.chaos.delay={Shares: 3s}"
+
+
+@pytest.fixture
+def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
+    """Members' folders, which last from one start of the run to the next."""
+    folders = {name: tmp_path / name for name in (SERVER, "party1", "party2", "party3", "party4")}
+
+    def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any) -> ServerContext | ClientContext:
+            ctx = make(*args)
+            ctx.once = Once(folders[getattr(ctx, "name", SERVER)])
+            ctx.session = Session("test", "run1", 1)
+            return ctx
+
+        return made
+
+    monkeypatch.setattr("cli.simulation.server_context", lasting(server_context))
+    monkeypatch.setattr("cli.simulation.client_context", lasting(client_context))
+    return folders
+
+
+def run(*sets: str, **how: Any) -> Outcome:
+    return federate(config(PROTOCOL, *SETS, *sets), **how)
+
+
+def announced(outcome: Outcome) -> dict[tuple[int, int], list[int]]:
+    """Over whom every stage was summed."""
+    return {(m.round, m.stage): m.senders.tolist() for _, _, m in outcome.messages if isinstance(m, Senders)}
+
+
+def forget(folder: Path) -> None:
+    """Removes what a member has noted of its sets."""
+    for file in folder.glob("members-*"):
+        file.unlink()
+
+
+def test_a_server_that_goes_back_and_sums_over_everybody_else_gets_no_answer(disks: dict[str, Path]) -> None:
+    """First over all four, then over three: the difference would be the fourth's embeddings."""
+    before = run(save=True)
+    assert set(map(tuple, announced(before).values())) == {(1, 1, 1, 1)}
+    forget(disks[SERVER])
+    after = run(LATE, start=(2, before.saved[2]))
+    assert announced(after)[3, 0] == [1, 1, 1, 0]  # it tried
+    assert [m for _, _, m in after.messages if isinstance(m, Answer) and len(m.h)] == []
+    assert [event["round"] for event in after.of_kind("skipped")] == [3, 4]
+    (told,) = [e for e in after.of_kind("warning") if e["party"] == "party1" and "round 3" in e["reason"]]
+    assert "may have been summed over party1, party2, party3, party4" in told["reason"]
+
+
+def test_a_party_that_refuses_does_not_keep_the_others_from_answering(disks: dict[str, Path]) -> None:
+    """It alone knows of another set: it was there when the others were not, for all that it can tell."""
+    before = run(save=True)
+    for name in (SERVER, "party1", "party2", "party3"):
+        forget(disks[name])
+    after = run(LATE, start=(2, before.saved[2]))
+    assert {by for by, _, m in after.messages if isinstance(m, Answer) and not len(m.h)} == {"party4"}
+    assert [event["round"] for event in after.of_kind("round")] == [3, 4] and not after.of_kind("skipped")
+
+
+def test_a_server_of_ours_goes_over_the_same_sets_again(disks: dict[str, Path]) -> None:
+    """The party that was late is in time the second time, and is left out all the same."""
+    before = run(LATE, save=True)
+    after = run(start=(2, before.saved[2]))
+    assert {place: members for place, members in announced(before).items() if place[0] > 2} == announced(after)
+    assert announced(after)[3, 0] == [1, 1, 1, 0]
+    assert not after.of_kind("skipped")
+
+
+def test_a_round_that_went_over_everyone_waits_for_everyone_when_it_comes_again(disks: dict[str, Path]) -> None:
+    before = run(save=True)
+    after = run(LATE, start=(2, before.saved[2]))
+    assert set(map(tuple, announced(after).values())) == {(1, 1, 1, 1)}
+    assert not after.of_kind("skipped")
+
+
+def test_a_round_that_cannot_have_its_set_again_is_given_up(disks: dict[str, Path]) -> None:
+    before = run(save=True)
+    silent = "parties.party4.chaos.delay={Shares: 500s}"
+    after = run(silent, "federation.timeouts.answer=5", start=(2, before.saved[2]))
+    assert announced(after) == {}
+    assert [event["round"] for event in after.of_kind("skipped")] == [3, 4]
+    assert {event["party"] for event in after.of_kind("abandoned")} == {"party4"}

@@ -1,0 +1,104 @@
+"""A half makes its own `Released` or `Concealed`: the types are made where values are protected, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from client.door import Door
+from common.conversation import SERVER, Item
+from common.errors import ContractError
+from common.outgoing import Concealed, Released, nothing
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.protocols.fedvs import Shares
+from common.protocols.split import Embedding
+
+ROOT = Path(__file__).parents[2]
+TYPES = {"Released", "Concealed", "Outgoing"}
+MAKERS = {
+    "common/outgoing.py": {"Outgoing", "Concealed"},
+    "common/privacy/release.py": {"Released"},
+    "common/privacy/rows.py": {"Released"},
+    "common/crypto/sealing.py": {"Concealed"},
+    "common/crypto/blinding.py": {"Concealed"},
+    "common/numerics/lagrange.py": {"Concealed"},
+    "common/alignment/hand.py": {"Concealed"},
+    "server/aligning.py": {"Concealed"},  # of lists on their way to parties: nothing of the server's passes a door
+}
+SOURCES = [
+    path for folder in ("common", "client", "server", "attacks", "cli") for path in (ROOT / folder).rglob("*.py")
+]
+
+
+def made(source: str) -> set[str]:
+    """The types that code could make: they are called, or handed to a call (`as_subclass`, `cast`), or subclassed."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            found |= _named(node.func) | {name for each in (*node.args, *node.keywords) for name in _named(each)}
+        elif isinstance(node, ast.ClassDef):
+            found |= {name for base in node.bases for name in _named(base)}
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            found |= _named(node.value)
+    return found & TYPES
+
+
+def _named(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.keyword):
+        return _named(node.value)
+    if isinstance(node, ast.Attribute):
+        return {node.attr} | _named(node.value)
+    if isinstance(node, ast.Constant):
+        return {str(node.value)}
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def test_only_what_protects_makes_them() -> None:
+    found = {}
+    for path in SOURCES:
+        home, source = str(path.relative_to(ROOT)), path.read_text()
+        for check in ("isinstance(value, Concealed)", "isinstance(of, Released)") if home == "client/door.py" else ():
+            source = source.replace(check, "True")
+        if types := made(source):
+            found[home] = types
+    assert found == MAKERS
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Released(h, 'none', None)",
+        "outgoing.Concealed(h, 'sealed')",
+        "h.as_subclass(Released)",
+        "torch.Tensor._make_subclass(Concealed, h)",
+        "cast(Released, h)",
+        "cast('Released', h)",
+        "Released.__new__(Released, h, '', None)",
+        "class Mine(Released): pass",
+        "mine = outgoing.Released",
+    ],
+)
+def test_the_walk_finds_every_way_to_make_one(source: str) -> None:
+    assert made(source)
+
+
+def test_a_released_tensor_that_the_doors_own_stage_did_not_make_is_refused() -> None:
+    """Also one that another session's stage has made: it was paid for there."""
+    passed: list[Item] = []
+    door, other = (Door(passed.append, SERVER, release_clear, Ledger(None)) for _ in range(2))
+    for strange in (Released(torch.ones(2, 4), "none", None), other.release(torch.ones(2, 4))):
+        with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
+            door(Embedding(1, strange))
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
+        door(Shares(1, 0, Concealed(torch.zeros(2, 4, dtype=torch.uint8), "sealed")))
+    assert passed == []
+
+
+def test_an_empty_answer_is_empty() -> None:
+    assert nothing(0, 4, dtype=torch.int32).shape == (0, 4)
+    with pytest.raises(ValueError, match="has entries"):
+        nothing(1, dtype=torch.int32)

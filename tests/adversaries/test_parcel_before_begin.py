@@ -1,0 +1,59 @@
+"""A party sends a message of the protocol before the server has begun: it is cut off by name, and nobody else is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+
+from common.errors import PartyAway
+from common.membership import Refusal
+from common.protocols.split import Embedding
+from tests.server.stage import play, stage
+
+EARLY = "ada sent Embedding: expected nothing before Begin, got round 1"
+
+
+def embedding() -> Embedding:
+    return Embedding(1, torch.ones(2, 2))
+
+
+def test_before_the_first_begin() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, bob = await there.join("ada", "bob")
+        ada.arrive(embedding())
+        await asyncio.wait_for(ada.closed.wait(), 1)
+        assert isinstance(ada.last, Refusal) and EARLY in ada.last.reason
+        assert there.told("refused") == [{"party": "ada", "reason": EARLY}]
+        assert list(there.hub.members) == ["bob"] and not bob.closed.is_set()
+
+    play(scene())
+
+
+def test_who_is_back_and_not_yet_in_the_session_does_not_reach_the_half() -> None:
+    async def scene() -> None:
+        there = stage()
+        ada, _bob = await there.join("ada", "bob")
+        cohort = await there.assemble(1)
+        ada.lose(PartyAway("ada", "the connection was closed"))
+        (again,) = await there.join("ada")
+        again.arrive(embedding())
+        await asyncio.wait_for(again.closed.wait(), 1)
+        assert there.told("refused") == [{"party": "ada", "reason": EARLY}]
+        assert cohort["ada"].mailbox.unread("ada") == 0
+
+    play(scene())
+
+
+@pytest.mark.parametrize("party", ["ada", "bob"])
+def test_in_the_session_the_same_message_is_heard(party: str) -> None:
+    async def scene() -> None:
+        there = stage()
+        both = dict(zip(("ada", "bob"), await there.join("ada", "bob"), strict=True))
+        cohort = await there.assemble(1)
+        both[party].arrive(embedding())
+        assert cohort[party].mailbox.unread(party) == 1 and not there.told("refused")
+
+    play(scene())

@@ -1,0 +1,103 @@
+"""A regression that stops by its patience: every page says what its best round reached, in plain numbers."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cli.card import markdown
+from cli.progress import score_words
+from cli.reporting.about import headline
+from cli.reporting.comparison import comparison
+from cli.reporting.run import read_run
+from cli.simulate import summary
+from cli.simulation import Simulation
+from cli.summary import show_summary
+from common.config import parse
+from tests.cli.reports import leave
+
+PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a number that is not
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The summary of a run whose houses cost some hundred thousand, which learned too fast and then too much."""
+    folder = tmp_path_factory.mktemp("houses")
+    draw = random.Random(3)
+    lines = ["a,b,c,d,price"]
+    for _ in range(60):
+        x = [draw.gauss(0, 1) for _ in range(4)]
+        lines.append(",".join(map(str, [*x, 500_000 + 120_000 * (x[0] + x[3]) + 200_000 * draw.gauss(0, 1)])))
+    (folder / "houses.csv").write_text("\n".join(lines) + "\n")
+    source = {"source": "csv", "path": "houses.csv"}
+    tree = {
+        "federation": {
+            "id": "houses", "protocol": "split", "parties": 2, "task": "regression", "rounds": 200, "batch": 10,
+            "rows": {"validation": 15, "test": 15}, "evaluate": {"every": 2}, "stop": {"patience": 5},
+        },
+        "server": {"labels": {**source, "label": "price"}, "optimiser": {"name": "adam", "lr": 0.05}},
+        "every_party": {
+            "data": {**source, "columns": ["a", "b", "c", "d"], "split": "columns"},
+            "optimiser": {"name": "adam", "lr": 0.05},
+        },
+    }  # fmt: skip
+    said = summary(Simulation(parse(tree), folder).run())
+    assert said["stopped"] and said["best"]["round"] < said["rounds"]  # else nothing below could fail
+    assert said["best"]["test_rmse"] != said["metrics"]["test_rmse"] > 10_000
+    more = {"bytes": {way: {"payload": 1, "wire": 1} for way in ("up", "down")}, "error": None,
+            "seconds_to_first_round": 0.1, "dataset": "houses", "seconds": 1.0}  # fmt: skip
+    return {**said, **more}
+
+
+@pytest.fixture
+def folder(found: dict[str, Any], tmp_path: Path) -> Path:
+    return leave(tmp_path / "run", found)
+
+
+def rmse(value: float) -> str:
+    return f"{float(f'{value:.4g}'):,.0f}"
+
+
+def table_of(folder: Path) -> str:
+    """The final table as it is printed."""
+    printed = io.StringIO()
+    show_summary(Console(width=160, file=printed), folder)
+    return printed.getvalue()
+
+
+def test_a_report_and_a_card_begin_with_the_best_round(found: dict[str, Any], folder: Path) -> None:
+    best, run = found["best"], read_run(folder)
+    expected = f"an RMSE of {rmse(best['test_rmse'])} on the test rows in round {best['round']}, the best of"
+    assert expected in headline(run) and expected in markdown(run)
+
+
+def test_the_final_table_puts_the_best_round_first(found: dict[str, Any], folder: Path) -> None:
+    said, best = table_of(folder), found["best"]
+    line = f"round {best['round']}: validation RMSE {rmse(best['val_rmse'])}, test RMSE {rmse(best['test_rmse'])}"
+    assert line in said and said.index(line) < said.index("test RMSE, last round")
+    assert f"{rmse(found['metrics']['test_rmse'])}" in said
+
+
+def test_a_comparison_has_the_best_rounds_number(found: dict[str, Any], folder: Path) -> None:
+    made = comparison({"run": read_run(folder)})
+    assert rmse(found["best"]["test_rmse"]) in made and rmse(found["metrics"]["test_rmse"]) not in made
+
+
+def test_nobody_reads_a_power_of_ten(found: dict[str, Any], folder: Path) -> None:
+    run = read_run(folder)
+    pages = (markdown(run), headline(run), comparison({"run": run}), table_of(folder), found["stopped"])
+    assert [PLAIN.findall(page) for page in pages] == [[]] * len(pages)
+    assert score_words({"val_rmse": 57_770.4}) == "RMSE 57,770"
+
+
+def test_a_run_that_did_not_stop_is_told_by_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
+    """Else the tests above could not fail."""
+    run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
+    expected = f"an RMSE of {rmse(found['metrics']['test_rmse'])} on the test rows after {found['rounds']} rounds"
+    assert expected in headline(run)

@@ -1,0 +1,103 @@
+"""Four hundred connections that say nothing, at a server that may open few files: its run completes all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from common.lines import read_lines
+
+ROOT = Path(__file__).parents[2]
+COUNT = 400
+LIMITS = {"raised": (200, 4096), "kept in reserve": (260, 260)}  # soft and hard, of open files
+
+SERVER = """
+import asyncio, resource, sys
+from pathlib import Path
+from common.crypto.federation import make_federation
+from common.crypto.identity import load_identity
+from common.protocols.split import CONTRACT
+from common.wire.codec import Codec
+from common.wire.listen import Listener, ServerTls
+
+async def greet(connection, pem):
+    pass
+
+async def main():
+    folder = Path(sys.argv[1])
+    make_federation(folder / "keys", ["ada"])
+    server = load_identity(folder / "keys" / "server")
+    listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
+    port = await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem))
+    print(port, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    kept = [open(folder / f"checkpoint-{n}", "wb") for n in range(60)]
+    print(len(kept), flush=True)
+    await listener.stop()
+
+asyncio.run(main())
+"""
+
+
+def _limited(soft: int, hard: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _flood(port: int, stack: ExitStack) -> None:
+    for _ in range(COUNT):
+        try:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+        except OSError:  # the queue of the port is full
+            time.sleep(0.01)
+
+
+def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", SERVER, str(tmp_path)],
+                cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                preexec_fn=lambda: _limited(260, 260),  # noqa: PLW1509  # no thread is running here
+            )
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        _flood(int(process.stdout.readline()), stack)
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "60\n"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_a_run_completes_with_its_checkpoints(tmp_path: Path, limits: tuple[int, int]) -> None:
+    out = tmp_path / "run"
+    argv = [sys.executable, "-m", "cli.main", "up", str(ROOT / "experiments" / "demo.yaml"), "--out", str(out)]
+    argv += ["--set", "federation.checkpoint.rounds=10", "--set", "federation.epochs=20"]
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                argv, cwd=ROOT, stdout=subprocess.DEVNULL,
+                preexec_fn=lambda: _limited(*limits),  # noqa: PLW1509
+            )
+        )  # fmt: skip
+        events = out / "events.jsonl"
+        while not (events.exists() and any(event["kind"] == "round" for event in read_lines(events))):
+            assert process.poll() is None
+            time.sleep(0.05)
+        (listening,) = (event for event in read_lines(events) if event["kind"] == "listening")
+        _flood(int(str(listening["address"]).rpartition(":")[2]), stack)
+        assert process.wait() == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["status"] == "completed"
+    kinds = [event["kind"] for event in read_lines(events)]
+    assert "checkpoint" in kinds and "abandoned" not in kinds

@@ -1,0 +1,119 @@
+"""A protocol forgets to say how a tensor leaves a party, or sends one in a message that is the server's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.door import Door
+from common.alignment.messages import ALIGNMENT
+from common.conversation import SERVER, Item
+from common.departure import objection, ways_out
+from common.errors import ContractError
+from common.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
+from common.outgoing import Released
+from common.prediction import Output
+from common.privacy.ledger import Ledger
+from common.privacy.release import release_clear
+from common.protocols import CONTRACTS
+from common.protocols.contract import Contract, ProtocolConfig
+from common.protocols.split import Gradient
+
+
+class Config(ProtocolConfig):
+    name: Literal["forgetful"] = "forgetful"
+
+
+@message
+class Undeclared(PartyMessage):
+    h: Annotated[Released, TensorSpec("rows", "width")]
+    x: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+@message
+class Nobodys(Message):
+    h: Annotated[Released, TensorSpec("rows", "width")]
+
+
+@message
+class Servers(ServerMessage):
+    h: Annotated[Released, TensorSpec("rows", "width")]
+
+
+@message
+class Aside(PartyMessage):
+    mean: float
+
+
+@message
+class Both(PartyMessage):
+    h: Annotated[Released, TensorSpec("rows", public="it is not")]
+
+
+REFUSED = [
+    (Undeclared, "Undeclared.x does not say how it leaves a party: declare it as Released, as Concealed, or"),
+    (Nobodys, "Nobodys does not say who sends it: derive it from PartyMessage or ServerMessage"),
+    (Servers, "Servers.h leaves a party, and Servers is the server's: make it a PartyMessage"),
+    (Aside, "Aside.mean is a float, which passes no privacy stage: send it as a tensor that is Released"),
+    (Both, "Both.h both says that it is public and has a type"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_contract_with_a_message_that_does_not_say_how_it_leaves_cannot_be_made(
+    kind: type[Message], said: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        Contract("", "", Config, (kind, Gradient), lambda _federation: {}, {})
+    assert str(refused.value).startswith(f"forgetful: {said}")
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in REFUSED], ids=lambda kind: kind.__name__)
+def test_nor_does_it_pass_the_door_without_a_contract(kind: type[Message]) -> None:
+    passed: list[Item] = []
+    door = Door(passed.append, SERVER, release_clear, Ledger(None))
+    with pytest.raises(ContractError, match=f"this half sent {kind.__name__}: expected a message of a party"):
+        door(kind(1, *(door.release(torch.ones(2, 4)) for _ in list(kind.__annotations__))))
+    assert passed == []
+
+
+def test_a_half_that_puts_private_values_into_a_message_of_the_servers_is_refused() -> None:
+    """Both directions share a link; only messages of parties say how their tensors leave."""
+    passed: list[Item] = []
+    door = Door(passed.append, SERVER, release_clear, Ledger(None))
+    with pytest.raises(ContractError, match=r"this half sent Gradient: expected a message of a party"):
+        door(Gradient(1, torch.ones(2, 4)))
+    assert passed == []
+
+
+@pytest.mark.parametrize("name", [*CONTRACTS, "alignment", "prediction"])
+def test_every_tensor_of_a_party_says_how_it_leaves(name: str) -> None:
+    kinds = {"alignment": ALIGNMENT, "prediction": (Output,)}.get(name) or CONTRACTS[name].messages
+    parties = [kind for kind in kinds if issubclass(kind, PartyMessage)]
+    assert all(not objection(kind) for kind in kinds)
+    assert parties or name == "local"
+    for kind in parties:
+        for field, spec in tensor_specs(kind):
+            assert (field in ways_out(kind)) != bool(spec.public)
+
+
+def test_what_leaves_as_it_is_can_be_counted_on_one_hand() -> None:
+    """Whoever adds to this list says in the declaration why no private row can be found from it."""
+    kinds = {kind for contract in CONTRACTS.values() for kind in contract.messages} | set(ALIGNMENT) | {Output}
+    public = {
+        f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}.{field}"
+        for kind in kinds
+        for field, spec in tensor_specs(kind)
+        if spec.public
+    }
+    assert public == {
+        "agreement.KeyOffer.key",
+        "agreement.KeyOffer.certificate",
+        "agreement.KeyOffer.signature",
+        "agreement.KeyProof.proofs",
+        "fedvs.Opened.senders",
+        "vfedmh.Prediction.r",
+    }

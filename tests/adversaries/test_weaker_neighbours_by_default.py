@@ -1,0 +1,25 @@
+"""A federation names no adjacency, and gets the weaker one, which hides who took part though the roster is public."""
+
+from __future__ import annotations
+
+from common.privacy.accountant import epsilon
+from common.schedule import Schedule
+from server.summary import protection
+from tests.federation import config, federate
+
+SPLIT = {"name": "split", "embedding": 8}
+PRIVATE = "federation.privacy={clip: 1, epsilon: 8, delta: 1e-5}"
+SHORT = ("federation.rounds=3", "federation.epochs=0")
+
+
+def test_a_budget_is_about_other_data_unless_said_otherwise() -> None:
+    federation = config(SPLIT, *SHORT, PRIVATE).federation
+    plan = Schedule(federation, 1797, 0).privacy
+    assert plan is not None and federation.privacy.adjacency == "replace"
+    assert 7.9 < epsilon(plan.releases, plan.noise_multiplier, 1e-5, "replace") <= 8
+
+
+def test_the_headline_is_about_other_data() -> None:
+    outcome = federate(config(SPLIT, *SHORT, PRIVATE))
+    said = protection(outcome.server, {name: p.releases for name, p in outcome.privacy.items()})
+    assert said["epsilon"] == said["privacy"]["epsilon"]["replace"]

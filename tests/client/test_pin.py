@@ -1,0 +1,139 @@
+"""A party's folder belongs to one run, whatever the server calls it later."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from client.pin import Pin
+from common.checkpoints import Checkpoints, Owner
+from common.conversation import Save
+from common.errors import CheckpointError, ContractError, EnvironmentFault
+from common.membership import Begin
+from common.once import Once
+from common.state import Snapshot
+
+
+def opened(folder: Path) -> Pin:
+    """As a process finds it that has just started."""
+    return Pin("ada", folder, Checkpoints(folder / "checkpoints"))
+
+
+def begin(session: int, run: str = "run1", round: int = 0) -> Begin:
+    return Begin(session, ("ada",), run, round)
+
+
+def leave_ledger(folder: Path) -> None:
+    (folder / "ledger.jsonl").write_text("{}\n")
+
+
+def leave_sums(folder: Path) -> None:
+    Once(folder / "once").keep("members-a", "run1 1 32", {"first": torch.zeros(1)})
+
+
+def leave_predictions(folder: Path) -> None:
+    Once(folder / "once-predictions").keep("alignment", "1", {"rows": torch.zeros(1)})
+
+
+def leave_checkpoint(folder: Path, run: str = "run1") -> None:
+    Checkpoints(folder / "checkpoints").save(5, Snapshot({}, {}), Owner("ada", run))
+
+
+LEFT = [leave_ledger, leave_sums, leave_predictions, leave_checkpoint]
+
+
+@pytest.mark.parametrize("leave", LEFT)
+def test_another_run_is_refused_once_something_is_there(tmp_path: Path, leave) -> None:
+    opened(tmp_path).admit(begin(1))
+    leave(tmp_path)
+    pin = opened(tmp_path)
+    with pytest.raises(CheckpointError, match="holds records of run run1, and the server begins run run2") as refused:
+        pin.admit(begin(2, "run2"))
+    assert "choose another --out" in refused.value.hint and str(tmp_path) not in refused.value.told
+    assert pin.run == "run1"
+    pin.admit(begin(2))
+
+
+def test_a_run_of_which_nothing_was_left_does_not_bind_the_folder(tmp_path: Path) -> None:
+    """As after a kill between the pin and the first message, with a server that begins another run."""
+    opened(tmp_path).admit(begin(7))
+    pin = opened(tmp_path)
+    assert pin.run == ""
+    pin.admit(begin(3, "run2"))
+    leave_ledger(tmp_path)
+    assert opened(tmp_path).run == "run2"
+
+
+@pytest.mark.parametrize("leave", [leave_ledger, leave_sums, leave_predictions])
+def test_a_pin_that_is_missing_beside_records_lets_no_run_in(tmp_path: Path, leave) -> None:
+    leave(tmp_path)
+    with pytest.raises(CheckpointError, match=r"records of a run, and no pinned\.json that says of which"):
+        opened(tmp_path).admit(begin(1))
+    assert not (tmp_path / "pinned.json").exists()
+
+
+def test_checkpoints_name_their_run_where_no_pin_does(tmp_path: Path) -> None:
+    leave_checkpoint(tmp_path)
+    assert opened(tmp_path).run == "run1"
+    with pytest.raises(CheckpointError):
+        opened(tmp_path).admit(begin(1, "run2", 5))
+    with pytest.raises(ContractError):
+        opened(tmp_path).admit(begin(1))
+    opened(tmp_path).admit(begin(1, round=5))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "run1"}', '{"run": "run1", "session": "x"}'])
+def test_a_pin_that_was_altered_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "pinned.json").write_text(content)
+    with pytest.raises(CheckpointError, match="torn or was altered"):
+        opened(tmp_path)
+
+
+def test_sessions_grow_over_restarts(tmp_path: Path) -> None:
+    opened(tmp_path).admit(begin(7))
+    for number in (7, 6, 0):
+        with pytest.raises(ContractError, match=r"Begin\.session: expected more than 7"):
+            opened(tmp_path).admit(begin(number))
+    opened(tmp_path).admit(begin(8))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("how", ["saved", "begun"])
+def test_a_run_begins_anew_only_before_its_first_commit(tmp_path: Path, restarted: bool, how: str) -> None:
+    pin = opened(tmp_path)
+    pin.admit(begin(1))
+    pin.note(Save(5))
+    pin.admit(begin(2))
+    if how == "saved":
+        pin.note(Save(10, keep=5))
+    else:
+        pin.admit(begin(3, round=5))
+    pin = opened(tmp_path) if restarted else pin
+    with pytest.raises(ContractError, match=r"Begin\.round: expected a checkpoint's"):
+        pin.admit(begin(4))
+    pin.admit(begin(4, round=5))  # an older one that is kept may be gone back to
+
+
+@pytest.mark.parametrize("run", ["", " ", "a b", "a/b", "x" * 65, "a\n", "ü"])
+def test_a_run_has_a_plain_number(tmp_path: Path, run: str) -> None:
+    with pytest.raises(ContractError, match=r"Begin\.run"):
+        opened(tmp_path).admit(begin(1, run))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    pin = opened(tmp_path)
+    pin.admit(begin(1))
+    monkeypatch.setattr("common.durable.write_durably", full)
+    with pytest.raises(EnvironmentFault, match=r"pinned\.json cannot be written: No space left on device"):
+        pin.admit(begin(2))
+    monkeypatch.undo()
+    assert json.loads((tmp_path / "pinned.json").read_text())["session"] == 1
+    pin.admit(begin(2))
+    assert (tmp_path / "pinned.json").stat().st_mode & 0o777 == 0o600

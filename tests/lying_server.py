@@ -1,0 +1,172 @@
+"""Real parties in one event loop over gRPC on loopback, and a server that says to them what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cli.contexts import server_context
+from client.run import ClientRun
+from common.alignment.messages import all_kinds, all_limits
+from common.config import Config
+from common.conversation import Cohort, Save
+from common.crypto.revocation import RevocationList
+from common.crypto.sealing import Session
+from common.lines import read_lines
+from common.message import largest_bytes
+from common.once import Once
+from common.protocols import CONTRACTS
+from common.telemetry import Event, Telemetry
+from common.wire.codec import Codec
+from common.wire.frame import FRAME_ALLOWANCE
+from common.wire.listen import Listener
+from server.admission import Admission, Facts
+from server.blinded import Blinded, blinded
+from server.hub import Hub
+
+
+class AnyRun(Admission):
+    """Lets parties in whatever they hold."""
+
+    def _check_run(self, hello: Any) -> None:
+        pass
+
+
+class Repeated:
+    """Numbers of sessions that the test says."""
+
+    def __init__(self) -> None:
+        self.next = 1
+
+    def after(self, _last: int) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+@dataclass
+class Liar:
+    """A server that begins sessions as it likes, and its parties.
+
+    Args:
+        config: of everybody.
+        folder: with the parties' folders.
+        hub, address: of the server.
+        numbers: of its sessions.
+        saved: the round of every checkpoint that a party says it has.
+    """
+
+    config: Config
+    folder: Path
+    hub: Hub
+    address: str
+    numbers: Repeated
+    saved: asyncio.Queue[int]
+    parties: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+
+    def start(self, names: Iterable[str] = ()) -> None:
+        """Starts parties, all of them by default, in the folders that they had before."""
+        federation = self.config.federation
+        for name in names or federation.names:
+            out = self.home(name)
+            out.mkdir(parents=True, exist_ok=True)
+            own = self.config.parties[name]
+            find, tell = lambda: self.address, (self.events.put_nowait,)
+            run = ClientRun(name, federation, own, self.folder, out, False, find, tell)
+            self.parties[name] = asyncio.ensure_future(run.run())
+
+    def home(self, name: str) -> Path:
+        return self.folder / "parties" / name
+
+    async def stop(self) -> list[BaseException | None]:
+        """Ends all parties as a kill does; what each had failed with until then, in the roster's order."""
+        for task in self.parties.values():
+            task.cancel()
+        ended = await asyncio.gather(*self.parties.values(), return_exceptions=True)
+        self.parties.clear()
+        while any(not member.parted.is_set() for member in self.hub.members.values()):  # the server notices
+            self.hub._changed.clear()
+            await self.hub._changed.wait()
+        return [None if isinstance(one, asyncio.CancelledError) else one for one in ended]
+
+    async def errors(self) -> dict[str, BaseException | None]:
+        """What each party fails with, once all have ended."""
+        ended = await asyncio.gather(*self.parties.values(), return_exceptions=True)
+        return dict(zip(self.parties, ended, strict=True))
+
+    async def event(self, kind: str) -> None:
+        """Waits until a party tells of something."""
+        while (await self.events.get())["kind"] != kind:
+            pass
+
+    async def begin(self, run: str, round: int = 0) -> Cohort:
+        """Begins a session once all are there. Which checkpoints they hold is not looked at."""
+        await self.hub.assemble(30)
+        self.hub._run = run
+        self.cohort, _ = self.hub.begin([round] if round else [], 0, self._between)
+        return self.cohort
+
+    async def summing(self, run: str) -> Blinded:
+        """What sums over sets that the test says, in the session that has begun."""
+        ctx = server_context(self.config, self.folder, Telemetry(None))
+        ctx.once, ctx.session = Once(), Session(self.config.federation.id, run, self.hub.session, self.hashes)
+        return await blinded(ctx, self.cohort, self.config.federation.protocol.embedding)  # type: ignore[attr-defined]
+
+    async def sum(self, run: str, members: Collection[str]) -> Tensor | None:
+        """The sum of round 1 over these."""
+        sums = await self.summing(run)
+        sums._members = lambda _round: list(members)  # type: ignore[method-assign]
+        await anext(self.cohort.rounds(2))
+        found = await sums.training(1, sums._ctx.schedule.batch(1))
+        return found.total
+
+    async def save(self, save: Save) -> None:
+        """Asks for a checkpoint, and waits until all have it on the disk."""
+        self.hub.ask_to_save(save)
+        for _ in self.parties:
+            while await self.saved.get() != save.round:
+                pass
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        return dict(self.config.federation.hashes())
+
+    def warnings(self, name: str) -> list[str]:
+        events = read_lines(self.home(name) / "events.jsonl")
+        return [event["reason"] for event in events if event["kind"] == "warning"]
+
+    async def _between(self, _round: int) -> None:
+        await self.hub.gate()
+
+
+@asynccontextmanager
+async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
+    """The server, and its parties as they are started."""
+    federation = config.federation
+    contract = CONTRACTS[federation.protocol.name]
+    kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+    ctx = server_context(config, folder, Telemetry(None)) if federation.align == "none" else None
+    facts = Facts(len(ctx.labels), 0) if ctx else Facts(0, 0)
+    numbers, saved = Repeated(), asyncio.Queue[int]()
+    admission = AnyRun(federation, facts, "", RevocationList(None), secure=False)
+
+    def told(_party: str, round: int, _error: str) -> None:
+        saved.put_nowait(round)
+
+    hub = Hub(federation, contract, admission, "", Telemetry(None), told, numbers)  # type: ignore[arg-type]
+    largest = max(largest_bytes(kind, limits) for kind in kinds.values()) + FRAME_ALLOWANCE
+    listener = Listener(Codec(contract.name, kinds, limits=limits), largest, hub.greet)
+    port = await listener.start("127.0.0.1:0", None)
+    there = Liar(config, folder, hub, f"127.0.0.1:{port}", numbers, saved)
+    try:
+        yield there
+    finally:
+        await there.stop()
+        await hub.part(0)
+        await listener.stop()
