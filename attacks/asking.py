@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attacks.run import Run
-from common.data.rows import generator
-from common.numerics.quantise import AS_IS
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.budget import Budget
-from common.privacy.noise import Normals, seeded_normals
-from common.privacy.plan import Plan
-from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
-from common.privacy.rescale import Rescale
-from common.privacy.row_budget import RowBudget
-from common.privacy.rows import RowRelease, deviation
-from common.protocols import CONTRACTS
+from colonnade.attacks.run import Run
+from colonnade.common.data.rows import generator
+from colonnade.common.numerics.quantise import AS_IS
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import Normals, seeded_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.rows import RowRelease, deviation
+from colonnade.common.protocols import CONTRACTS
 
 
 def asked(run: Run) -> tuple[Tensor, list[Tensor]]:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from attacks.run import Run
-from common.directions import Directions
-from common.message import Message
-from common.numerics.zeroth_order import estimate
-from common.protocols.czofo import Config, Differences
+from colonnade.attacks.run import Run
+from colonnade.common.directions import Directions
+from colonnade.common.message import Message
+from colonnade.common.numerics.zeroth_order import estimate
+from colonnade.common.protocols.czofo import Config, Differences
 
 Estimate = Callable[[Message, int, int], Tensor | None]
 """(message, turn, rows of its batch) -> what can be computed of every row, (rows, width), or None."""

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.network import fit
-from attacks.rows import by_field, pieces, vectors
-from attacks.run import Run, accuracy
-from attacks.similarity import ssim
-from common.data.rows import generator
-from common.errors import InputError
+from colonnade.attacks.network import fit
+from colonnade.attacks.rows import by_field, pieces, vectors
+from colonnade.attacks.run import Run, accuracy
+from colonnade.attacks.similarity import ssim
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
 
 _FEWEST = 10
 _SMALLEST = 4  # pixels of a side that count as an image

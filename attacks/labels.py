@@ -16,10 +16,10 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from attacks.estimates import estimates
-from attacks.rows import Piece, by_field, pieces
-from attacks.run import Run, accuracy
-from common.data.rows import generator
+from colonnade.attacks.estimates import estimates
+from colonnade.attacks.rows import Piece, by_field, pieces
+from colonnade.attacks.run import Run, accuracy
+from colonnade.common.data.rows import generator
 
 
 @dataclass(frozen=True)

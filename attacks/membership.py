@@ -18,12 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from attacks.asking import asked, shows_parts
-from attacks.bounds import Counts, least_epsilon
-from attacks.rows import Told, by_field, pieces
-from attacks.run import Run
-from common.data.rows import generator
-from common.errors import InputError
+from colonnade.attacks.asking import asked, shows_parts
+from colonnade.attacks.bounds import Counts, least_epsilon
+from colonnade.attacks.rows import Told, by_field, pieces
+from colonnade.attacks.run import Run
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
 
 _PROBABILITIES = 10  # of a row: the largest
 _THRESHOLDS = 100

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from common.data.rows import generator
-from common.models.optimiser import AdamConfig, build_optimiser
+from colonnade.common.data.rows import generator
+from colonnade.common.models.optimiser import AdamConfig, build_optimiser
 
 _HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
 _EPOCHS, _PATIENCE = 300, 10

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 _SHOWN, _GAP, _ENLARGED = 20, 2, 3
 

@@ -11,25 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from client.context import ClientContext
-from client.local import Local
-from client.protocols import LOCAL
-from common.alignment.refusal import refuse_aligned
-from common.begun import load_begun
-from common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config
-from common.conversation import SERVER
-from common.data.rows import sampled
-from common.data.scale import Columns
-from common.data.sources import load_features, load_labels, prepare
-from common.errors import CheckpointError, ConfigError, InputError, nearest
-from common.schedule import Schedule
-from common.state import Snapshot, State
-from common.telemetry import Telemetry
-from server.context import ServerContext
-from server.joint import Joint
-from server.protocols import JOINT
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local
+from colonnade.client.protocols import LOCAL
+from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.begun import load_begun
+from colonnade.common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.scale import Columns
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import Snapshot, State
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import Joint
+from colonnade.server.protocols import JOINT
 
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attacks.run import Run, open_run
-from common.chaos import ChaosConfig
-from common.config import Config
-from common.course import CaptureConfig
-from common.data.rows import RowsConfig, generator
-from common.errors import InputError
+from colonnade.attacks.run import Run, open_run
+from colonnade.common.chaos import ChaosConfig
+from colonnade.common.config import Config
+from colonnade.common.course import CaptureConfig
+from colonnade.common.data.rows import RowsConfig, generator
+from colonnade.common.errors import InputError
 
 Simulate = Callable[[Config, Path, Path, Tensor], object]
 """(config, the folder that its paths are relative to, the run's own folder, rows of the sources) -> a captured run."""

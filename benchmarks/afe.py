@@ -14,20 +14,20 @@ from torch import nn
 
 from benchmarks.report import Figure
 from benchmarks.times import times
-from client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from common.adjust import AdjustConfig
-from common.models.cnn import CnnConfig
-from common.models.mlp import MlpConfig
-from common.models.optimiser import AdamConfig, build_optimiser, stepper
-from common.models.shaped import Shape, Shaped
-from common.numerics.backprop import Backprop, backprop
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.budget import Budget
-from common.privacy.noise import secure_normals
-from common.privacy.plan import Plan
-from common.privacy.rescale import Rescale, Rule
-from common.privacy.row_budget import RowBudget
-from common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
+from colonnade.common.adjust import AdjustConfig
+from colonnade.common.models.cnn import CnnConfig
+from colonnade.common.models.mlp import MlpConfig
+from colonnade.common.models.optimiser import AdamConfig, build_optimiser, stepper
+from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.numerics.backprop import Backprop, backprop
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import secure_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.rescale import Rescale, Rule
+from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
 
 ROWS, CLASSES = 256, 10
 

@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.report import console
 from benchmarks.runs import ROOT
-from common.lines import read_lines
+from colonnade.common.lines import read_lines
 
 SETS = ("federation.checkpoint.rounds=7", "launch.backoff=0")
 ROUNDS, PATIENCE = 72, 90.0
@@ -122,7 +122,7 @@ def _one(folder: Path, victim: str, moment: tuple[int, float]) -> None:
 def _launch(*how: str) -> subprocess.Popen[str]:
     sets = [part for value in SETS for part in ("--set", value)]
     file = [] if how[0] == "--resume" else [str(ROOT / "experiments" / "demo.yaml")]
-    argv = [sys.executable, "-m", "cli.main", "up", *file, *how, *sets]
+    argv = [sys.executable, "-m", "colonnade", "up", *file, *how, *sets]
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -21,19 +21,19 @@ import torch
 import uvloop
 
 from benchmarks.report import Figure, median
-from client.door import Door
-from common.conversation import SERVER, Link
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.crypto.names import dns_name
-from common.errors import PeerError
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.protocols.split import CONTRACT, Embedding, Gradient
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.dial import ClientTls, Dialer
-from common.wire.listen import Listener, ServerTls
+from colonnade.client.door import Door
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.names import dns_name
+from colonnade.common.errors import PeerError
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import ClientTls, Dialer
+from colonnade.common.wire.listen import Listener, ServerTls
 
 LIMITS = {"rows": 1024, "width": 60}
 ROWS, WIDTH = 1024, 60

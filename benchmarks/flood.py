@@ -26,10 +26,10 @@ import yaml
 
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
-from common.crypto.federation import make_federation
-from common.crypto.revocation import RevocationList
-from common.lines import read_lines
-from common.ports import refuse_taken
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.lines import read_lines
+from colonnade.common.ports import refuse_taken
 
 KINDS = ("silent", "plain", "revoked", "parcels", "hellos")
 SLOWER, GROWTH, LOG = 1.5, 50.0, 1.0  # times, MB, MB: what a flood may do
@@ -74,10 +74,10 @@ def flooded(folder: Path, keys: Path, pins: dict[str, str], kind: str, *, ours: 
     port = _free_port()
     files = _write(folder, keys, dict(pins), port)
     with ExitStack() as stack:
-        server = stack.enter_context(_process(folder / "server.log", "cli.main", "server", files["server"], "--out"))
+        server = stack.enter_context(_process(folder / "server.log", "colonnade", "server", files["server"], "--out"))
         for name in PARTIES:
             log = folder / f"{name}.log"
-            stack.enter_context(_process(log, "cli.main", "client", files[name], "--out"))
+            stack.enter_context(_process(log, "colonnade", "client", files[name], "--out"))
         events = folder / "server" / "events.jsonl"
         _await(server, lambda: len(_rounds(events)) >= WARM)
         target = port if ours else stack.enter_context(_sink(folder, keys))

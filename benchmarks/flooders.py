@@ -18,9 +18,9 @@ from pathlib import Path
 
 import grpc
 
-from common.crypto.identity import load_identity
-from common.crypto.names import SERVER, dns_name
-from common.wire.frame import METHOD
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.names import SERVER, dns_name
+from colonnade.common.wire.frame import METHOD
 
 CONNECTIONS = 500  # a second
 STREAMS = 200  # a second

@@ -30,10 +30,10 @@ from benchmarks.__main__ import told
 from benchmarks.registry import Benchmark
 from benchmarks.report import Figure, Result, markdown, median, show
 from benchmarks.runs import ROOT, Run, run
-from common.data.catalogue import KNOWN
-from common.data.places import presence
-from common.lines import read_lines
-from common.protocols import CONTRACTS
+from colonnade.common.data.catalogue import KNOWN
+from colonnade.common.data.places import presence
+from colonnade.common.lines import read_lines
+from colonnade.common.protocols import CONTRACTS
 
 PAGE = ROOT / "docs" / "performance.md"
 TABLE = re.compile(r"(?<=<!-- gpu table -->\n).*?(?=<!-- end of gpu table -->)", re.DOTALL)
@@ -128,7 +128,7 @@ def shared(plan: Plan) -> list[Figure]:
     sets = ("federation.parties=3", "federation.epochs=1", "server.device=auto", "every_party.device=auto")
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        argv = [sys.executable, "-m", "cli.main", "up", str(ROOT / "experiments/split/demo.yaml"), "--out", str(out)]
+        argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments/split/demo.yaml"), "--out", str(out)]
         argv += [word for each in sets for word in ("--set", each)]
         subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         members = [out, *sorted((out / "parties").iterdir())]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.report import Figure, Result
-from common.durable import write_durably
+from colonnade.common.durable import write_durably
 
 
 class Kept:

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.report import console
 
 FILE = Path(__file__).parents[1] / "experiments" / "leakage" / "mnist.yaml"
-COMMAND = (sys.executable, "-m", "cli.main")
+COMMAND = (sys.executable, "-m", "colonnade")
 KINDS = ("labels", "inversion", "membership")
 
 _ROWS = "federation.privacy={mechanism: adaptive, clip: 1, release: %s, noise_multiplier: %s, delta: 0.01}"

@@ -21,13 +21,13 @@ import yaml
 from benchmarks import exchange
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
-from cli.asked import Asked
-from cli.opened import Terms, opened
-from cli.predict import answer_file
-from common.crypto.federation import make_federation
-from common.models.bottom import bottom_model
-from common.models.mlp import MlpConfig
-from server.model import Model
+from colonnade.cli.asked import Asked
+from colonnade.cli.opened import Terms, opened
+from colonnade.cli.predict import answer_file
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.mlp import MlpConfig
+from colonnade.server.model import Model
 
 IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
 BLOCK = 4096
@@ -38,7 +38,7 @@ def main() -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _write(folder)
-        command = [sys.executable, "-m", "cli.main", "up", str(folder / "run.yaml"), "--out", str(folder / "run")]
+        command = [sys.executable, "-m", "colonnade", "up", str(folder / "run.yaml"), "--out", str(folder / "run")]
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
         ours = _ask(folder)
         floor = _forward() + _echo(folder) + _csv(folder)

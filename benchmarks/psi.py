@@ -24,16 +24,16 @@ from typing import Any
 import yaml
 
 from benchmarks.report import Figure
-from client.matching import Matching
-from common import inprocess
-from common.alignment.keys import Keys
-from common.alignment.messages import alignment_kinds, alignment_limits
-from common.config import FederationConfig, parse
-from common.conversation import SERVER
-from common.crypto.group import Secret, hash_to_curve
-from common.crypto.sealing import Session
-from common.privacy.settings import PolicyConfig
-from server.aligning import Aligning
+from colonnade.client.matching import Matching
+from colonnade.common import inprocess
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.config import FederationConfig, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.group import Secret, hash_to_curve
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.server.aligning import Aligning
 
 ROOT = Path(__file__).parents[1]
 PARTIES = 3
@@ -67,7 +67,7 @@ def among_processes(keys: int) -> Figure:
         base = Path(folder)
         _write_tables(base, keys)
         (base / "federation.yaml").write_text(yaml.safe_dump(_tree(PARTIES)))
-        command = [sys.executable, "-m", "cli.main", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
+        command = [sys.executable, "-m", "colonnade", "up", str(base / "federation.yaml"), "--out", str(base / "run")]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.lines import read_lines
+from colonnade.common.lines import read_lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,7 +40,7 @@ def started(experiment: str, *sets: str) -> Iterator[tuple[subprocess.Popen[byte
     """A run under way: its process and its folder, which goes when the block ends."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        argv = [sys.executable, "-m", "cli.main", "up", str(ROOT / "experiments" / experiment), "--out", str(out)]
+        argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / experiment), "--out", str(out)]
         argv += [word for each in sets for word in ("--set", each)]
         with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
             yield process, out

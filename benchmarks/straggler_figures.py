@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from cli.page.curves import coloured, curves
-from cli.simulation import Simulation
-from common.config import load
-from common.telemetry import Event, Telemetry
+from colonnade.cli.page.curves import coloured, curves
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
+from colonnade.common.telemetry import Event, Telemetry
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SECONDS, TARGET = 400.0, 0.8  # of the virtual clock; accuracy

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.report import Figure, console
 from benchmarks.runs import ROOT, run
-from cli.simulation import Simulation
-from common.config import load
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
 
 EXPERIMENT = "vimadmm/stragglers.yaml"
 POLICIES = {

@@ -9,17 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from cli.whose import whose
-from client.matching import Matching
-from common import inprocess
-from common.alignment.keys import Keys
-from common.alignment.messages import alignment_kinds, alignment_limits
-from common.config import Config
-from common.conversation import SERVER
-from common.crypto.sealing import Session
-from common.data.sources import load_features, load_labels
-from common.errors import ConfigError
-from server.aligning import Aligning
+from colonnade.cli.whose import whose
+from colonnade.client.matching import Matching
+from colonnade.common import inprocess
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.errors import ConfigError
+from colonnade.server.aligning import Aligning
 
 
 async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from cli.family import Family, last_words
-from common.config import Config, parse
-from common.crypto.federation import make_federation
-from common.errors import PartyFailed
+from colonnade.cli.family import Family, last_words
+from colonnade.common.config import Config, parse
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.errors import PartyFailed
 
 _LINGER = 15.0  # seconds that they have for their farewell
 

@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from common.data.places import refuse_unusable
-from common.durable import write_durably
-from common.errors import DataError, EnvironmentFault, InputError, nearest
+from colonnade.common.data.places import refuse_unusable
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import DataError, EnvironmentFault, InputError, nearest
 
 _COLUMN = "id"  # as files of predictions have it
 

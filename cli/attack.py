@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from attacks import inversion, labels, membership, pictures, shadows
-from attacks.run import Run, open_run
-from cli import guarantee
-from cli.outputs import make_folder, write_text
-from cli.screen import out as console
-from common.errors import InputError, nearest
+from colonnade.attacks import inversion, labels, membership, pictures, shadows
+from colonnade.attacks.run import Run, open_run
+from colonnade.cli import guarantee
+from colonnade.cli.outputs import make_folder, write_text
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _membership(run: Run, _names: tuple[str, ...], options: Options, _place: Pat
         raise InputError(
             f"--party {options.party}: a membership attack looks at what all parties sent", hint="leave --party away"
         )
-    from cli.simulate import simulate_captured  # noqa: PLC0415  # it brings all protocols
+    from colonnade.cli.simulate import simulate_captured  # noqa: PLC0415  # it brings all protocols
 
     target, own = membership.candidates(run), shadows.pool(run)
     made = shadows.shadows(run, own, options.shadows, options.seed, simulate_captured)

@@ -10,19 +10,19 @@ from typing import Any
 
 import yaml
 
-from cli.guarantee import by_party, describe_privacy, details
-from cli.outputs import make_folder, write_text
-from cli.reporting.about import headline
-from cli.reporting.run import Run, read_run
-from cli.reporting.words import amount
-from cli.screen import out as console
-from cli.summary import metric_rows, own_models, what_else
-from common.begun import with_defaults_before
-from common.config import Config, PartyConfig, parse
-from common.data.sources import load_features
-from common.errors import ColonnadeError, InputError
-from common.privacy.chain import BEGINNING, newest
-from common.protocols import CONTRACTS
+from colonnade.cli.guarantee import by_party, describe_privacy, details
+from colonnade.cli.outputs import make_folder, write_text
+from colonnade.cli.reporting.about import headline
+from colonnade.cli.reporting.run import Run, read_run
+from colonnade.cli.reporting.words import amount
+from colonnade.cli.screen import out as console
+from colonnade.cli.summary import metric_rows, own_models, what_else
+from colonnade.common.begun import with_defaults_before
+from colonnade.common.config import Config, PartyConfig, parse
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.privacy.chain import BEGINNING, newest
+from colonnade.common.protocols import CONTRACTS
 
 _MORE = {
     "average_precision": "average precision", "log_loss": "log loss", "brier": "Brier score",

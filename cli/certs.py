@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from common.crypto import files
-from common.crypto.authority import Authority, Role
-from common.crypto.certificates import (
+from colonnade.common.crypto import files
+from colonnade.common.crypto.authority import Authority, Role
+from colonnade.common.crypto.certificates import (
     certificate_pem,
     check_fingerprint,
     describe,
@@ -22,12 +22,12 @@ from common.crypto.certificates import (
     name_of,
     read_certificate,
 )
-from common.crypto.federation import make_federation
-from common.crypto.keys import PrivateKey, key_fingerprint, load_key, new_key, save_key
-from common.crypto.names import LOOPBACK, SERVER
-from common.crypto.requests import make_request, read_request
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.keys import PrivateKey, key_fingerprint, load_key, new_key, save_key
+from colonnade.common.crypto.names import LOOPBACK, SERVER
+from colonnade.common.crypto.requests import make_request, read_request
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError
 
 app = typer.Typer(help="Make, sign, show and revoke certificates.", no_args_is_help=True)
 

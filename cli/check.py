@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.coding import Coding
-from cli.contexts import refuse_other_rows
-from cli.identities import check_identities
-from cli.overlap import Overlap, in_parts
-from cli.screen import out
-from cli.whose import whose
-from client.context import party_seed
-from common.checkpoints import Checkpoints
-from common.config import Config, load
-from common.conversation import SERVER
-from common.data.doubts import doubts
-from common.data.sources import load_features, load_labels, prepare
-from common.errors import ConfigError
-from common.models.bottom import bottom_model
-from common.protocols import CONTRACTS
-from common.protocols.fedvs import Config as CodedConfig
-from common.schedule import Schedule
-from server.active import load_columns
-from server.context import check_labels
+from colonnade.cli.coding import Coding
+from colonnade.cli.contexts import refuse_other_rows
+from colonnade.cli.identities import check_identities
+from colonnade.cli.overlap import Overlap, in_parts
+from colonnade.cli.screen import out
+from colonnade.cli.whose import whose
+from colonnade.client.context import party_seed
+from colonnade.common.checkpoints import Checkpoints
+from colonnade.common.config import Config, load
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.doubts import doubts
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.common.schedule import Schedule
+from colonnade.server.active import load_columns
+from colonnade.server.context import check_labels
 
 
 def check(file: Path, sets: tuple[str, ...]) -> None:

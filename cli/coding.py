@@ -10,16 +10,16 @@ from rich.filesize import decimal
 from rich.table import Table
 from torch import Tensor, nn
 
-from cli.screen import out
-from client.quantised import columns_of, margin, polynomial, quantised_data, refuse_wrapping, rounded_weights
-from common.coded_rows import PARTS, CodedRows
-from common.coding_costs import CodingCost, coding_costs
-from common.config import FederationConfig
-from common.data.rows import Partition, generator
-from common.data.scale import Columns
-from common.models.polynomial import Polynomial
-from common.numerics.fixed_point import from_field
-from common.protocols.fedvs import Config
+from colonnade.cli.screen import out
+from colonnade.client.quantised import columns_of, margin, polynomial, quantised_data, refuse_wrapping, rounded_weights
+from colonnade.common.coded_rows import PARTS, CodedRows
+from colonnade.common.coding_costs import CodingCost, coding_costs
+from colonnade.common.config import FederationConfig
+from colonnade.common.data.rows import Partition, generator
+from colonnade.common.data.scale import Columns
+from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.numerics.fixed_point import from_field
+from colonnade.common.protocols.fedvs import Config
 
 _ROWS = 4096  # of a party that are looked at together
 _HEADER = ("K", "R", "late", "rows", "work", "up", "down", "data up", "data down")

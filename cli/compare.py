@@ -7,19 +7,19 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.beside.epsilons import deltas, in_words
-from cli.beside.lane import Lane
-from cli.beside.needs import needs
-from cli.beside.pages import Pages
-from cli.beside.plan import FILE, Plan, chosen, job, jobs, read_plan
-from cli.beside.table import head, row
-from cli.beside.work import run_all
-from cli.outputs import make_folder, refuse_unwritable
-from cli.reproduction.keeping import keep_all, refuse_failed
-from cli.reproduction.results import Results
-from cli.reproduction.work import about, missing
-from cli.screen import counted
-from cli.screen import out as console
+from colonnade.cli.beside.epsilons import deltas, in_words
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.needs import needs
+from colonnade.cli.beside.pages import Pages
+from colonnade.cli.beside.plan import FILE, Plan, chosen, job, jobs, read_plan
+from colonnade.cli.beside.table import head, row
+from colonnade.cli.beside.work import run_all
+from colonnade.cli.outputs import make_folder, refuse_unwritable
+from colonnade.cli.reproduction.keeping import keep_all, refuse_failed
+from colonnade.cli.reproduction.results import Results
+from colonnade.cli.reproduction.work import about, missing
+from colonnade.cli.screen import counted
+from colonnade.cli.screen import out as console
 
 
 @dataclass(frozen=True)

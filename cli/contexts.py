@@ -8,20 +8,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cli.whose import whose
-from client.context import ClientContext
-from common.alignment.refusal import refuse_aligned
-from common.config import Config
-from common.conversation import SERVER
-from common.data.rows import sampled
-from common.data.sources import load_features, load_labels, prepare
-from common.device import choose_device
-from common.errors import ConfigError, DataError
-from common.outgoing import Concealed, Released
-from common.schedule import Schedule
-from common.telemetry import Telemetry
-from server.active import load_columns
-from server.context import ServerContext, check_labels
+from colonnade.cli.whose import whose
+from colonnade.client.context import ClientContext
+from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.device import choose_device
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.outgoing import Concealed, Released
+from colonnade.common.schedule import Schedule
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.active import load_columns
+from colonnade.server.context import ServerContext, check_labels
 
 
 def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from common.data.catalogue import KNOWN, DataSet, known
-from common.data.fetch import fetch as fetch_set
-from common.data.places import presence
+from colonnade.common.data.catalogue import KNOWN, DataSet, known
+from colonnade.common.data.fetch import fetch as fetch_set
+from colonnade.common.data.places import presence
 
 app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
 

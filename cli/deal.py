@@ -18,22 +18,22 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from cli.check import check_members
-from cli.scratch import scratch
-from cli.screen import out as console
-from common.alignment.refusal import refuse_aligned
-from common.config import Address, Config, load
-from common.crypto import files
-from common.crypto.federation import make_federation
-from common.crypto.names import LOOPBACK, SERVER
-from common.data.dealt import keyed_labels_bytes, table_bytes
-from common.data.features import Features
-from common.data.labels import Labels
-from common.data.sources import DataConfig, load_features, load_labels
-from common.data.tensors import columns_bytes, labels_bytes
-from common.durable import write_durably
-from common.errors import EnvironmentFault, InputError
-from server.summary import describe_source
+from colonnade.cli.check import check_members
+from colonnade.cli.scratch import scratch
+from colonnade.cli.screen import out as console
+from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config import Address, Config, load
+from colonnade.common.crypto import files
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.names import LOOPBACK, SERVER
+from colonnade.common.data.dealt import keyed_labels_bytes, table_bytes
+from colonnade.common.data.features import Features
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.sources import DataConfig, load_features, load_labels
+from colonnade.common.data.tensors import columns_bytes, labels_bytes
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.server.summary import describe_source
 
 _STAMP = "dealt.json"
 _LASTING = ("scale", "noise", "missing", "unseen")  # of `data`: what holds for the columns wherever they lie

@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from cli.explanation import keep as keeping
-from cli.explanation.findings import Findings, measure
-from cli.explanation.keep import Keep
-from cli.explanation.maps import choose_rows, flatten_map
-from cli.explanation.page import Maps, html, numbers, sentences
-from cli.explanation.trained import Trained, open_run
-from cli.outputs import make_folder, write_text
-from cli.screen import out as console
-from common.errors import InputError
+from colonnade.cli.explanation import keep as keeping
+from colonnade.cli.explanation.findings import Findings, measure
+from colonnade.cli.explanation.keep import Keep
+from colonnade.cli.explanation.maps import choose_rows, flatten_map
+from colonnade.cli.explanation.page import Maps, html, numbers, sentences
+from colonnade.cli.explanation.trained import Trained, open_run
+from colonnade.cli.outputs import make_folder, write_text
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import InputError
 
 
 def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) -> None:

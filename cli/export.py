@@ -12,27 +12,27 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from cli.outputs import make_folder
-from cli.screen import out as console
-from client.context import ClientContext
-from client.local import Local
-from client.protocols import LOCAL
-from common.alignment.record import kept_rows
-from common.begun import as_begun, load_begun
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config, load
-from common.data.encode import Encoder
-from common.data.kept import NAME as ENCODER
-from common.data.kept import EncoderFile
-from common.data.sources import load_features, prepare_others
-from common.device import choose_device
-from common.durable import write_durably
-from common.errors import CheckpointError, EnvironmentFault, InputError, nearest
-from common.once import Once
-from common.protocols import CONTRACTS
-from common.schedule import Schedule
-from common.state import State
-from common.version import VERSION
+from colonnade.cli.outputs import make_folder
+from colonnade.cli.screen import out as console
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local
+from colonnade.client.protocols import LOCAL
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.begun import as_begun, load_begun
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, load
+from colonnade.common.data.encode import Encoder
+from colonnade.common.data.kept import NAME as ENCODER
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.sources import load_features, prepare_others
+from colonnade.common.device import choose_device
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
+from colonnade.common.once import Once
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import State
+from colonnade.common.version import VERSION
 
 _TRACED = 7  # rows of the example that the program is made from: a number that nothing else is likely to have
 

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 
 class Family:
@@ -24,7 +24,7 @@ class Family:
 
     def __init__(self) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "cli.nursery"],
+            [sys.executable, "-m", "colonnade.cli.nursery"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

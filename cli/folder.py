@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from cli.screen import counted, err
-from common.errors import EnvironmentFault, InputError
-from common.permissions import narrow
+from colonnade.cli.screen import counted, err
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.permissions import narrow
 
 _OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
 _LOCK = ".lock"

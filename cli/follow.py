@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from cli.folder import is_held
-from cli.screen import out as console
-from common.errors import EnvironmentFault
-from common.lines import read_lines
+from colonnade.cli.folder import is_held
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.lines import read_lines
 
 _PERIOD = 5.0  # seconds between two pages
 _PATIENCE = 0.5  # seconds between two looks for a run that has not begun
@@ -34,7 +34,7 @@ def follow(folder: Path, out: Path | None) -> None:
         if watched.gone():
             raise EnvironmentFault(f"nobody has begun a run in {folder}", hint="start its server, then this again")
         time.sleep(_PATIENCE)
-    from cli.report import report  # noqa: PLC0415
+    from colonnade.cli.report import report  # noqa: PLC0415
 
     while not (watched.completed() or watched.gone()):
         if watched.has_changed():

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.whose import whose
-from client.run import own_identity as party_identity
-from common.config import Config
-from common.conversation import SERVER
-from common.crypto.certificates import short
-from common.crypto.identity import Identity
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError
-from server.run import own_identity as server_identity
+from colonnade.cli.whose import whose
+from colonnade.client.run import own_identity as party_identity
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.certificates import short
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError
+from colonnade.server.run import own_identity as server_identity
 
 
 def check_identities(config: Config, base: Path) -> None:

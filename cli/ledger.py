@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.reporting.books import Book, read_books_of
-from cli.reporting.words import amount, count
-from cli.screen import out as console
-from common.errors import InputError
-from common.lines import read_lines
-from common.privacy.chain import Verdict, newest, verify
+from colonnade.cli.reporting.books import Book, read_books_of
+from colonnade.cli.reporting.words import amount, count
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import InputError
+from colonnade.common.lines import read_lines
+from colonnade.common.privacy.chain import Verdict, newest, verify
 
 _DELTA = re.compile(r"\bdelta=(\S+)")
 _NAMED = 10  # lines whose numbers are told

@@ -13,19 +13,19 @@ import torch
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from cli.folder import holds_run, run_folder
-from cli.outputs import write_text
-from cli.progress import PartyProgress, Progress
-from cli.screen import out as console
-from cli.screen import run_to_end
-from cli.summary import show_summary
-from client.run import ClientRun
-from common.begun import as_begun
-from common.config import Config, Endpoint, PartyConfig, ServerConfig, load
-from common.digest import Digest
-from common.errors import ConfigError, InputError, nearest
-from common.telemetry import Event, advances
-from server.run import ServerRun
+from colonnade.cli.folder import holds_run, run_folder
+from colonnade.cli.outputs import write_text
+from colonnade.cli.progress import PartyProgress, Progress
+from colonnade.cli.screen import out as console
+from colonnade.cli.screen import run_to_end
+from colonnade.cli.summary import show_summary
+from colonnade.client.run import ClientRun
+from colonnade.common.begun import as_begun
+from colonnade.common.config import Config, Endpoint, PartyConfig, ServerConfig, load
+from colonnade.common.digest import Digest
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.telemetry import Event, advances
+from colonnade.server.run import ServerRun
 
 Own = TypeVar("Own", ServerConfig, PartyConfig)
 

@@ -59,14 +59,14 @@ def _preload() -> None:
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
 
-    import cli.main  # noqa: PLC0415
-    import cli.progress  # noqa: PLC0415
-    import cli.summary  # noqa: F401, PLC0415
-    import client.protocols  # noqa: F401, PLC0415
-    import server.protocols  # noqa: PLC0415
+    import colonnade.cli.main  # noqa: PLC0415
+    import colonnade.cli.progress  # noqa: PLC0415
+    import colonnade.cli.summary  # noqa: PLC0415
+    import colonnade.client.protocols  # noqa: F401, PLC0415
+    from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
-    assert server.protocols.SERVE
+    assert SERVE
 
 
 def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
@@ -122,7 +122,7 @@ def _reseed(threads: int) -> None:
 
 
 def _run(argv: list[str]) -> int:
-    from cli.main import main as command_line  # noqa: PLC0415
+    from colonnade.cli.main import main as command_line  # noqa: PLC0415
 
     sys.argv = ["colonnade", *argv]
     try:

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.answerers import Answerers
-from cli.family import Family
-from cli.folder import run_folder
-from cli.scratch import scratch
-from cli.screen import run_to_end
-from common.begun import as_begun, load_begun
-from common.config import Config, load
-from common.errors import ConfigError, InputError, PartyFailed
-from common.numbers import plain
-from common.telemetry import Event
-from server.absence import Absent
-from server.model import Model
-from server.predictions import PredictionRun, Work
+from colonnade.cli.answerers import Answerers
+from colonnade.cli.family import Family
+from colonnade.cli.folder import run_folder
+from colonnade.cli.scratch import scratch
+from colonnade.cli.screen import run_to_end
+from colonnade.common.begun import as_begun, load_begun
+from colonnade.common.config import Config, load
+from colonnade.common.errors import ConfigError, InputError, PartyFailed
+from colonnade.common.numbers import plain
+from colonnade.common.telemetry import Event
+from colonnade.server.absence import Absent
+from colonnade.server.model import Model
+from colonnade.server.predictions import PredictionRun, Work
 
 
 @dataclass(frozen=True)

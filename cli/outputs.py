@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from common.durable import write_durably
-from common.errors import EnvironmentFault, InputError
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import EnvironmentFault, InputError
 
 
 def make_folder(folder: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cli.screen import out
-from common.alignment.keys import Keys
-from common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from common.config import FederationConfig
-from common.conversation import SERVER
-from common.data.rows import Partition
-from common.errors import DataError
-from common.schedule import Schedule
+from colonnade.cli.screen import out
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.rows import Partition
+from colonnade.common.errors import DataError
+from colonnade.common.schedule import Schedule
 
 
 def in_parts(rows: Partition) -> str:

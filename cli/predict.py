@@ -13,16 +13,16 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.asked import Asked, Predictions, batches, refuse_same
-from cli.opened import Terms, opened
-from cli.outputs import refuse_unwritable_file
-from cli.screen import out as console
-from common.digest import Digest
-from common.errors import DataError
-from common.prediction import ROWS
-from common.telemetry import Event
-from server.absence import Absent
-from server.model import Model
+from colonnade.cli.asked import Asked, Predictions, batches, refuse_same
+from colonnade.cli.opened import Terms, opened
+from colonnade.cli.outputs import refuse_unwritable_file
+from colonnade.cli.screen import out as console
+from colonnade.common.digest import Digest
+from colonnade.common.errors import DataError
+from colonnade.common.prediction import ROWS
+from colonnade.common.telemetry import Event
+from colonnade.server.absence import Absent
+from colonnade.server.model import Model
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from common.numbers import plain
-from common.telemetry import Event
+from colonnade.common.numbers import plain
+from colonnade.common.telemetry import Event
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 

@@ -9,11 +9,11 @@ from types import ModuleType
 from rich.syntax import Syntax
 from rich.table import Table
 
-from cli.screen import out
-from client.protocols import PARTICIPATE
-from common.errors import InputError, nearest
-from common.protocols import CONTRACTS
-from server.protocols import SERVE
+from colonnade.cli.screen import out
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.common.errors import InputError, nearest
+from colonnade.common.protocols import CONTRACTS
+from colonnade.server.protocols import SERVE
 
 
 def list_all() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.outputs import make_folder, write_text
-from cli.reporting.about import headline
-from cli.reporting.page import html
-from cli.reporting.run import read_run
-from cli.screen import out as console
-from common.errors import InputError
+from colonnade.cli.outputs import make_folder, write_text
+from colonnade.cli.reporting.about import headline
+from colonnade.cli.reporting.page import html
+from colonnade.cli.reporting.run import read_run
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import InputError
 
 
 def report(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> None:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.outputs import make_folder, refuse_unwritable
-from cli.reproduction.keeping import keep_all, refuse_failed
-from cli.reproduction.measures import Record
-from cli.reproduction.pages import Pages, total_words
-from cli.reproduction.papers import Paper, chosen
-from cli.reproduction.results import Results
-from cli.reproduction.running import Job
-from cli.reproduction.standing import TableStanding, stand
-from cli.reproduction.work import about, jobs, missing, run_all
-from cli.screen import counted
-from cli.screen import out as console
+from colonnade.cli.outputs import make_folder, refuse_unwritable
+from colonnade.cli.reproduction.keeping import keep_all, refuse_failed
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.pages import Pages, total_words
+from colonnade.cli.reproduction.papers import Paper, chosen
+from colonnade.cli.reproduction.results import Results
+from colonnade.cli.reproduction.running import Job
+from colonnade.cli.reproduction.standing import TableStanding, stand
+from colonnade.cli.reproduction.work import about, jobs, missing, run_all
+from colonnade.cli.screen import counted
+from colonnade.cli.screen import out as console
 
 _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from common.config import LaunchConfig
+from colonnade.common.config import LaunchConfig
 
 
 class Restarts:

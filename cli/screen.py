@@ -14,8 +14,8 @@ import uvloop
 from rich.console import Console
 from rich.text import Text
 
-from common.errors import ColonnadeError
-from common.escaped import escaped_lines
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.escaped import escaped_lines
 
 INTERRUPTED = 130
 

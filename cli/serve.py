@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cli.opened import Opened, Terms, opened
-from cli.predict import say
-from cli.screen import out as console
-from common.descriptors import raise_limit
-from common.digest import Digest
-from common.errors import InputError
-from common.ports import refuse_taken, split_address
-from server.model import Model
-from server.serving.callers import Callers
-from server.serving.desk import Desk
-from server.serving.remote import Remote
-from server.serving.web import Web
+from colonnade.cli.opened import Opened, Terms, opened
+from colonnade.cli.predict import say
+from colonnade.cli.screen import out as console
+from colonnade.common.descriptors import raise_limit
+from colonnade.common.digest import Digest
+from colonnade.common.errors import InputError
+from colonnade.common.ports import refuse_taken, split_address
+from colonnade.server.model import Model
+from colonnade.server.serving.callers import Callers
+from colonnade.server.serving.desk import Desk
+from colonnade.server.serving.remote import Remote
+from colonnade.server.serving.web import Web
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TOKENS = "serve.tokens"

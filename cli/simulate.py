@@ -12,19 +12,19 @@ import yaml
 from rich.table import Table
 from torch import Tensor
 
-from cli.check import check_members
-from cli.folder import run_folder
-from cli.guarantee import describe_privacy, details
-from cli.progress import megabytes
-from cli.screen import out as console
-from cli.simulation import Outcome, Simulation
-from cli.summary import metric_rows, own_models, what_else
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config, load
-from common.conversation import SERVER
-from common.environment import describe_environment
-from common.telemetry import Telemetry
-from server.summary import findings, protection, write_whole
+from colonnade.cli.check import check_members
+from colonnade.cli.folder import run_folder
+from colonnade.cli.guarantee import describe_privacy, details
+from colonnade.cli.progress import megabytes
+from colonnade.cli.screen import out as console
+from colonnade.cli.simulation import Outcome, Simulation
+from colonnade.cli.summary import metric_rows, own_models, what_else
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, load
+from colonnade.common.conversation import SERVER
+from colonnade.common.environment import describe_environment
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.summary import findings, protection, write_whole
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:

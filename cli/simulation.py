@@ -15,31 +15,31 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from cli.aligned import find_rows
-from cli.contexts import client_context, refuse_other_rows, server_context
-from client.context import ClientContext
-from client.door import Door
-from client.privacy import Privacy
-from client.protocols import PARTICIPATE
-from common import inprocess
-from common.capture import Capture
-from common.chaos import Chaos, ChaosConfig, Pause
-from common.chaos import Seat as Place
-from common.compress import Compressor, form_of
-from common.config import Config
-from common.conversation import SERVER, Carrier, Cohort, Item, Link, Save
-from common.errors import ConfigError
-from common.inprocess import Delay
-from common.mailbox import Mailbox
-from common.message import Message, snapshot
-from common.privacy.labels import NoisyLabels
-from common.privacy.ledger import Ledger
-from common.protocols import CONTRACTS
-from common.state import Snapshot, State
-from common.telemetry import Event, Telemetry
-from server.context import ServerContext
-from server.protocols import SERVE
-from server.releases import open_releases
+from colonnade.cli.aligned import find_rows
+from colonnade.cli.contexts import client_context, refuse_other_rows, server_context
+from colonnade.client.context import ClientContext
+from colonnade.client.door import Door
+from colonnade.client.privacy import Privacy
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.common import inprocess
+from colonnade.common.capture import Capture
+from colonnade.common.chaos import Chaos, ChaosConfig, Pause
+from colonnade.common.chaos import Seat as Place
+from colonnade.common.compress import Compressor, form_of
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER, Carrier, Cohort, Item, Link, Save
+from colonnade.common.errors import ConfigError
+from colonnade.common.inprocess import Delay
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import Message, snapshot
+from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.state import Snapshot, State
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.server.context import ServerContext
+from colonnade.server.protocols import SERVE
+from colonnade.server.releases import open_releases
 
 Snapshots = Mapping[str, Snapshot]
 

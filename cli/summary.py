@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cli.guarantee import describe_privacy, details
-from cli.progress import megabytes, score_words
-from common.numbers import plain
+from colonnade.cli.guarantee import describe_privacy, details
+from colonnade.cli.progress import megabytes, score_words
+from colonnade.common.numbers import plain
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
 _MANY = 8  # parties that fit in a line

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from cli.outputs import make_folder
-from common.errors import EnvironmentFault
+from colonnade.cli.outputs import make_folder
+from colonnade.common.errors import EnvironmentFault
 
 app = typer.Typer(no_args_is_help=True, help="Cut a known set into csv tables with keys, one a member.")
 
@@ -25,8 +25,8 @@ Rows = Sequence[Sequence[str]]
 @app.command()
 def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
     """The Adult census: who earns more than 50,000 a year?"""
-    from common.data.adult import holds, read_rows  # noqa: PLC0415
-    from common.data.places import find  # noqa: PLC0415
+    from colonnade.common.data.adult import holds, read_rows  # noqa: PLC0415
+    from colonnade.common.data.places import find  # noqa: PLC0415
 
     header, rows = read_rows(find("adult", Path(), holds, "adult.data and adult.test"))
     _cut(out, "adult", header, rows, parties, overlap, seed)
@@ -35,7 +35,7 @@ def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0
 @app.command()
 def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
     """Credit cards: who does not pay next month?"""
-    from common.data.places import find  # noqa: PLC0415
+    from colonnade.common.data.places import find  # noqa: PLC0415
 
     path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
     with path.open(newline="") as lines:
@@ -47,8 +47,8 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, parties: int, 
     """Writes the members' tables; the last column is the label."""
     import numpy as np  # noqa: PLC0415
 
-    from common.data.shares import share  # noqa: PLC0415
-    from common.data.split import Seat, band  # noqa: PLC0415
+    from colonnade.common.data.shares import share  # noqa: PLC0415
+    from colonnade.common.data.split import Seat, band  # noqa: PLC0415
 
     label = len(header) - 1
     bands = [band(label, Seat(seat, parties), "columns") for seat in range(parties)]

@@ -15,6 +15,6 @@ def token(
     ],
 ) -> None:
     """Makes a token for a caller of `serve`, adds it to the file of tokens and prints it."""
-    from server.serving.callers import add_caller  # noqa: PLC0415
+    from colonnade.server.serving.callers import add_caller  # noqa: PLC0415
 
     typer.echo(add_caller(tokens, name))

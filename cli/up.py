@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cli.family import Family, last_words
-from cli.scratch import scratch
-from cli.screen import INTERRUPTED, debugging, show_error
-from cli.screen import out as console
+from colonnade.cli.family import Family, last_words
+from colonnade.cli.scratch import scratch
+from colonnade.cli.screen import INTERRUPTED, debugging, show_error
+from colonnade.cli.screen import out as console
 
 if TYPE_CHECKING:
-    from common.config import Config
+    from colonnade.common.config import Config
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
@@ -47,10 +47,10 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     family = Family()  # it imports torch while we read the configuration
     try:
-        from cli.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
-        from cli.folder import run_folder  # noqa: PLC0415
-        from common.begun import load_begun  # noqa: PLC0415
-        from common.config import load  # noqa: PLC0415
+        from colonnade.cli.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
+        from colonnade.cli.folder import run_folder  # noqa: PLC0415
+        from colonnade.common.begun import load_begun  # noqa: PLC0415
+        from colonnade.common.config import load  # noqa: PLC0415
 
         file, base = _choose(file, resume)
         config = load(file, sets) if resume is None else load_begun(file, sets)
@@ -69,8 +69,8 @@ def up(
     finally:
         family.close()
     if ids is not None and code == 0:
-        from cli.opened import Terms  # noqa: PLC0415
-        from cli.predict import predict  # noqa: PLC0415
+        from colonnade.cli.opened import Terms  # noqa: PLC0415
+        from colonnade.cli.predict import predict  # noqa: PLC0415
 
         predict(folder, ids, folder / "predictions.csv", "", None, Terms(insecure=insecure))
     raise SystemExit(code)
@@ -78,7 +78,7 @@ def up(
 
 def _refuse_wrong(ids: Path | None, config: Config) -> None:
     """Looks through a file of ids before anything is trained. Raises DataError."""
-    from cli.asked import Asked  # noqa: PLC0415
+    from colonnade.cli.asked import Asked  # noqa: PLC0415
 
     if ids is not None and config.server is not None:
         Asked(ids, like=getattr(config.server.labels, "key", None) or "").count()
@@ -86,7 +86,7 @@ def _refuse_wrong(ids: Path | None, config: Config) -> None:
 
 def _refuse_own(file: Path, out: Path | None) -> None:
     """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
-    from common.errors import InputError  # noqa: PLC0415
+    from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if out is not None and file.resolve() in [out.resolve() / name for name in ("config.yaml", "server.yaml")]:
         raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
@@ -98,7 +98,7 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
     if not dashboard:
         yield
         return
-    from cli.dashboard.live import Dashboard  # noqa: PLC0415
+    from colonnade.cli.dashboard.live import Dashboard  # noqa: PLC0415
 
     served = Dashboard(folder, dashboard)
     try:
@@ -106,15 +106,15 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
     finally:
         served.close()
     if (folder / "events.jsonl").exists():
-        from cli.report import report  # noqa: PLC0415
+        from colonnade.cli.report import report  # noqa: PLC0415
 
         report([folder], None)
 
 
 def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
     """The configuration, and the folder that paths in it are relative to."""
-    from cli.folder import demo_file  # noqa: PLC0415
-    from common.errors import InputError  # noqa: PLC0415
+    from colonnade.cli.folder import demo_file  # noqa: PLC0415
+    from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if resume is None:
         file = file or demo_file()
@@ -145,8 +145,8 @@ class _Run:
     def __init__(
         self, config: Config, base: Path, folder: Path, scratch: Path, launched: float, *, secure: bool, resumed: bool
     ) -> None:
-        from cli.progress import Progress  # noqa: PLC0415
-        from cli.restarts import Restarts  # noqa: PLC0415
+        from colonnade.cli.progress import Progress  # noqa: PLC0415
+        from colonnade.cli.restarts import Restarts  # noqa: PLC0415
 
         self._config, self._base, self._folder, self._launched = config, base, folder, launched
         self._scratch, self._secure = scratch, secure
@@ -163,7 +163,7 @@ class _Run:
 
     def go(self, family: Family) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
-        from cli.summary import show_summary  # noqa: PLC0415
+        from colonnade.cli.summary import show_summary  # noqa: PLC0415
 
         interrupted = False
         self._files = self._make_files()
@@ -217,7 +217,7 @@ class _Run:
         return kept
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
-        from common.crypto.federation import make_federation  # noqa: PLC0415
+        from colonnade.common.crypto.federation import make_federation  # noqa: PLC0415
 
         pins = make_federation(keys, self._names)
         tree["federation"]["server"] = pins.pop("server")
@@ -238,7 +238,7 @@ class _Run:
             self._start_one(family, name)
 
     def _start_one(self, family: Family, name: str) -> None:
-        from cli.folder import holds_run  # noqa: PLC0415
+        from colonnade.cli.folder import holds_run  # noqa: PLC0415
 
         home, file = self._home(name), self._file(name)
         home.mkdir(parents=True, exist_ok=True)
@@ -299,7 +299,7 @@ class _Run:
             family.wait(0.1)
 
     def _take_events(self) -> None:
-        from common.telemetry import advances  # noqa: PLC0415
+        from colonnade.common.telemetry import advances  # noqa: PLC0415
 
         for event in self._events:
             if event is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 
 @contextmanager

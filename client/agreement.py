@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from client.context import ClientContext
-from common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
-from common.conversation import SERVER, Link
-from common.crypto.sealing import PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
-from common.crypto.signatures import Verifier
-from common.errors import ContractError
-from common.raw import take_apart, to_bytes, to_tensor
+from colonnade.client.context import ClientContext
+from colonnade.common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
+from colonnade.common.crypto.signatures import Verifier
+from colonnade.common.errors import ContractError
+from colonnade.common.raw import take_apart, to_bytes, to_tensor
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from client.blinded import terms
-from client.context import ClientContext
-from client.protocols import LOCAL
-from common.conversation import SERVER, Link
-from common.errors import ContractError
-from common.prediction import Ask, Averaged, Output, refuse_own, summed, width
+from colonnade.client.blinded import terms
+from colonnade.client.context import ClientContext
+from colonnade.client.protocols import LOCAL
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.prediction import Ask, Averaged, Output, refuse_own, summed, width
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:

@@ -8,15 +8,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from client.agreement import agree
-from client.context import ClientContext
-from common.blinded import Masked, Members, Summing, ring, smallest_set
-from common.conversation import SERVER, Link
-from common.crypto.blinding import Blinder
-from common.errors import ContractError
-from common.members import MemberRecord
-from common.message import Message
-from common.outgoing import Released, nothing
+from colonnade.client.agreement import agree
+from colonnade.client.context import ClientContext
+from colonnade.common.blinded import Masked, Members, Summing, ring, smallest_set
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.blinding import Blinder
+from colonnade.common.errors import ContractError
+from colonnade.common.members import MemberRecord
+from colonnade.common.message import Message
+from colonnade.common.outgoing import Released, nothing
 
 Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
 Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise

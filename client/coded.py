@@ -8,22 +8,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.agreement import Keys
-from client.context import ClientContext
-from client.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
-from client.shares import Exchange
-from common.blinded import smallest_set
-from common.coded_rows import NOTHING, Block, CodedRows
-from common.conversation import SERVER, Link
-from common.crypto.uniform import secure_elements
-from common.data.rows import generator
-from common.errors import ConfigError, ContractError
-from common.members import MemberRecord
-from common.models.polynomial import Polynomial
-from common.numerics import fixed_point
-from common.numerics.lagrange import LagrangeCode
-from common.outgoing import nothing
-from common.protocols.fedvs import (
+from colonnade.client.agreement import Keys
+from colonnade.client.context import ClientContext
+from colonnade.client.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
+from colonnade.client.shares import Exchange
+from colonnade.common.blinded import smallest_set
+from colonnade.common.coded_rows import NOTHING, Block, CodedRows
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.uniform import secure_elements
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import ConfigError, ContractError
+from colonnade.common.members import MemberRecord
+from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.numerics import fixed_point
+from colonnade.common.numerics.lagrange import LagrangeCode
+from colonnade.common.outgoing import nothing
+from colonnade.common.protocols.fedvs import (
     LARGEST_EVALUATION,
     Answer,
     Config,
@@ -35,7 +35,7 @@ from common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from common.raw import to_bytes
+from colonnade.common.raw import to_bytes
 
 _SHARES = "data_shares"
 

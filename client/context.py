@@ -9,26 +9,26 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from client.privacy import rescale
-from common.config import FederationConfig, PartyConfig
-from common.crypto.identity import Identity
-from common.crypto.sealing import Session
-from common.data.scale import Columns
-from common.errors import ConfigError
-from common.models.bottom import bottom_model
-from common.models.build import build_head
-from common.models.mixing import mixing
-from common.models.optimiser import build_optimiser
-from common.models.own import OwnConfig
-from common.models.shaped import Shape, Shaped
-from common.numerics.backprop import Backprop, backprop
-from common.once import Once
-from common.outgoing import Concealed, Released
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.rows import NoisySteps, deviation
-from common.schedule import Schedule
-from common.state import State
+from colonnade.client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
+from colonnade.client.privacy import rescale
+from colonnade.common.config import FederationConfig, PartyConfig
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.scale import Columns
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.build import build_head
+from colonnade.common.models.mixing import mixing
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.own import OwnConfig
+from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.numerics.backprop import Backprop, backprop
+from colonnade.common.once import Once
+from colonnade.common.outgoing import Concealed, Released
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.rows import NoisySteps, deviation
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import State
 
 _PROBE = 32  # rows that a module of somebody's own is tested with
 

@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from common.adjust import AdjustConfig
-from common.models.shaped import Shaped
-from common.numerics.backprop import Backprop, Stack, backprop
-from common.numerics.contrastive import contrast
-from common.numerics.fuzzy import fuzzy_c_means
-from common.numerics.normality import normality
-from common.numerics.row_gradients import row_gradients
-from common.privacy.rows import NoisySteps
+from colonnade.common.adjust import AdjustConfig
+from colonnade.common.models.shaped import Shaped
+from colonnade.common.numerics.backprop import Backprop, Stack, backprop
+from colonnade.common.numerics.contrastive import contrast
+from colonnade.common.numerics.fuzzy import fuzzy_c_means
+from colonnade.common.numerics.normality import normality
+from colonnade.common.numerics.row_gradients import row_gradients
+from colonnade.common.privacy.rows import NoisySteps
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
 _FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres

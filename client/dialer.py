@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from client.inbox import Inbox
-from common.capacity import Capacity
-from common.conversation import SERVER, Close, Item, Link, Open, Save
-from common.crypto.identity import Identity
-from common.crypto.names import dns_name
-from common.crypto.peers import verify_peer
-from common.crypto.probe import fetch_certificate
-from common.crypto.revocation import RevocationList
-from common.errors import (
+from colonnade.client.inbox import Inbox
+from colonnade.common.capacity import Capacity
+from colonnade.common.conversation import SERVER, Close, Item, Link, Open, Save
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.names import dns_name
+from colonnade.common.crypto.peers import verify_peer
+from colonnade.common.crypto.probe import fetch_certificate
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import (
     ContractError,
     PartyAway,
     PartyFailed,
@@ -25,12 +25,12 @@ from common.errors import (
     RefusedError,
     declared,
 )
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
-from common.message import Message
-from common.telemetry import Telemetry
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.dial import ClientTls, Dialer
+from colonnade.common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
+from colonnade.common.message import Message
+from colonnade.common.telemetry import Telemetry
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", bound=Parcel)
 

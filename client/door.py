@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from client.copies import Copies
-from common.conversation import Carrier, Item
-from common.departure import ways_out
-from common.errors import ContractError, InputError
-from common.message import Message
-from common.numerics.quantise import Packed
-from common.outgoing import Concealed, Outgoing, Released
-from common.privacy.ledger import Ledger
-from common.privacy.release import Release
-from common.traffic import Traffic
+from colonnade.client.copies import Copies
+from colonnade.common.conversation import Carrier, Item
+from colonnade.common.departure import ways_out
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.message import Message
+from colonnade.common.numerics.quantise import Packed
+from colonnade.common.outgoing import Concealed, Outgoing, Released
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import Release
+from colonnade.common.traffic import Traffic
 
 _ALLOWED = {Released: "a tensor from ctx.release", Concealed: "a tensor from ctx.conceal"}
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from client.context import ClientContext
-from common.conversation import Link
-from common.message import Message
-from common.outgoing import Released
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import Link
+from colonnade.common.message import Message
+from colonnade.common.outgoing import Released
 
 
 async def evaluate(

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.durable import write_kept
-from common.errors import CheckpointError
-from common.privacy.settings import PolicyConfig
+from colonnade.common.durable import write_kept
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.settings import PolicyConfig
 
 NAME = "foreign-keys.json"
 

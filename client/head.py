@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from client.context import ClientContext
-from common.models.heads import xavier
-from common.models.optimiser import build_optimiser, stepper
+from colonnade.client.context import ClientContext
+from colonnade.common.models.heads import xavier
+from colonnade.common.models.optimiser import build_optimiser, stepper
 
 
 class OwnHead(nn.Module):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from common.capacity import Bounded, bound
-from common.membership import Parcel
-from common.message import Message, memory
+from colonnade.common.capacity import Bounded, bound
+from colonnade.common.membership import Parcel
+from colonnade.common.message import Message, memory
 
 _NOTICE = 512  # bytes that anything else counts as
 

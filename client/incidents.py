@@ -8,8 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from common.chaos import Chaos, Pause
-from common.durable import write_durably
+from colonnade.common.chaos import Chaos, Pause
+from colonnade.common.durable import write_durably
 
 
 class RealIncidents:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from client.context import ClientContext
-from client.head import OwnHead
+from colonnade.client.context import ClientContext
+from colonnade.client.head import OwnHead
 
 
 class Local(nn.Module):

@@ -10,25 +10,25 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from client.foreign_keys import ForeignKeys
-from common.alignment.comparison import distinct
-from common.alignment.hand import Hand, about, draw_for, tag_of
-from common.alignment.keys import Keys
-from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
-from common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from common.alignment.ring import Ring
-from common.alignment.scratch import NUMBER, Scratch, to_records
-from common.alignment.seed import Seed
-from common.alignment.work import Work, at_once
-from common.config import FederationConfig
-from common.conversation import SERVER, Link
-from common.crypto.group import ELEMENT
-from common.crypto.sealing import Session
-from common.errors import ContractError, InputError
-from common.message import M
-from common.outgoing import Concealed
-from common.privacy.settings import PolicyConfig
-from common.raw import to_bytes
+from colonnade.client.foreign_keys import ForeignKeys
+from colonnade.common.alignment.comparison import distinct
+from colonnade.common.alignment.hand import Hand, about, draw_for, tag_of
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.work import Work, at_once
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.message import M
+from colonnade.common.outgoing import Concealed
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.raw import to_bytes
 
 
 @dataclass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from client.dialer import Membership
-from client.sessions import Sessions
-from common import metric
-from common.metric import Metric
-from common.telemetry import Event
+from colonnade.client.dialer import Membership
+from colonnade.client.sessions import Sessions
+from colonnade.common import metric
+from colonnade.common.metric import Metric
+from colonnade.common.telemetry import Event
 
 
 class ClientMetrics:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 
 @dataclass

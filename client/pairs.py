@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from client.context import ClientContext
-from common.conversation import Link
-from common.data.rows import generator
-from common.models.optimiser import stepper
-from common.numerics.two_point import TwoPoint
-from common.protocols.pairs import Difference, Pair, PairsConfig
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import Link
+from colonnade.common.data.rows import generator
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.two_point import TwoPoint
+from colonnade.common.protocols.pairs import Difference, Pair, PairsConfig
 
 
 class Follower:

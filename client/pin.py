@@ -7,11 +7,11 @@ import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from common.checkpoints import Checkpoints
-from common.conversation import SERVER, Save
-from common.durable import write_kept
-from common.errors import CheckpointError, ContractError
-from common.membership import Begin
+from colonnade.common.checkpoints import Checkpoints
+from colonnade.common.conversation import SERVER, Save
+from colonnade.common.durable import write_kept
+from colonnade.common.errors import CheckpointError, ContractError
+from colonnade.common.membership import Begin
 
 NAME = "pinned.json"
 _RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import torch
 
-from common.compress import form_of
-from common.config import FederationConfig
-from common.data.rows import generator
-from common.numerics.quantise import AS_IS
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.budget import Budget
-from common.privacy.noise import Normals, secure_normals, seeded_normals
-from common.privacy.plan import Plan
-from common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
-from common.privacy.rescale import Rescale
-from common.privacy.row_budget import RowBudget
-from common.privacy.rows import NoisySteps, RowRelease, deviation
-from common.privacy.settings import PolicyConfig
-from common.protocols.contract import local_steps
-from common.state import State
+from colonnade.common.compress import form_of
+from colonnade.common.config import FederationConfig
+from colonnade.common.data.rows import generator
+from colonnade.common.numerics.quantise import AS_IS
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.protocols.contract import local_steps
+from colonnade.common.state import State
 
 
 class Privacy:

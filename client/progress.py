@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from client.privacy import Privacy
-from common.conversation import SERVER, Link
-from common.mailbox import Mailbox
-from common.phases import CHECKPOINT, COMPUTING, WAITING, Phases
-from common.traffic import Traffic
+from colonnade.client.privacy import Privacy
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.phases import CHECKPOINT, COMPUTING, WAITING, Phases
+from colonnade.common.traffic import Traffic
 
 
 @dataclass

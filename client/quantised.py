@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from common.errors import ConfigError, DataError, InputError
-from common.models.polynomial import Polynomial
-from common.numerics import fixed_point
-from common.numerics.field import Field
-from common.protocols.fedvs import Config
+from colonnade.common.errors import ConfigError, DataError, InputError
+from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.numerics import fixed_point
+from colonnade.common.numerics.field import Field
+from colonnade.common.protocols.fedvs import Config
 
 
 def polynomial(party: str, model: nn.Module) -> Polynomial:

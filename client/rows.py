@@ -11,29 +11,29 @@ from pathlib import Path
 
 from torch import Tensor
 
-from client.dialer import Membership
-from client.door import Door
-from client.foreign_keys import NAME, ForeignKeys
-from client.matching import Matching
-from client.progress import Progress
-from common.alignment.keys import Keys
-from common.alignment.messages import alignment_kinds, alignment_limits
-from common.alignment.progress import tenths
-from common.alignment.record import Record
-from common.alignment.seed import NAME as SEED
-from common.alignment.seed import Seed
-from common.alignment.work import aside
-from common.config import FederationConfig
-from common.conversation import SERVER, Item, Link
-from common.crypto.sealing import Session
-from common.data.features import Features
-from common.errors import CheckpointError, ContractError
-from common.membership import Begin
-from common.once import Once
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.privacy.settings import PolicyConfig
-from common.telemetry import Telemetry
+from colonnade.client.dialer import Membership
+from colonnade.client.door import Door
+from colonnade.client.foreign_keys import NAME, ForeignKeys
+from colonnade.client.matching import Matching
+from colonnade.client.progress import Progress
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.alignment.progress import tenths
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import NAME as SEED
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.work import aside
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER, Item, Link
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.features import Features
+from colonnade.common.errors import CheckpointError, ContractError
+from colonnade.common.membership import Begin
+from colonnade.common.once import Once
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.telemetry import Telemetry
 
 
 @dataclass

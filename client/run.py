@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from client.dialer import Membership
-from client.metrics import ClientMetrics
-from client.sessions import Sessions
-from client.task import Task, answering, training
-from common.alignment.messages import all_kinds, all_limits
-from common.checkpoints import Checkpoints
-from common.compress import form_of
-from common.config import FederationConfig, PartyConfig
-from common.crypto.identity import Identity, load_identity
-from common.data.doubts import doubts
-from common.data.features import Features
-from common.data.sources import load_features
-from common.descriptors import raise_limit
-from common.device import choose_device, release_free_memory
-from common.errors import ConfigError, IdentityError, PartyAway
-from common.membership import Hello
-from common.message import largest_bytes
-from common.telemetry import Listener, Telemetry
-from common.version import VERSION
-from common.watch import Watch
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE
+from colonnade.client.dialer import Membership
+from colonnade.client.metrics import ClientMetrics
+from colonnade.client.sessions import Sessions
+from colonnade.client.task import Task, answering, training
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.checkpoints import Checkpoints
+from colonnade.common.compress import form_of
+from colonnade.common.config import FederationConfig, PartyConfig
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.data.doubts import doubts
+from colonnade.common.data.features import Features
+from colonnade.common.data.sources import load_features
+from colonnade.common.descriptors import raise_limit
+from colonnade.common.device import choose_device, release_free_memory
+from colonnade.common.errors import ConfigError, IdentityError, PartyAway
+from colonnade.common.membership import Hello
+from colonnade.common.message import largest_bytes
+from colonnade.common.telemetry import Listener, Telemetry
+from colonnade.common.version import VERSION
+from colonnade.common.watch import Watch
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
 
 
 @dataclass

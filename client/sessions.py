@@ -11,38 +11,38 @@ from pathlib import Path
 
 import torch
 
-from client.context import ClientContext
-from client.dialer import Membership
-from client.door import Door
-from client.incidents import RealIncidents
-from client.own_predictions import OwnPredictions
-from client.pin import Pin
-from client.privacy import Privacy
-from client.progress import Progress
-from client.rows import Rows
-from client.task import TRAINING_ONCE, Task
-from common.alignment.record import kept_rows
-from common.capture import Capture
-from common.chaos import Chaos, ChaosConfig, Seat
-from common.checkpoints import Checkpoints, Owner
-from common.config import FederationConfig, PartyConfig
-from common.conversation import SERVER, Link, Save
-from common.crypto.identity import Identity
-from common.crypto.sealing import Session
-from common.data.features import Features
-from common.data.kept import EncoderFile
-from common.data.scale import Columns
-from common.data.sources import prepare, prepare_others
-from common.device import release_free_memory
-from common.errors import ContractError, EnvironmentFault, declared
-from common.membership import Begin, Failure, Hello, Saved, Spent
-from common.once import Once
-from common.phases import CHECKPOINT, COMPUTING
-from common.privacy.ledger import Ledger
-from common.randomness import keep_generators
-from common.schedule import Schedule
-from common.state import Snapshot, State
-from common.telemetry import Telemetry
+from colonnade.client.context import ClientContext
+from colonnade.client.dialer import Membership
+from colonnade.client.door import Door
+from colonnade.client.incidents import RealIncidents
+from colonnade.client.own_predictions import OwnPredictions
+from colonnade.client.pin import Pin
+from colonnade.client.privacy import Privacy
+from colonnade.client.progress import Progress
+from colonnade.client.rows import Rows
+from colonnade.client.task import TRAINING_ONCE, Task
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.capture import Capture
+from colonnade.common.chaos import Chaos, ChaosConfig, Seat
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import FederationConfig, PartyConfig
+from colonnade.common.conversation import SERVER, Link, Save
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.features import Features
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.scale import Columns
+from colonnade.common.data.sources import prepare, prepare_others
+from colonnade.common.device import release_free_memory
+from colonnade.common.errors import ContractError, EnvironmentFault, declared
+from colonnade.common.membership import Begin, Failure, Hello, Saved, Spent
+from colonnade.common.once import Once
+from colonnade.common.phases import CHECKPOINT, COMPUTING
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.randomness import keep_generators
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import Snapshot, State
+from colonnade.common.telemetry import Telemetry
 
 
 @dataclass

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.context import ClientContext
-from common.conversation import SERVER, Link
-from common.crypto.sealing import OVERHEAD, SealError, Seals
-from common.errors import ContractError
-from common.protocols.fedvs import Bundle, Shares
-from common.raw import to_tensor
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import OVERHEAD, SealError, Seals
+from colonnade.common.errors import ContractError
+from colonnade.common.protocols.fedvs import Bundle, Shares
+from colonnade.common.raw import to_tensor
 
 
 @dataclass(frozen=True)

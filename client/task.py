@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from client.answering import answer
-from client.protocols import PARTICIPATE, Participate
-from common import prediction
-from common.config import FederationConfig
-from common.protocols import CONTRACTS
-from common.protocols.contract import Contract
+from colonnade.client.answering import answer
+from colonnade.client.protocols import PARTICIPATE, Participate
+from colonnade.common import prediction
+from colonnade.common.config import FederationConfig
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract
 
 TRAINING_ONCE = "once"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from client.context import ClientContext
-from common.conversation import Link
-from common.message import Message
-from common.told import TOLD, Beliefs, Labels, Targets
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import Link
+from colonnade.common.message import Message
+from colonnade.common.told import TOLD, Beliefs, Labels, Targets
 
 
 async def told(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from client.context import ClientContext
-from common.conversation import Link
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import Link
 
 
 class Exchange(Protocol):

@@ -17,8 +17,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from common.crypto.sealing import KEY_BYTES, PROOF_BYTES
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
 
 _CERTIFICATE = 8192  # bytes of a chain in PEM, at most
 _SIGNATURE = 80  # bytes of ECDSA on P-256, DER

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from common.checkpoints import Checkpoints
-from common.config import Config, FederationConfig, parse
-from common.privacy.settings import BEFORE
-from common.tree import read_tree
+from colonnade.common.checkpoints import Checkpoints
+from colonnade.common.config import Config, FederationConfig, parse
+from colonnade.common.privacy.settings import BEFORE
+from colonnade.common.tree import read_tree
 
 _DEFAULTS = (*(("privacy", key, value) for key, value in BEFORE.items()), ("protocol", "masked_answers", False))
 

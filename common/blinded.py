@@ -19,14 +19,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from common.agreement import AGREEMENT, agreement_limits
-from common.errors import ConfigError, InputError
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
-from common.numerics.ring import Ring
-from common.outgoing import Concealed
+from colonnade.common.agreement import AGREEMENT, agreement_limits
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.numerics.ring import Ring
+from colonnade.common.outgoing import Concealed
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 Summing = Literal["clear", "blinded"]
 """How a protocol that needs only a sum comes by it."""

@@ -19,17 +19,17 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
-from common.compress import form_of
-from common.config import FederationConfig
-from common.conversation import SERVER, Carrier, Item
-from common.course import CaptureConfig
-from common.errors import ColonnadeError, EnvironmentFault, InputError
-from common.message import Message, check
-from common.protocols import CONTRACTS
-from common.schedule import Schedule
-from common.wire.codec import Codec
-from common.wire.fields import WireError
-from common.wire.frame import pack, unpack
+from colonnade.common.compress import form_of
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER, Carrier, Item
+from colonnade.common.course import CaptureConfig
+from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.message import Message, check
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.schedule import Schedule
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import WireError
+from colonnade.common.wire.frame import pack, unpack
 
 Way = Literal["out", "in"]
 

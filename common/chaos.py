@@ -28,9 +28,9 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from common.conversation import Carrier, Item, Open
-from common.errors import ConfigError
-from common.message import Message, payload_bytes, snapshot
+from colonnade.common.conversation import Carrier, Item, Open
+from colonnade.common.errors import ConfigError
+from colonnade.common.message import Message, payload_bytes, snapshot
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _TIME = re.compile(rf"{_NUMBER} *(ms|s|min|h)")

@@ -19,9 +19,9 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError
 
-from common.durable import write_durably
-from common.errors import CheckpointError, EnvironmentFault
-from common.state import Snapshot
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.state import Snapshot
 
 _FORMAT = 1
 _SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.config import FederationConfig
-from common.data.rows import Batches, Partition
-from common.errors import ConfigError
+from colonnade.common.config import FederationConfig
+from colonnade.common.data.rows import Batches, Partition
+from colonnade.common.errors import ConfigError
 
 PARTS = ("train", "validation", "test")
 NOTHING = -1  # in the place of a row's number

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.coded_rows import CodedRows
-from common.compress import form_of
-from common.config import FederationConfig
-from common.crypto.sealing import OVERHEAD
-from common.data.rows import Partition
-from common.protocols.fedvs import Config
+from colonnade.common.coded_rows import CodedRows
+from colonnade.common.compress import form_of
+from colonnade.common.config import FederationConfig
+from colonnade.common.crypto.sealing import OVERHEAD
+from colonnade.common.data.rows import Partition
+from colonnade.common.protocols.fedvs import Config
 
 _ELEMENT, _LENGTH = 4, 8  # bytes of an int32 and of an int64
 

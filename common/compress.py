@@ -10,10 +10,22 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from common.data.rows import generator
-from common.message import Kinds, M, schema, tensor_specs
-from common.numerics.quantise import AS_IS, HALF, WHOLE, WIDTHS, Coded, Form, Largest, Packed, Signs, pack, unpack
-from common.section import Section
+from colonnade.common.data.rows import generator
+from colonnade.common.message import Kinds, M, schema, tensor_specs
+from colonnade.common.numerics.quantise import (
+    AS_IS,
+    HALF,
+    WHOLE,
+    WIDTHS,
+    Coded,
+    Form,
+    Largest,
+    Packed,
+    Signs,
+    pack,
+    unpack,
+)
+from colonnade.common.section import Section
 
 _BITS = f"expected one of {', '.join(map(str, WIDTHS[:-1]))} or {WIDTHS[-1]}"
 

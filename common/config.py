@@ -25,35 +25,42 @@ from pydantic import (
     model_validator,
 )
 
-from common.adjust import AdjustConfig
-from common.alignment.keys import KeysConfig
-from common.blinded import BlindingConfig
-from common.chaos import ChaosConfig
-from common.compress import CompressConfig
-from common.consistency import check_answers, check_labels, check_task, check_together
-from common.course import CaptureConfig, CheckpointConfig, EvaluateConfig, QuorumConfig, StopConfig, TimeoutsConfig
-from common.crypto.names import SERVER
-from common.data.rows import RowsConfig
-from common.data.sources import DataConfig, LabelConfig
-from common.data.split import Seat
-from common.data.targets import Task
-from common.errors import ConfigError, nearest
-from common.harvest import Quorum
-from common.models.build import HeadConfig, ModelConfig
-from common.models.heads import LinearHeadConfig
-from common.models.mlp import MlpConfig
-from common.models.optimiser import OptimiserConfig, SgdConfig
-from common.models.own import OwnConfig
-from common.privacy.answers import AnswerPrivacyConfig
-from common.privacy.labels import LabelPrivacyConfig
-from common.privacy.mechanism import Privacy
-from common.privacy.settings import BEFORE, PolicyConfig
-from common.protocols import CONTRACTS
-from common.protocols.contract import ProtocolConfig
-from common.roster import check_pin, check_roster, read_roster
-from common.section import Section
-from common.tree import override, read_tree, share_template
-from common.wording import in_words, shown
+from colonnade.common.adjust import AdjustConfig
+from colonnade.common.alignment.keys import KeysConfig
+from colonnade.common.blinded import BlindingConfig
+from colonnade.common.chaos import ChaosConfig
+from colonnade.common.compress import CompressConfig
+from colonnade.common.consistency import check_answers, check_labels, check_task, check_together
+from colonnade.common.course import (
+    CaptureConfig,
+    CheckpointConfig,
+    EvaluateConfig,
+    QuorumConfig,
+    StopConfig,
+    TimeoutsConfig,
+)
+from colonnade.common.crypto.names import SERVER
+from colonnade.common.data.rows import RowsConfig
+from colonnade.common.data.sources import DataConfig, LabelConfig
+from colonnade.common.data.split import Seat
+from colonnade.common.data.targets import Task
+from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.harvest import Quorum
+from colonnade.common.models.build import HeadConfig, ModelConfig
+from colonnade.common.models.heads import LinearHeadConfig
+from colonnade.common.models.mlp import MlpConfig
+from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig
+from colonnade.common.models.own import OwnConfig
+from colonnade.common.privacy.answers import AnswerPrivacyConfig
+from colonnade.common.privacy.labels import LabelPrivacyConfig
+from colonnade.common.privacy.mechanism import Privacy
+from colonnade.common.privacy.settings import BEFORE, PolicyConfig
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import ProtocolConfig
+from colonnade.common.roster import check_pin, check_roster, read_roster
+from colonnade.common.section import Section
+from colonnade.common.tree import override, read_tree, share_template
+from colonnade.common.wording import in_words, shown
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
 

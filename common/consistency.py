@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.blinded import check_blinded
-from common.errors import ConfigError
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.protocols import CONTRACTS
+from colonnade.common.blinded import check_blinded
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.protocols import CONTRACTS
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig, ServerConfig
+    from colonnade.common.config import FederationConfig, ServerConfig
 
 
 def check_together(federation: FederationConfig) -> None:

@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from common.capacity import AHEAD, Capacity, Unlimited, bound
-from common.errors import ContractError, PartyAway, PartyLost
-from common.harvest import Gathering, Harvest, Quorum
-from common.mailbox import Mailbox
-from common.message import Kinds, M, Message, check, check_exact, check_finite, declared, largest_bytes
-from common.traffic import Traffic
+from colonnade.common.capacity import AHEAD, Capacity, Unlimited, bound
+from colonnade.common.errors import ContractError, PartyAway, PartyLost
+from colonnade.common.harvest import Gathering, Harvest, Quorum
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import Kinds, M, Message, check, check_exact, check_finite, declared, largest_bytes
+from colonnade.common.traffic import Traffic
 
 SERVER = "server"
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from common.errors import ConfigError
-from common.section import Section
+from colonnade.common.errors import ConfigError
+from colonnade.common.section import Section
 
 
 class EvaluateConfig(Section):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from common.message import Message, PartyMessage, ServerMessage, TensorSpec, schema
-from common.outgoing import Outgoing
+from colonnade.common.message import Message, PartyMessage, ServerMessage, TensorSpec, schema
+from colonnade.common.outgoing import Outgoing
 
 _WAYS: dict[type, Mapping[str, type[Outgoing]]] = {}
 

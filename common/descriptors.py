@@ -6,7 +6,7 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 RESERVE = 128  # for checkpoints, ledger, summary, data and what else a run opens
 _MOST = 512  # connections, of which each costs some 70 kB from its first byte on

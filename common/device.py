@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 
 def choose_device(wanted: str, seat: int = 0) -> torch.device:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:

@@ -6,7 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from common.version import VERSION
+from colonnade.common.version import VERSION
 
 _PACKAGES = ("torch", "numpy", "grpcio", "protobuf")
 

@@ -29,7 +29,7 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
-from common.escaped import escaped
+from colonnade.common.escaped import escaped
 
 _LONGEST = 4000  # characters of a message, which may quote what others have said
 

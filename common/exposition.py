@@ -15,10 +15,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from common.gate import Gate
-from common.loopback import is_called_rightly
-from common.metric import Metric
-from common.ports import split_address
+from colonnade.common.gate import Gate
+from colonnade.common.loopback import is_called_rightly
+from colonnade.common.metric import Metric
+from colonnade.common.ports import split_address
 
 T = TypeVar("T")
 Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily

@@ -11,9 +11,9 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from common.descriptors import affordable
-from common.library_log import quiet
-from common.ports import cannot_listen, refuse_taken, split_address, with_port
+from colonnade.common.descriptors import affordable
+from colonnade.common.library_log import quiet
+from colonnade.common.ports import cannot_listen, refuse_taken, split_address, with_port
 
 PATIENCE = 10.0
 """Seconds for TLS and a request's header, as many for its body, and as many to take the answer and ask again."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from common.errors import PartyLost
-from common.mailbox import Mailbox
-from common.message import M, Message, check_exact
+from colonnade.common.errors import PartyLost
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import M, Message, check_exact
 
 M_co = TypeVar("M_co", bound=Message, covariant=True)
 

@@ -11,10 +11,10 @@ from grpc_health.v1.health import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
-from common.descriptors import affordable
-from common.grpc_bounds import bounds
-from common.ports import cannot_listen, refuse_taken, with_port
-from common.telemetry import Event
+from colonnade.common.descriptors import affordable
+from colonnade.common.grpc_bounds import bounds
+from colonnade.common.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.telemetry import Event
 
 LIVE, READY = "", "colonnade"
 """The services: this process is up; the server listens, or the party has joined."""

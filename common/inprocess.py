@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from common.capacity import Bounded
-from common.conversation import SERVER, Carrier, Cohort, Item, Link
-from common.errors import PartyAway
-from common.mailbox import Mailbox
-from common.message import Kinds, Message, memory, snapshot
-from common.outbox import Outbox
+from colonnade.common.capacity import Bounded
+from colonnade.common.conversation import SERVER, Carrier, Cohort, Item, Link
+from colonnade.common.errors import PartyAway
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import Kinds, Message, memory, snapshot
+from colonnade.common.outbox import Outbox
 
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from common.digest import Digest
-from common.escaped import escaped_lines
+from colonnade.common.digest import Digest
+from colonnade.common.escaped import escaped_lines
 
 _LONGEST = 4000  # characters of a record
 

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from common.message import M, Message, memory
-from common.phases import WAITING, Phases
+from colonnade.common.message import M, Message, memory
+from colonnade.common.phases import WAITING, Phases
 
 
 class Mailbox:

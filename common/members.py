@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from common.errors import CheckpointError
-from common.once import Once
+from colonnade.common.errors import CheckpointError
+from colonnade.common.once import Once
 
 _NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
 _AHEAD = 32  # rounds that are entered at once: so many may count as done that were not

@@ -25,8 +25,8 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_o
 import torch
 from torch import Tensor
 
-from common.errors import ContractError
-from common.numerics.quantise import AS_IS, Form, Packed
+from colonnade.common.errors import ContractError
+from colonnade.common.numerics.quantise import AS_IS, Form, Packed
 
 _T = TypeVar("_T")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from common.config import FederationConfig
-from common.privacy.plan import Plan
-from common.version import VERSION
+from colonnade.common.config import FederationConfig
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.version import VERSION
 
 Values = Mapping[tuple[str, ...], float | tuple[float, float]]  # a pair: count and sum
 Ways = Mapping[str, Mapping[str, Iterable[int]]]  # up or down -> kind -> messages, payload bytes

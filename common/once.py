@@ -12,8 +12,8 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from common.durable import write_durably
-from common.errors import EnvironmentFault
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import EnvironmentFault
 
 
 class Once:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-from common.capacity import Bounded, bound
-from common.conversation import Open
-from common.message import Message
+from colonnade.common.capacity import Bounded, bound
+from colonnade.common.conversation import Open
+from colonnade.common.message import Message
 
 _T = TypeVar("_T")
 

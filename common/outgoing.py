@@ -12,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from common.numerics.quantise import Packed
+from colonnade.common.numerics.quantise import Packed
 
 
 class Outgoing(Tensor):

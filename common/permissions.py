@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 VARIABLE = "COLONNADE_UMASK"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 
 def refuse_taken(address: str, key: str) -> None:

@@ -17,14 +17,14 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from common.blinded import BLINDED, blinded_limits
-from common.config import FederationConfig
-from common.course import QuorumConfig
-from common.errors import InputError
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
-from common.outgoing import Released
-from common.protocols import CONTRACTS
-from common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.blinded import BLINDED, blinded_limits
+from colonnade.common.config import FederationConfig
+from colonnade.common.course import QuorumConfig
+from colonnade.common.errors import InputError
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.outgoing import Released
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
 
 ROWS = 4096  # of a round, at most
 PURPOSE = {"purpose": "prediction"}

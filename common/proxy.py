@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 
-from common.errors import ConfigError, EnvironmentFault
+from colonnade.common.errors import ConfigError, EnvironmentFault
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # the first that is set counts, and empty means none
 _EXCEPTIONS = ("no_grpc_proxy", "no_proxy")  # likewise

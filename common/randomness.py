@@ -9,7 +9,7 @@ import hashlib
 
 import torch
 
-from common.state import State
+from colonnade.common.state import State
 
 
 def keep_generators(state: State, device: torch.device, seed: int, *whose: str | int) -> None:

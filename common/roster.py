@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.crypto.certificates import check_fingerprint
-from common.crypto.names import SERVER, check_party_name
-from common.errors import ConfigError, IdentityError
-from common.wording import shown
+from colonnade.common.crypto.certificates import check_fingerprint
+from colonnade.common.crypto.names import SERVER, check_party_name
+from colonnade.common.errors import ConfigError, IdentityError
+from colonnade.common.wording import shown
 
 _LARGEST = 10_000
 _HINT = "a number, a list of names, or names with their certificates' fingerprints"

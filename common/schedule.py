@@ -10,11 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.config import FederationConfig
-from common.data.rows import Batches, generator, partition
-from common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
-from common.privacy.plan import AnyPrivacyConfig, Plan, plan
-from common.protocols.contract import local_steps
+from colonnade.common.config import FederationConfig
+from colonnade.common.data.rows import Batches, generator, partition
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.plan import AnyPrivacyConfig, Plan, plan
+from colonnade.common.protocols.contract import local_steps
 
 _EVALUATED = ("validation", "test")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from common.errors import CheckpointError
+from colonnade.common.errors import CheckpointError
 
 _T = TypeVar("_T")
 

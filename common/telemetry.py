@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from common.digest import Digest, Event, Listener
-from common.errors import EnvironmentFault
-from common.escaped import escaped
-from common.lines import open_to_append
+from colonnade.common.digest import Digest, Event, Listener
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.escaped import escaped
+from colonnade.common.lines import open_to_append
 
 __all__ = ["Event", "Listener", "Telemetry", "without_nan"]
 

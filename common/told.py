@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from common.message import ServerMessage, TensorSpec, message
+from colonnade.common.message import ServerMessage, TensorSpec, message
 
 
 @message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.message import Message, payload_bytes
+from colonnade.common.message import Message, payload_bytes
 
 
 @dataclass

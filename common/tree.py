@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import yaml
 
-from common.data.sources import DATA_MODELS
-from common.errors import ConfigError
-from common.roster import read_roster
-from common.wording import TEMPLATE, shown
+from colonnade.common.data.sources import DATA_MODELS
+from colonnade.common.errors import ConfigError
+from colonnade.common.roster import read_roster
+from colonnade.common.wording import TEMPLATE, shown
 
 
 def read_tree(path: Path) -> dict[str, Any]:

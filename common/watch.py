@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol, Self
 
-from common.metric import Metric
-from common.telemetry import Event, Telemetry
+from colonnade.common.metric import Metric
+from colonnade.common.telemetry import Event, Telemetry
 
 if TYPE_CHECKING:
-    from common.exposition import Exposition
-    from common.health import Health
+    from colonnade.common.exposition import Exposition
+    from colonnade.common.health import Health
 
 
 class Watched(Protocol):
@@ -55,12 +55,12 @@ class Watch(AbstractContextManager["Watch"]):
         """Listens. Raises EnvironmentFault where a port is in use."""
         with ExitStack() as opening:  # the libraries are imported only where they are asked for
             if self._config.metrics:
-                from common.exposition import Exposition  # noqa: PLC0415
+                from colonnade.common.exposition import Exposition  # noqa: PLC0415
 
                 at = Exposition(self._config.metrics, f"{self._key}.metrics, or COLONNADE_METRICS")
                 self._exposition = opening.enter_context(at)
             if self._config.health:
-                from common.health import Health  # noqa: PLC0415
+                from colonnade.common.health import Health  # noqa: PLC0415
 
                 self._health = opening.enter_context(
                     Health(self._config.health, f"{self._key}.health, or COLONNADE_HEALTH")

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from common.errors import ConfigError, nearest
-from common.protocols import CONTRACTS
-from common.protocols.contract import ProtocolConfig
+from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import ProtocolConfig
 
 TEMPLATE = "every_party"
 """The section that is laid under every party's own."""

@@ -88,7 +88,7 @@ def _page(path: str, files: Files) -> str | None:
 def _documented(markdown: str, text: str) -> str:
     """In the place of a list of modules, what their docstrings say."""
     for module in _MODULE.finditer(markdown):
-        directive = f"\n::: {module['file'].replace('/', '.')}\n"
+        directive = f"\n::: colonnade.{module['file'].replace('/', '.')}\n"
         text = text.replace(f"- `{module['file']}.py`", directive, 1)
     return text
 

@@ -33,7 +33,9 @@ def generate(into: Path) -> None:
 def _make_imports_absolute(module: Path) -> None:
     """protoc imports its siblings from the top level, where other packages live."""
     text = module.read_text()
-    module.write_text(re.sub(r"^import (\w+_pb2)", r"from common.wire._generated import \1", text, flags=re.M))
+    module.write_text(
+        re.sub(r"^import (\w+_pb2)", r"from colonnade.common.wire._generated import \1", text, flags=re.M)
+    )
 
 
 if __name__ == "__main__":

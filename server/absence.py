@@ -9,10 +9,10 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor
 
-from common.errors import InputError
-from common.harvest import Harvest
-from common.message import M, tensor_specs
-from server.context import ServerContext
+from colonnade.common.errors import InputError
+from colonnade.common.harvest import Harvest
+from colonnade.common.message import M, tensor_specs
+from colonnade.server.context import ServerContext
 
 Absent = Literal["refuse", "mean", "historical"]
 """What stands in for a party that is not there: nothing, its mean output, or what it last said of the same row."""

@@ -8,19 +8,19 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from common.config import FederationConfig, ServerConfig
-from common.conversation import SERVER
-from common.data.kept import EncoderFile
-from common.data.rows import sampled
-from common.data.scale import Columns
-from common.data.sources import load_features, prepare, prepare_others
-from common.errors import DataError
-from common.models.bottom import bottom_model
-from common.models.optimiser import build_optimiser
-from common.models.two_part import TwoPart
-from common.schedule import Schedule
-from server.context import ServerContext
-from server.heads import joint_head
+from colonnade.common.config import FederationConfig, ServerConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.scale import Columns
+from colonnade.common.data.sources import load_features, prepare, prepare_others
+from colonnade.common.errors import DataError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.two_part import TwoPart
+from colonnade.common.schedule import Schedule
+from colonnade.server.context import ServerContext
+from colonnade.server.heads import joint_head
 
 
 def load_columns(

@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from common.models.two_part import TwoPart
-from server.active import active_party
-from server.context import ServerContext
-from server.joint import Joint
+from colonnade.common.models.two_part import TwoPart
+from colonnade.server.active import active_party
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import Joint
 
 Averaged = Literal["embeddings", "logits"]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from common.config import FederationConfig, differences
-from common.crypto.certificates import name_of
-from common.crypto.peers import verify_peer
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError, RefusedError, nearest
-from common.membership import WIRE_VERSION, Hello
-from common.version import VERSION
+from colonnade.common.config import FederationConfig, differences
+from colonnade.common.crypto.certificates import name_of
+from colonnade.common.crypto.peers import verify_peer
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError, RefusedError, nearest
+from colonnade.common.membership import WIRE_VERSION, Hello
+from colonnade.common.version import VERSION
 
 _MOST = 12  # keys that a refusal names
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
-from common.conversation import Cohort
-from common.crypto.sealing import KEY_BYTES, PROOF_BYTES
-from common.crypto.signatures import Signer
-from common.errors import ContractError
-from common.harvest import Quorum
-from common.message import Message
-from common.raw import lay_out, to_tensor
-from server.context import ServerContext
+from colonnade.common.agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
+from colonnade.common.conversation import Cohort
+from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
+from colonnade.common.crypto.signatures import Signer
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Quorum
+from colonnade.common.message import Message
+from colonnade.common.raw import lay_out, to_tensor
+from colonnade.server.context import ServerContext
 
 
 async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:

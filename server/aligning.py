@@ -11,24 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.alignment.comparison import RAISED, compare, distinct
-from common.alignment.hand import SHUFFLED, Hand, about, draw_for, tag_of
-from common.alignment.keys import Keys
-from common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
-from common.alignment.refusal import refuse_nothing, refuse_other_sizes
-from common.alignment.ring import SERVER_SEAT, Ring
-from common.alignment.scratch import Scratch, places_of, to_numbers, to_records
-from common.alignment.seed import Seed
-from common.alignment.sorting import Sorter
-from common.alignment.work import T, Work, at_once
-from common.config import FederationConfig
-from common.conversation import SERVER, Cohort
-from common.crypto.group import ELEMENT
-from common.crypto.sealing import Session
-from common.errors import ContractError, InputError, PartyAway
-from common.harvest import Harvest, Quorum
-from common.message import M, check_exact
-from common.outgoing import Concealed, nothing
+from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.hand import SHUFFLED, Hand, about, draw_for, tag_of
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.ring import SERVER_SEAT, Ring
+from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.alignment.work import T, Work, at_once
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER, Cohort
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import ContractError, InputError, PartyAway
+from colonnade.common.harvest import Harvest, Quorum
+from colonnade.common.message import M, check_exact
+from colonnade.common.outgoing import Concealed, nothing
 
 _NONE = nothing(0, ELEMENT, dtype=torch.uint8)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from common.data.rows import generator
-from common.numerics.row_gradients import Parameters, RowLoss, refuse_batch_norm, row_gradients
-from common.privacy.answers import RowNoise
-from common.privacy.noise import Normals, secure_normals, seeded_normals
-from server.context import ServerContext
+from colonnade.common.data.rows import generator
+from colonnade.common.numerics.row_gradients import Parameters, RowLoss, refuse_batch_norm, row_gradients
+from colonnade.common.privacy.answers import RowNoise
+from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
+from colonnade.server.context import ServerContext
 
 
 class Answers:

@@ -8,19 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from common import prediction
-from common.checkpoints import Checkpoints, Owner
-from common.crypto.sealing import Session
-from common.errors import PartyAway, PartyFailed, PartyLost, declared
-from server.active import columns_of
-from server.context import ServerContext
-from server.hub import Hub
-from server.people import People
-from server.predicting import Questions, predict
-from server.rows import Rows
+from colonnade.common import prediction
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
+from colonnade.server.active import columns_of
+from colonnade.server.context import ServerContext
+from colonnade.server.hub import Hub
+from colonnade.server.people import People
+from colonnade.server.predicting import Questions, predict
+from colonnade.server.rows import Rows
 
 if TYPE_CHECKING:
-    from server.predictions import PredictionRun
+    from colonnade.server.predictions import PredictionRun
 
 
 @dataclass

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from common.course import StopConfig
-from common.numbers import plain
+from colonnade.common.course import StopConfig
+from colonnade.common.numbers import plain
 
 
 @dataclass

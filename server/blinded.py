@@ -8,15 +8,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from common.blinded import Masked, Members, ring, smallest_set, words
-from common.conversation import Cohort
-from common.errors import ContractError
-from common.harvest import Harvest
-from common.members import MemberRecord
-from common.message import Message, check_exact
-from server.agreement import introduce
-from server.context import ServerContext
-from server.sums import Found, Sums
+from colonnade.common.blinded import Masked, Members, ring, smallest_set, words
+from colonnade.common.conversation import Cohort
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Harvest
+from colonnade.common.members import MemberRecord
+from colonnade.common.message import Message, check_exact
+from colonnade.server.agreement import introduce
+from colonnade.server.context import ServerContext
+from colonnade.server.sums import Found, Sums
 
 _LONGEST_REST = 64  # rounds
 

@@ -10,17 +10,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.blinded import smallest_set
-from common.coded_rows import CodedRows
-from common.conversation import Cohort
-from common.crypto.signatures import Signer
-from common.errors import ContractError
-from common.harvest import Harvest, Quorum
-from common.members import MemberRecord
-from common.message import check_exact
-from common.numerics import fixed_point
-from common.numerics.lagrange import LagrangeCode
-from common.protocols.fedvs import (
+from colonnade.common.blinded import smallest_set
+from colonnade.common.coded_rows import CodedRows
+from colonnade.common.conversation import Cohort
+from colonnade.common.crypto.signatures import Signer
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Harvest, Quorum
+from colonnade.common.members import MemberRecord
+from colonnade.common.message import check_exact
+from colonnade.common.numerics import fixed_point
+from colonnade.common.numerics.lagrange import LagrangeCode
+from colonnade.common.protocols.fedvs import (
     Answer,
     Bundle,
     Config,
@@ -33,8 +33,8 @@ from common.protocols.fedvs import (
     place,
     signed_senders,
 )
-from common.raw import lay_out, to_tensor
-from server.context import ServerContext
+from colonnade.common.raw import lay_out, to_tensor
+from colonnade.server.context import ServerContext
 
 
 class Sums:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from common.models.optimiser import build_optimiser, stepper
-from common.numerics.row_gradients import Parameters
-from server.answers import Answers
-from server.context import ServerContext
-from server.heads import joint_head
-from server.joint import Targets
+from colonnade.common.models.optimiser import build_optimiser, stepper
+from colonnade.common.numerics.row_gradients import Parameters
+from colonnade.server.answers import Answers
+from colonnade.server.context import ServerContext
+from colonnade.server.heads import joint_head
+from colonnade.server.joint import Targets
 
 How = Literal["average", "max", "concatenate"]
 

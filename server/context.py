@@ -13,28 +13,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.config import FederationConfig, ServerConfig
-from common.conversation import SERVER
-from common.crypto.identity import Identity
-from common.crypto.sealing import Session
-from common.data.labels import Labels
-from common.data.scale import Columns
-from common.data.targets import TargetScale
-from common.errors import CheckpointError, DataError
-from common.harvest import Harvest, Quorum
-from common.message import Message
-from common.numerics.class_weights import WeightedCrossEntropy, balanced
-from common.numerics.losses import CrossEntropy, Objective, Squared
-from common.once import Once
-from common.phases import EVALUATION, Phases
-from common.privacy.labels import NoisyLabels, posterior
-from common.schedule import Schedule
-from common.state import Snapshot, State
-from common.telemetry import Telemetry
-from server.best import Best
-from server.releases import RowReleases
-from server.residuals import Residuals
-from server.score import Score
+from colonnade.common.config import FederationConfig, ServerConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.scale import Columns
+from colonnade.common.data.targets import TargetScale
+from colonnade.common.errors import CheckpointError, DataError
+from colonnade.common.harvest import Harvest, Quorum
+from colonnade.common.message import Message
+from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
+from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
+from colonnade.common.once import Once
+from colonnade.common.phases import EVALUATION, Phases
+from colonnade.common.privacy.labels import NoisyLabels, posterior
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import Snapshot, State
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.best import Best
+from colonnade.server.releases import RowReleases
+from colonnade.server.residuals import Residuals
+from colonnade.server.score import Score
 
 
 @dataclass

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from common.directions import Directions
-from common.errors import InputError
-from common.numerics.differences import Place, Slopes
-from common.numerics.zeroth_order import spread
-from common.protocols.czofo import Config
-from server.answers import protection
-from server.combined import CombinedHead
-from server.context import ServerContext
+from colonnade.common.directions import Directions
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.zeroth_order import spread
+from colonnade.common.protocols.czofo import Config
+from colonnade.server.answers import protection
+from colonnade.server.combined import CombinedHead
+from colonnade.server.context import ServerContext
 
 _SAMPLED = 10  # turns, of one of which the estimate's variance is taken
 _NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}

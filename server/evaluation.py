@@ -8,12 +8,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.errors import ContractError
-from common.harvest import Harvest
-from common.message import M, Message
-from server.absence import Absence
-from server.context import ServerContext
+from colonnade.common.conversation import Cohort
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Harvest
+from colonnade.common.message import M, Message
+from colonnade.server.absence import Absence
+from colonnade.server.context import ServerContext
 
 
 async def evaluate(

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from common.digest import Digest
-from common.escaped import escaped
+from colonnade.common.digest import Digest
+from colonnade.common.escaped import escaped
 
 _STDERR = 2
 _LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")

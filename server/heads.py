@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from common.data.rows import generator
-from common.models.build import build_agreed_head, build_head
-from common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
-from common.models.optimiser import build_optimiser
-from common.numerics.admm import head_gradients
-from server.context import ServerContext
+from colonnade.common.data.rows import generator
+from colonnade.common.models.build import build_agreed_head, build_head
+from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.numerics.admm import head_gradients
+from colonnade.server.context import ServerContext
 
 _SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/context.py
 

@@ -6,9 +6,9 @@ import hashlib
 
 import torch
 
-from common.data.labels import Labels
-from common.errors import DataError
-from common.once import Once
+from colonnade.common.data.labels import Labels
+from colonnade.common.errors import DataError
+from colonnade.common.once import Once
 
 _NAME = "labels"
 

@@ -7,24 +7,32 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from common.alignment.messages import alignment_kinds, all_limits
-from common.compress import Compressor, form_of
-from common.config import FederationConfig
-from common.conversation import Cohort, Link, Save
-from common.errors import ColonnadeError, ContractError, PartyAway, PartyFailed, PartyLost, RefusedError, declared
-from common.mailbox import Mailbox
-from common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
-from common.message import Message
-from common.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
-from common.protocols.contract import Contract
-from common.telemetry import Telemetry
-from common.wire.connection import Connection
-from server.admission import Admission, claimed
-from server.member import Intake, Member, first_hello, screened
-from server.revocations import Revocations
-from server.saving import common_round
-from server.session_numbers import SessionNumbers
-from server.traffic import Totals
+from colonnade.common.alignment.messages import alignment_kinds, all_limits
+from colonnade.common.compress import Compressor, form_of
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import Cohort, Link, Save
+from colonnade.common.errors import (
+    ColonnadeError,
+    ContractError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    RefusedError,
+    declared,
+)
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
+from colonnade.common.message import Message
+from colonnade.common.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
+from colonnade.common.protocols.contract import Contract
+from colonnade.common.telemetry import Telemetry
+from colonnade.common.wire.connection import Connection
+from colonnade.server.admission import Admission, claimed
+from colonnade.server.member import Intake, Member, first_hello, screened
+from colonnade.server.revocations import Revocations
+from colonnade.server.saving import common_round
+from colonnade.server.session_numbers import SessionNumbers
+from colonnade.server.traffic import Totals
 
 
 class Hub:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from common.errors import ContractError
-from server.context import ServerContext
+from colonnade.common.errors import ContractError
+from colonnade.server.context import ServerContext
 
 
 class Joined:

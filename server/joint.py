@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from common.models.optimiser import build_optimiser, stepper
-from server.context import ServerContext
-from server.heads import PartyHeads, joint_head
+from colonnade.common.models.optimiser import build_optimiser, stepper
+from colonnade.server.context import ServerContext
+from colonnade.server.heads import PartyHeads, joint_head
 
 Targets = Callable[[Tensor], Tensor]  # logits -> what the loss takes for the labels: ServerContext.targets
 

@@ -10,9 +10,9 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from common.durable import write_kept
-from common.errors import CheckpointError
-from common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.durable import write_kept
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 
 _FILE = "noisy-labels.safetensors"
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from common.conversation import Link
-from common.errors import ColonnadeError, RefusedError
-from common.membership import Hello
-from common.wire.connection import Connection
-from server.admission import Admission
+from colonnade.common.conversation import Link
+from colonnade.common.errors import ColonnadeError, RefusedError
+from colonnade.common.membership import Hello
+from colonnade.common.wire.connection import Connection
+from colonnade.server.admission import Admission
 
 _HELLO_PATIENCE = 10.0  # seconds that a new connection has to say who it is
 _REFUSAL_PAUSE = 1.0  # seconds before a certificate that may not come in is told so

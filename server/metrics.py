@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from common import metric
-from common.conversation import SERVER
-from common.metric import Metric, Values, number
-from common.telemetry import Event
-from server.sessions import Sessions
-from server.summary import person
+from colonnade.common import metric
+from colonnade.common.conversation import SERVER
+from colonnade.common.metric import Metric, Values, number
+from colonnade.common.telemetry import Event
+from colonnade.server.sessions import Sessions
+from colonnade.server.summary import person
 
 _COUNTED = {
     "missing": ("colonnade_missing_answers", "Rounds that a party was asked in and did not answer in time."),

@@ -8,10 +8,10 @@ from itertools import islice
 
 from torch import Tensor
 
-from common import prediction
-from common.watch import Collector
-from server.people import People
-from server.predicting import Questions
+from colonnade.common import prediction
+from colonnade.common.watch import Collector
+from colonnade.server.people import People
+from colonnade.server.predicting import Questions
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from server.context import ServerContext
+from colonnade.server.context import ServerContext
 
 
 class Pace:

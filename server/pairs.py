@@ -9,17 +9,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.conversation import SERVER, Cohort
-from common.data.rows import generator
-from common.errors import InputError
-from common.harvest import Harvest
-from common.numerics.two_point import TwoPoint, row_losses
-from common.protocols.pairs import Difference, Evaluation, Pair, PairsConfig
-from server.combined import CombinedHead
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.joint import Targets
-from server.standin import StandIn
+from colonnade.common.conversation import SERVER, Cohort
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.common.harvest import Harvest
+from colonnade.common.numerics.two_point import TwoPoint, row_losses
+from colonnade.common.protocols.pairs import Difference, Evaluation, Pair, PairsConfig
+from colonnade.server.combined import CombinedHead
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.joint import Targets
+from colonnade.server.standin import StandIn
 
 Turns = Awaitable[tuple[Harvest[Pair], float | None]]  # who answered in a round, and the loss
 

@@ -9,16 +9,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from common.alignment.keys import Keys
-from common.alignment.record import Record
-from common.alignment.seed import Seed
-from common.config import FederationConfig
-from common.conversation import SERVER
-from common.data.labels import Labels
-from common.message import Kinds
-from common.once import Once
-from common.telemetry import Telemetry
-from server.rows import Rows
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.labels import Labels
+from colonnade.common.message import Kinds
+from colonnade.common.once import Once
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.rows import Rows
 
 
 @dataclass

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.errors import PartyLost
-from common.prediction import Ask, Averaged, Output, summed, width
-from server.absence import Absent, Standing
-from server.active_joint import ActiveJoint
-from server.blinded import blinded
-from server.context import ServerContext
-from server.joint import Joint, Summed
-from server.protocols import ACTIVE, JOINT
-from server.sums import Found
+from colonnade.common.conversation import Cohort
+from colonnade.common.errors import PartyLost
+from colonnade.common.prediction import Ask, Averaged, Output, summed, width
+from colonnade.server.absence import Absent, Standing
+from colonnade.server.active_joint import ActiveJoint
+from colonnade.server.blinded import blinded
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import Joint, Summed
+from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.server.sums import Found
 
 
 @dataclass(frozen=True)

@@ -12,43 +12,43 @@ from pathlib import Path
 
 import torch
 
-from common import prediction
-from common.alignment.keys import Keys
-from common.alignment.messages import all_kinds, all_limits
-from common.alignment.record import Record
-from common.alignment.seed import NAME as SEED
-from common.alignment.seed import Seed
-from common.checkpoints import Checkpoints, Owner
-from common.config import FederationConfig, ServerConfig
-from common.conversation import SERVER
-from common.crypto.revocation import RevocationList
-from common.data.kept import EncoderFile
-from common.data.sources import load_labels
-from common.descriptors import raise_limit
-from common.device import choose_device
-from common.errors import CheckpointError, ColonnadeError, InputError
-from common.message import largest_bytes
-from common.once import Once
-from common.schedule import Schedule
-from common.telemetry import Listener, Telemetry
-from common.watch import Watch
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE
-from common.wire.listen import Listener as Port
-from common.wire.listen import ServerTls
-from server.absence import Absent
-from server.active import load_columns, own_keys
-from server.admission import Admission, Facts
-from server.asking import Asking
-from server.context import ServerContext, check_labels
-from server.handshakes import watch_handshakes
-from server.held import refuse_other_labels
-from server.hub import Hub
-from server.model import Model
-from server.people import People, distinct
-from server.predicting import Questions
-from server.run import own_identity
-from server.session_numbers import SessionNumbers
+from colonnade.common import prediction
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import NAME as SEED
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import FederationConfig, ServerConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.sources import load_labels
+from colonnade.common.descriptors import raise_limit
+from colonnade.common.device import choose_device
+from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
+from colonnade.common.message import largest_bytes
+from colonnade.common.once import Once
+from colonnade.common.schedule import Schedule
+from colonnade.common.telemetry import Listener, Telemetry
+from colonnade.common.watch import Watch
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener as Port
+from colonnade.common.wire.listen import ServerTls
+from colonnade.server.absence import Absent
+from colonnade.server.active import load_columns, own_keys
+from colonnade.server.admission import Admission, Facts
+from colonnade.server.asking import Asking
+from colonnade.server.context import ServerContext, check_labels
+from colonnade.server.handshakes import watch_handshakes
+from colonnade.server.held import refuse_other_labels
+from colonnade.server.hub import Hub
+from colonnade.server.model import Model
+from colonnade.server.people import People, distinct
+from colonnade.server.predicting import Questions
+from colonnade.server.run import own_identity
+from colonnade.server.session_numbers import SessionNumbers
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 _EVENTS = "predictions.jsonl"

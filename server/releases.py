@@ -10,12 +10,12 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from common.durable import write_durably
-from common.errors import CheckpointError, ConfigError, EnvironmentFault
-from common.privacy.accountant import epsilon
-from common.privacy.answers import AnswerPrivacyConfig
-from common.privacy.settings import BEFORE, Accounting
-from common.schedule import Schedule
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.answers import AnswerPrivacyConfig
+from colonnade.common.privacy.settings import BEFORE, Accounting
+from colonnade.common.schedule import Schedule
 
 _FILE = "answers.json"
 _ANEW = "begin a new run, which spends epsilon anew"

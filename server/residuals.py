@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.data.targets import TargetScale
-from common.numerics.losses import Squared
+from colonnade.common.data.targets import TargetScale
+from colonnade.common.numerics.losses import Squared
 
 
 class Residuals:

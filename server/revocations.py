@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from common.errors import IdentityError
-from common.telemetry import Telemetry
-from server.admission import Admission
+from colonnade.common.errors import IdentityError
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.admission import Admission
 
 _PERIOD = 1.0  # seconds between two looks
 _PATIENCE = 10.0  # seconds without the list after which no round is opened

@@ -9,17 +9,17 @@ from functools import partial
 
 from torch import Tensor
 
-from common.alignment.progress import tenths
-from common.alignment.record import Record
-from common.alignment.seed import Seed
-from common.alignment.work import aside
-from common.config import FederationConfig
-from common.conversation import SERVER, Cohort
-from common.crypto.sealing import Session
-from common.errors import CheckpointError
-from common.message import Kinds
-from common.telemetry import Telemetry
-from server.aligning import Aligning
+from colonnade.common.alignment.progress import tenths
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.work import aside
+from colonnade.common.config import FederationConfig
+from colonnade.common.conversation import SERVER, Cohort
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import CheckpointError
+from colonnade.common.message import Kinds
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.aligning import Aligning
 
 
 @dataclass

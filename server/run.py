@@ -13,46 +13,46 @@ from pathlib import Path
 
 from torch import Tensor
 
-from common.alignment.keys import Keys
-from common.alignment.messages import all_kinds, all_limits
-from common.alignment.record import Record
-from common.alignment.seed import NAME as SEED
-from common.alignment.seed import Seed
-from common.checkpoints import Checkpoints, Owner
-from common.config import FederationConfig, ServerConfig
-from common.conversation import SERVER
-from common.crypto.identity import Identity, load_identity
-from common.crypto.revocation import RevocationList
-from common.data.kept import EncoderFile
-from common.data.labels import Labels
-from common.data.sources import load_labels
-from common.descriptors import raise_limit
-from common.device import choose_device
-from common.errors import CheckpointError, ConfigError, IdentityError
-from common.message import largest_bytes
-from common.once import Once
-from common.ports import refuse_taken
-from common.privacy.labels import NoisyLabels
-from common.protocols import CONTRACTS
-from common.schedule import Schedule
-from common.telemetry import Event, Listener, Telemetry, advances
-from common.watch import Watch
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE
-from common.wire.listen import Listener as Port
-from common.wire.listen import ServerTls
-from server.active import load_columns
-from server.admission import Admission, Facts
-from server.context import ServerContext, check_labels
-from server.handshakes import watch_handshakes
-from server.held import digest_of, hold_labels
-from server.labels import NoisyLabelFile
-from server.metrics import ServerMetrics
-from server.releases import RowReleases, open_releases
-from server.rows import Rows
-from server.sessions import Sessions
-from server.summary import summarise, write_whole
-from server.timeline import timeline
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import NAME as SEED
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import FederationConfig, ServerConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.sources import load_labels
+from colonnade.common.descriptors import raise_limit
+from colonnade.common.device import choose_device
+from colonnade.common.errors import CheckpointError, ConfigError, IdentityError
+from colonnade.common.message import largest_bytes
+from colonnade.common.once import Once
+from colonnade.common.ports import refuse_taken
+from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.schedule import Schedule
+from colonnade.common.telemetry import Event, Listener, Telemetry, advances
+from colonnade.common.watch import Watch
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener as Port
+from colonnade.common.wire.listen import ServerTls
+from colonnade.server.active import load_columns
+from colonnade.server.admission import Admission, Facts
+from colonnade.server.context import ServerContext, check_labels
+from colonnade.server.handshakes import watch_handshakes
+from colonnade.server.held import digest_of, hold_labels
+from colonnade.server.labels import NoisyLabelFile
+from colonnade.server.metrics import ServerMetrics
+from colonnade.server.releases import RowReleases, open_releases
+from colonnade.server.rows import Rows
+from colonnade.server.sessions import Sessions
+from colonnade.server.summary import summarise, write_whole
+from colonnade.server.timeline import timeline
 
 _PARTING = 10.0  # seconds that parties have for their farewell
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.checkpoints import Checkpoints, Owner
-from common.conversation import SERVER, Save
-from common.course import CheckpointConfig
-from common.durable import write_durably
-from common.errors import CheckpointError, EnvironmentFault, PartyLost
-from common.state import Snapshot
-from common.telemetry import Telemetry
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.conversation import SERVER, Save
+from colonnade.common.course import CheckpointConfig
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
+from colonnade.common.state import Snapshot
+from colonnade.common.telemetry import Telemetry
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from server.quality import describe
+from colonnade.server.quality import describe
 
 
 class Score:

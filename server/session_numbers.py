@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.durable import write_kept
+from colonnade.common.durable import write_kept
 
 NAME = "session"
 

@@ -6,20 +6,20 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.checkpoints import Checkpoints, Owner
-from common.crypto.sealing import Session
-from common.durable import write_kept
-from common.errors import PartyAway, declared
-from common.phases import CHECKPOINT, WAITING
-from common.protocols import CONTRACTS
-from common.randomness import keep_generators
-from server.admission import Admission
-from server.context import ServerContext
-from server.hub import Hub
-from server.protocols import SERVE
-from server.rows import Rows
-from server.saving import Saving
-from server.session_numbers import SessionNumbers
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.durable import write_kept
+from colonnade.common.errors import PartyAway, declared
+from colonnade.common.phases import CHECKPOINT, WAITING
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.randomness import keep_generators
+from colonnade.server.admission import Admission
+from colonnade.server.context import ServerContext
+from colonnade.server.hub import Hub
+from colonnade.server.protocols import SERVE
+from colonnade.server.rows import Rows
+from colonnade.server.saving import Saving
+from colonnade.server.session_numbers import SessionNumbers
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from server.context import ServerContext
+from colonnade.server.context import ServerContext
 
 How = Literal["zero", "last", "skip"]
 

@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common.durable import write_durably
-from common.environment import describe_environment
-from common.errors import EnvironmentFault
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.calibration import gaussian_epsilon
-from common.privacy.plan import SEEDED, AnyPrivacyConfig, Plan
-from common.privacy.rows import deviation
-from common.privacy.settings import Adjacency
-from common.privacy.zeroth_order import ZerothOrderClaim
-from common.telemetry import without_nan
-from server.context import ServerContext
-from server.hub import Hub
-from server.pace import Pace
+from colonnade.common.durable import write_durably
+from colonnade.common.environment import describe_environment
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.calibration import gaussian_epsilon
+from colonnade.common.privacy.plan import SEEDED, AnyPrivacyConfig, Plan
+from colonnade.common.privacy.rows import deviation
+from colonnade.common.privacy.settings import Adjacency
+from colonnade.common.privacy.zeroth_order import ZerothOrderClaim
+from colonnade.common.telemetry import without_nan
+from colonnade.server.context import ServerContext
+from colonnade.server.hub import Hub
+from colonnade.server.pace import Pace
 
 
 def summarise(

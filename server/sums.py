@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.message import Message
-from server.context import ServerContext
-from server.evaluation import collect_block
-from server.standin import StandIn
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.message import Message
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import collect_block
+from colonnade.server.standin import StandIn
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from common.lines import read_lines
-from common.telemetry import Event
+from colonnade.common.lines import read_lines
+from colonnade.common.telemetry import Event
 
 
 def timeline(events: Path, parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from common.told import Beliefs, Labels, Targets
-from server.context import ServerContext
+from colonnade.common.told import Beliefs, Labels, Targets
+from colonnade.server.context import ServerContext
 
 
 def told(ctx: ServerContext, round: int, y: Tensor) -> Labels | Beliefs | Targets:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from common.conversation import Link
-from common.traffic import Traffic
-from common.wire.connection import Connection
+from colonnade.common.conversation import Link
+from colonnade.common.traffic import Traffic
+from colonnade.common.wire.connection import Connection
 
 _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
 

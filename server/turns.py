@@ -7,12 +7,12 @@ from statistics import fmean
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.errors import ContractError
-from common.harvest import Harvest
-from common.message import M, check_exact
-from server.context import ServerContext
-from server.pace import Pace
+from colonnade.common.conversation import Cohort
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Harvest
+from colonnade.common.message import M, check_exact
+from colonnade.server.context import ServerContext
+from colonnade.server.pace import Pace
 
 Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 """(answers, their rows int64 (rows,), the round they are of) -> the loss, or None if too few answered."""

@@ -9,17 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from client.matching import Matching
-from common import inprocess
-from common.alignment.keys import Keys, KeysConfig
-from common.alignment.messages import ALIGNMENT, alignment_limits
-from common.config import FederationConfig, parse
-from common.conversation import SERVER, Carrier, Item
-from common.crypto.sealing import Session
-from common.inprocess import Delay
-from common.message import Message, snapshot
-from common.privacy.settings import PolicyConfig
-from server.aligning import Aligning
+from colonnade.client.matching import Matching
+from colonnade.common import inprocess
+from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
+from colonnade.common.config import FederationConfig, parse
+from colonnade.common.conversation import SERVER, Carrier, Item
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.inprocess import Delay
+from colonnade.common.message import Message, snapshot
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.server.aligning import Aligning
 from tests.federation import tree
 
 KINDS = {kind.__name__: kind for kind in ALIGNMENT}

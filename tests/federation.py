@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cli.simulation import Outcome, Simulation
-from common.config import Config, parse
-from common.conversation import SERVER
-from common.inprocess import Delay
-from common.protocols import CONTRACTS
-from common.state import State
+from colonnade.cli.simulation import Outcome, Simulation
+from colonnade.common.config import Config, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.inprocess import Delay
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.state import State
 
 DIGITS: Mapping[str, Any] = {
     "federation": {

@@ -11,24 +11,24 @@ from typing import Any
 
 from torch import Tensor
 
-from cli.contexts import server_context
-from client.run import ClientRun
-from common.alignment.messages import all_kinds, all_limits
-from common.config import Config
-from common.conversation import Cohort, Save
-from common.crypto.revocation import RevocationList
-from common.crypto.sealing import Session
-from common.lines import read_lines
-from common.message import largest_bytes
-from common.once import Once
-from common.protocols import CONTRACTS
-from common.telemetry import Event, Telemetry
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE
-from common.wire.listen import Listener
-from server.admission import Admission, Facts
-from server.blinded import Blinded, blinded
-from server.hub import Hub
+from colonnade.cli.contexts import server_context
+from colonnade.client.run import ClientRun
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.config import Config
+from colonnade.common.conversation import Cohort, Save
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.lines import read_lines
+from colonnade.common.message import largest_bytes
+from colonnade.common.once import Once
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener
+from colonnade.server.admission import Admission, Facts
+from colonnade.server.blinded import Blinded, blinded
+from colonnade.server.hub import Hub
 
 
 class AnyRun(Admission):

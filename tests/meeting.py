@@ -9,20 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cli.contexts import client_context, server_context
-from client.agreement import Keys, agree
-from client.context import ClientContext
-from common.agreement import AGREEMENT, agreement_limits
-from common.config import Config
-from common.conversation import SERVER, Item
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.sealing import Session
-from common.crypto.signatures import Signer
-from common.inprocess import connect, run_virtual
-from common.telemetry import Telemetry
-from server.agreement import introduce
-from server.context import ServerContext
+from colonnade.cli.contexts import client_context, server_context
+from colonnade.client.agreement import Keys, agree
+from colonnade.client.context import ClientContext
+from colonnade.common.agreement import AGREEMENT, agreement_limits
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER, Item
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.crypto.signatures import Signer
+from colonnade.common.inprocess import connect, run_virtual
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.agreement import introduce
+from colonnade.server.context import ServerContext
 from tests.federation import config
 
 NAMES = ("ada", "bob", "eve")

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from common.conversation import SERVER
+from colonnade.common.conversation import SERVER
 
 COLUMNS = 3
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -14,43 +16,80 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.version import VERSION
+from colonnade.common.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
+ROOMS = sorted(path.name for path in (ROOT / "colonnade").iterdir() if path.is_symlink())
 
 
 def files_of_the_tree() -> set[str]:
     """All files of the packages, whatever their kind; of experiments, beside which data may lie, configurations."""
-    return {
+    own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "colonnade").iterdir() if path.is_file()}
+    return own | {
         path.relative_to(ROOT).as_posix()
-        for name in PACKAGES
+        for name in ROOMS
         for path in (ROOT / name).rglob("*.yaml" if name == "experiments" else "*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
-@pytest.mark.timeout(300)
-def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel, made of the sdist, and the sdist, made of the tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    tree = files_of_the_tree()
-    assert {"experiments/demo.yaml", "common/wire/_generated/split_pb2.py", "cli/page/script.py"} <= tree
+    return folder
 
-    with zipfile.ZipFile(tmp_path / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
+
+@pytest.mark.timeout(300)
+def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(built: Path) -> None:
+    tree = files_of_the_tree()
+    expected = {"colonnade/py.typed", "experiments/demo.yaml", "common/wire/_generated/split_pb2.py"}
+    assert expected <= tree
+
+    with zipfile.ZipFile(built / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
         information = f"colonnade-{VERSION}.dist-info/"
-        assert {name for name in wheel.namelist() if not name.startswith(information)} == tree
+        installed = {name for name in wheel.namelist() if not name.startswith(information)}
+        assert installed == {f"colonnade/{name.removeprefix('colonnade/')}" for name in tree}
         assert wheel.read(f"{information}licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         metadata = message_from_bytes(wheel.read(f"{information}METADATA"))
         assert metadata["License-Expression"] == "Apache-2.0"
-        assert "colonnade = cli.start:main" in wheel.read(f"{information}entry_points.txt").decode()
+        assert "colonnade = colonnade.cli.start:main" in wheel.read(f"{information}entry_points.txt").decode()
 
-    with tarfile.open(tmp_path / f"colonnade-{VERSION}.tar.gz") as sdist:
+    with tarfile.open(built / f"colonnade-{VERSION}.tar.gz") as sdist:
         there = {name.partition("/")[2] for name in sdist.getnames()}
     for_readers = {"CITATION.cff", "Makefile", "SECURITY.md", "constraints.txt", "docs/site.py", "mkdocs.yml"}
-    assert tree | for_readers | {"proto/split.proto", f"tests/{Path(__file__).name}"} <= there
+    assert tree | for_readers | {"proto/split.proto", "setup.py", f"tests/{Path(__file__).name}"} <= there
+
+
+@pytest.mark.processes
+def test_the_installed_wheel_runs_beside_packages_of_other_names(built: Path, tmp_path: Path) -> None:
+    """An environment of its own; on PYTHONPATH are packages named as our folders, which end the program."""
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    here, there = (sysconfig.get_path("purelib", vars={"base": str(base)}) for base in (sys.prefix, environment))
+    with zipfile.ZipFile(built / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
+        wheel.extractall(there)
+    dependencies = [path for path in Path(here).iterdir() if "colonnade" not in path.name]
+    for path in dependencies:  # all but this project's own installation
+        (Path(there) / path.name).symlink_to(path)
+    for name in ("attacks", "benchmarks", "cli", "client", "common", "server"):
+        decoy = tmp_path / "decoys" / name
+        decoy.mkdir(parents=True)
+        (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")
+    python = environment / "bin" / "python"
+    done = subprocess.run(
+        [python, "-m", "colonnade", "up", "--out", "run", "--set", "federation.epochs=2"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "decoys")}, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    where = subprocess.run([python, "-c", "import colonnade; print(colonnade.__file__)"], cwd=tmp_path,
+                           check=True, capture_output=True, text=True).stdout  # fmt: skip
+    assert Path(where.strip()).is_relative_to(there)
 
 
 def test_one_version_everywhere() -> None:

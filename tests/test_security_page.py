@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from common import capacity, descriptors, outbox
-from common.config import load
-from common.errors import ConfigError
-from common.protocols import CONTRACTS
-from common.wire import frame, listen
-from server import member
+from colonnade.common import capacity, descriptors, outbox
+from colonnade.common.config import load
+from colonnade.common.errors import ConfigError
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.wire import frame, listen
+from colonnade.server import member
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from common import inprocess
-from common.conversation import SERVER, Cohort, Link
-from common.errors import PartyAway
-from common.mailbox import Mailbox
-from common.message import Kinds, largest_bytes
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.dial import Dialer
-from common.wire.frame import FRAME_ALLOWANCE
-from common.wire.listen import Listener
+from colonnade.common import inprocess
+from colonnade.common.conversation import SERVER, Cohort, Link
+from colonnade.common.errors import PartyAway
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import Kinds, largest_bytes
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import Dialer
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener
 
 
 @dataclass

@@ -11,12 +11,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from client.run import ClientRun
-from common.config import Config, parse
-from common.conversation import SERVER
-from common.lines import read_lines
-from common.telemetry import Event
-from server.run import ServerRun
+from colonnade.client.run import ClientRun
+from colonnade.common.config import Config, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.lines import read_lines
+from colonnade.common.telemetry import Event
+from colonnade.server.run import ServerRun
 from tests.federation import tree
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from attacks import inversion, labels
-from attacks.run import Run, open_run
-from cli.reproduction.measures import Record
-from cli.reproduction.running import Job
-from cli.simulate import simulate_captured
-from common.config import load
-from common.version import VERSION
+from colonnade.attacks import inversion, labels
+from colonnade.attacks.run import Run, open_run
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.running import Job
+from colonnade.cli.simulate import simulate_captured
+from colonnade.common.config import load
+from colonnade.common.version import VERSION
 
 VICTIM = "party2"
 """Its columns are in the middle of the images, where there is something to see."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.beside.plan import UNITS, Plan, Unit, noisy
-from common.config import FederationConfig, load
-from common.privacy.accountant import epsilon, find_noise_multiplier
+from colonnade.cli.beside.plan import UNITS, Plan, Unit, noisy
+from colonnade.common.config import FederationConfig, load
+from colonnade.common.privacy.accountant import epsilon, find_noise_multiplier
 
 ABOUT: Mapping[Unit, str] = {"client": "a party's whole data", "row": "a row's own embeddings"}
 

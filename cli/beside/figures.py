@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cli.beside.epsilons import ABOUT
-from cli.beside.lane import Lane
-from cli.beside.plan import PLAIN, UNITS, Unit
-from cli.page.curves import Curve, curves
-from cli.page.svg import colour, svg, words
-from cli.reproduction.measures import Point, Record
+from colonnade.cli.beside.epsilons import ABOUT
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.plan import PLAIN, UNITS, Unit
+from colonnade.cli.page.curves import Curve, curves
+from colonnade.cli.page.svg import colour, svg, words
+from colonnade.cli.reproduction.measures import Point, Record
 
 _SIZE = (460, 320)
 _LEGEND, _LINE = 150, 17

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cli.beside import leaks
-from cli.beside.epsilons import deltas, in_words
-from cli.beside.figures import Figure, figures, strokes
-from cli.beside.lane import Lane
-from cli.beside.needs import needs
-from cli.beside.plan import Plan, Unit
-from cli.beside.table import head, row
-from cli.beside.words import CAUTIONS, TITLE, how, notes
-from cli.page.frame import facts, folded, frame, section, table
-from cli.page.html import Html, tag
-from cli.page.script import SCRIPT
+from colonnade.cli.beside import leaks
+from colonnade.cli.beside.epsilons import deltas, in_words
+from colonnade.cli.beside.figures import Figure, figures, strokes
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.needs import needs
+from colonnade.cli.beside.plan import Plan, Unit
+from colonnade.cli.beside.table import head, row
+from colonnade.cli.beside.words import CAUTIONS, TITLE, how, notes
+from colonnade.cli.page.frame import facts, folded, frame, section, table
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.page.script import SCRIPT
 
 _NEEDS = ("need", "take", "because")
 _CAPTION = "Per cent of test rows, unless said"

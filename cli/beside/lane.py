@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.beside.attacked import CHANCE, LABELS, READ, REBUILT
-from cli.beside.plan import ATTACKED, OWN, PLAIN, SLOW, Entry, Unit, noisy
-from cli.reproduction.measures import Record, value
-from common.protocols import CONTRACTS
-from common.protocols.contract import Contract
+from colonnade.cli.beside.attacked import CHANCE, LABELS, READ, REBUILT
+from colonnade.cli.beside.plan import ATTACKED, OWN, PLAIN, SLOW, Entry, Unit, noisy
+from colonnade.cli.reproduction.measures import Record, value
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract
 
 Found = Mapping[str, Sequence[Record]]
 

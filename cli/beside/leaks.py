@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cli.beside.lane import Lane
-from cli.page.svg import svg, words
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.page.svg import svg, words
 
 TITLE = "What attacks find: labels named by a party, features rebuilt by the server"
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 720, 110, 20, 44, 22

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cli.beside.epsilons import ABOUT, at
-from cli.beside.lane import Lane
-from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN, UNITS, Unit
-from cli.beside.table import amount
+from colonnade.cli.beside.epsilons import ABOUT, at
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.leaks import rebuilt_share
+from colonnade.cli.beside.plan import OWN, PLAIN, UNITS, Unit
+from colonnade.cli.beside.table import amount
 
 GOOD = 90.0
 """Per cent of test rows that a protocol must get right to be named for anything but being the most accurate."""

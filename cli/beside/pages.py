@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.beside import leaks
-from cli.beside.epsilons import deltas, in_words
-from cli.beside.figures import figures
-from cli.beside.html_page import html_page
-from cli.beside.lane import Lane
-from cli.beside.needs import Need, needs
-from cli.beside.plan import Plan
-from cli.beside.table import head, row
-from cli.beside.words import CAUTIONS, TITLE, how, notes
-from cli.outputs import write_text
+from colonnade.cli.beside import leaks
+from colonnade.cli.beside.epsilons import deltas, in_words
+from colonnade.cli.beside.figures import figures
+from colonnade.cli.beside.html_page import html_page
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.needs import Need, needs
+from colonnade.cli.beside.plan import Plan
+from colonnade.cli.beside.table import head, row
+from colonnade.cli.beside.words import CAUTIONS, TITLE, how, notes
+from colonnade.cli.outputs import write_text
 
 _NAME = "beside"
 

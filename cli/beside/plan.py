@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from cli.reproduction.lists import read_list
-from cli.reproduction.papers import FOLDER, Name, Run
-from cli.reproduction.running import Job
-from common.errors import ConfigError, InputError, nearest
-from common.protocols import CONTRACTS
-from common.section import Section
+from colonnade.cli.reproduction.lists import read_list
+from colonnade.cli.reproduction.papers import FOLDER, Name, Run
+from colonnade.cli.reproduction.running import Job
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.section import Section
 
 FILE = FOLDER / "beside.yaml"
 

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from cli.beside.epsilons import ABOUT, at
-from cli.beside.lane import Lane
-from cli.beside.leaks import rebuilt_share
-from cli.beside.plan import OWN, PLAIN, SLOW, UNITS, Unit
+from colonnade.cli.beside.epsilons import ABOUT, at
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.leaks import rebuilt_share
+from colonnade.cli.beside.plan import OWN, PLAIN, SLOW, UNITS, Unit
 
 _DASH = "-"
 _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})

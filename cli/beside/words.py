@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cli.beside.attacked import VICTIM
-from cli.beside.lane import Lane
-from cli.beside.needs import GOOD
-from cli.beside.plan import ATTACKED, OWN, PLAIN, SLOW, Plan
-from common.environment import describe_environment
+from colonnade.cli.beside.attacked import VICTIM
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.needs import GOOD
+from colonnade.cli.beside.plan import ATTACKED, OWN, PLAIN, SLOW, Plan
+from colonnade.common.environment import describe_environment
 
 _CONDITIONS = {
     PLAIN: "undisturbed", SLOW: "with stragglers, waiting", OWN: "with stragglers, its own way", ATTACKED: "attacked",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from cli.beside.attacked import attack
-from cli.beside.plan import ATTACKED
-from cli.reproduction.measures import Record
-from cli.reproduction.running import Job, perform
-from cli.reproduction.work import context, told
-from common.errors import ColonnadeError, EnvironmentFault
+from colonnade.cli.beside.attacked import attack
+from colonnade.cli.beside.plan import ATTACKED
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.running import Job, perform
+from colonnade.cli.reproduction.work import context, told
+from colonnade.common.errors import ColonnadeError, EnvironmentFault
 
 
 def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:

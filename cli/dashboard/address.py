@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from common.errors import InputError
-from common.ports import split_address
+from colonnade.common.errors import InputError
+from colonnade.common.ports import split_address
 
 _OPTION, _DEFAULT = "--dashboard", "127.0.0.1:0"
 _ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.dashboard.script import LIVE
-from cli.page.frame import frame
-from cli.page.html import tag
-from cli.page.script import SCRIPT
-from cli.reporting.page import html
-from cli.reporting.run import read_run
-from common.errors import InputError
+from colonnade.cli.dashboard.script import LIVE
+from colonnade.cli.page.frame import frame
+from colonnade.cli.page.html import tag
+from colonnade.cli.page.script import SCRIPT
+from colonnade.cli.reporting.page import html
+from colonnade.cli.reporting.run import read_run
+from colonnade.common.errors import InputError
 
 PERIOD = 2.0  # seconds between two pages, and between two questions of a browser
 _SHARE = 0.1  # of the time that may be spent in making pages

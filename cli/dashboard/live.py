@@ -9,12 +9,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cli.dashboard.address import read_address
-from cli.dashboard.current import PERIOD, Current
-from cli.dashboard.site import Site
-from cli.screen import out as console
-from common.loopback import is_loopback
-from common.ports import split_address
+from colonnade.cli.dashboard.address import read_address
+from colonnade.cli.dashboard.current import PERIOD, Current
+from colonnade.cli.dashboard.site import Site
+from colonnade.cli.screen import out as console
+from colonnade.common.loopback import is_loopback
+from colonnade.common.ports import split_address
 
 _FAREWELL = PERIOD + 1.0  # seconds in which a browser that follows asks once more
 

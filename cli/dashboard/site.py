@@ -8,13 +8,13 @@ import time
 
 from aiohttp import web
 
-from cli.dashboard.current import PERIOD, Current
-from cli.dashboard.script import LIVE
-from cli.page.frame import policy
-from cli.page.script import SCRIPT
-from common.gate import Gate, Handler
-from common.loopback import is_called_rightly
-from common.ports import split_address
+from colonnade.cli.dashboard.current import PERIOD, Current
+from colonnade.cli.dashboard.script import LIVE
+from colonnade.cli.page.frame import policy
+from colonnade.cli.page.script import SCRIPT
+from colonnade.common.gate import Gate, Handler
+from colonnade.common.loopback import is_called_rightly
+from colonnade.common.ports import split_address
 
 _KEY = "--dashboard"
 _HEADERS = {

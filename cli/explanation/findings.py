@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cli.explanation.trained import Trained
-from client.context import ClientContext
-from client.local import Local
-from common.data.noise import add_gaussian
-from common.data.rows import generator
-from common.errors import InputError
+from colonnade.cli.explanation.trained import Trained
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local
+from colonnade.common.data.noise import add_gaussian
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
 
 
 @dataclass(frozen=True)

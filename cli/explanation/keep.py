@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import yaml
 
-from common.config import Config, parse
-from common.data.split import Seat
-from common.durable import write_durably
-from common.errors import EnvironmentFault, InputError
+from colonnade.common.config import Config, parse
+from colonnade.common.data.split import Seat
+from colonnade.common.durable import write_durably
+from colonnade.common.errors import EnvironmentFault, InputError
 
 _PATHS = ("path", "folder", "file", "revoked")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.data.rows import generator
+from colonnade.common.data.rows import generator
 
 _MOST = 1000  # rows: more make the page larger and no clearer
 _PERPLEXITY = 30.0

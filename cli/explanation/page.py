@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor
 
-from cli.explanation.findings import Findings, PartyFindings
-from cli.explanation.picture import bars, scatter
-from cli.explanation.trained import Trained
-from cli.page.frame import frame, table
-from cli.page.html import Html
-from cli.page.svg import colour
+from colonnade.cli.explanation.findings import Findings, PartyFindings
+from colonnade.cli.explanation.picture import bars, scatter
+from colonnade.cli.explanation.trained import Trained
+from colonnade.cli.page.frame import frame, table
+from colonnade.cli.page.html import Html
+from colonnade.cli.page.svg import colour
 
 _BY = {
     "growth": "the norm of its head over what it was before the first round",

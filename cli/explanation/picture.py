@@ -7,7 +7,7 @@ from html import escape
 
 from torch import Tensor
 
-from cli.page.svg import colour, rules, svg, words
+from colonnade.cli.page.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 14, 46

@@ -10,22 +10,22 @@ from typing import Any
 
 from torch import Tensor
 
-from cli.contexts import client_context, server_context
-from client.context import ClientContext
-from client.local import Local
-from client.protocols import LOCAL
-from common.alignment.record import kept_rows
-from common.begun import load_begun
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config
-from common.conversation import SERVER
-from common.errors import CheckpointError, InputError
-from common.once import Once
-from common.state import Snapshot, State
-from common.telemetry import Telemetry
-from server.context import ServerContext
-from server.joint import Joint
-from server.protocols import JOINT
+from colonnade.cli.contexts import client_context, server_context
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local
+from colonnade.client.protocols import LOCAL
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.begun import load_begun
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import CheckpointError, InputError
+from colonnade.common.once import Once
+from colonnade.common.state import Snapshot, State
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import Joint
+from colonnade.server.protocols import JOINT
 
 Say = Callable[[str], object]
 

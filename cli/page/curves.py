@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from cli.page.svg import colour, rules, svg, words
+from colonnade.cli.page.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 24

@@ -7,8 +7,8 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
-from cli.page.html import Html, joined, tag
-from cli.page.style import STYLE
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.page.style import STYLE
 
 
 class Section(Html):

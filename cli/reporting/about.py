@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.page.frame import facts, folded, section
-from cli.page.html import Html, tag
-from cli.reporting.privacy import headline as spent
-from cli.reporting.run import Run
-from cli.reporting.words import count, seconds
-from cli.summary import best_of_stopped, metric_rows, own_models, pace_words
-from common.numbers import plain
+from colonnade.cli.page.frame import facts, folded, section
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.reporting.privacy import headline as spent
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import count, seconds
+from colonnade.cli.summary import best_of_stopped, metric_rows, own_models, pace_words
+from colonnade.common.numbers import plain
 
 _ENDS = {
     "completed": "",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.lines import read_lines
+from colonnade.common.lines import read_lines
 
 
 @dataclass

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.page.curves import Curve, curves, ticks
-from cli.page.frame import folded, section, table
-from cli.page.html import Html, joined, tag
-from cli.page.svg import colour
-from cli.reporting.run import Run
-from cli.reporting.thin import MOST, thin
-from cli.reporting.trace import EVALUATED, Measured
-from cli.reporting.words import amount, count, listed, percent, seconds
-from common.numbers import plain
+from colonnade.cli.page.curves import Curve, curves, ticks
+from colonnade.cli.page.frame import folded, section, table
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.page.svg import colour
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.thin import MOST, thin
+from colonnade.cli.reporting.trace import EVALUATED, Measured
+from colonnade.cli.reporting.words import amount, count, listed, percent, seconds
+from colonnade.common.numbers import plain
 
 _SIZE = (420, 270)
 _ALL = 24_000  # points of all curves of a page together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from common.telemetry import Event
+from colonnade.common.telemetry import Event
 
 
 class Clock:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.page.frame import section, table
-from cli.page.html import Html, joined, tag
-from cli.reporting.about import headline
-from cli.reporting.privacy import headline as spent
-from cli.reporting.run import Run
-from cli.reporting.words import amount, seconds
-from cli.summary import best_of_stopped
-from common.numbers import plain
+from colonnade.cli.page.frame import section, table
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.reporting.about import headline
+from colonnade.cli.reporting.privacy import headline as spent
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import amount, seconds
+from colonnade.cli.summary import best_of_stopped
+from colonnade.common.numbers import plain
 
 _METRICS = {"test_accuracy": "test accuracy", "val_accuracy": "validation accuracy", "test_loss": "test loss",
             "test_auc": "test AUC", "test_rmse": "test RMSE"}  # fmt: skip

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cli.page.frame import section, table
-from cli.page.html import Html, tag
-from cli.reporting.run import Run
-from cli.reporting.words import listed, percent
-from common.numbers import plain
+from colonnade.cli.page.frame import section, table
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import listed, percent
+from colonnade.common.numbers import plain
 
 _TITLE = "Importance of the parties"
 _NOT_ASKED = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cli.page.frame import section, table
-from cli.page.html import Html, tag
-from cli.reporting.run import Run
-from cli.reporting.words import seconds
-from common.conversation import SERVER
-from common.telemetry import Event
+from colonnade.cli.page.frame import section, table
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import seconds
+from colonnade.common.conversation import SERVER
+from colonnade.common.telemetry import Event
 
 _MOST = 100
 _WORDS = {

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.page.frame import contents, frame
-from cli.page.script import SCRIPT
-from cli.reporting.about import configuration, environment, opening
-from cli.reporting.charts import charts
-from cli.reporting.comparison import comparison, named, sentences
-from cli.reporting.importance import importance
-from cli.reporting.incidents import incidents
-from cli.reporting.presence import presence
-from cli.reporting.privacy import privacy
-from cli.reporting.quality import quality
-from cli.reporting.run import Run
-from cli.reporting.traffic import traffic
+from colonnade.cli.page.frame import contents, frame
+from colonnade.cli.page.script import SCRIPT
+from colonnade.cli.reporting.about import configuration, environment, opening
+from colonnade.cli.reporting.charts import charts
+from colonnade.cli.reporting.comparison import comparison, named, sentences
+from colonnade.cli.reporting.importance import importance
+from colonnade.cli.reporting.incidents import incidents
+from colonnade.cli.reporting.presence import presence
+from colonnade.cli.reporting.privacy import privacy
+from colonnade.cli.reporting.quality import quality
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.traffic import traffic
 
 
 def html(runs: Sequence[Run], beside: Path | None, again: float = 0, *, live: str = "") -> str:

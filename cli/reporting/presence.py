@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.page.frame import section, table
-from cli.page.html import Html, joined, tag
-from cli.reporting.run import Run
-from cli.reporting.words import count, listed, seconds
+from colonnade.cli.page.frame import section, table
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import count, listed, seconds
 
 _SLICES, _HEIGHT = 240, 10  # of a strip, in units of its own
 _LEVELS = 8  # shades of a slice of which only a part was missed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli import guarantee
-from cli.page.frame import facts, section, table
-from cli.page.html import Html, tag
-from cli.reporting.run import Run
-from cli.summary import what_else
-from common.numbers import plain
+from colonnade.cli import guarantee
+from colonnade.cli.page.frame import facts, section, table
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.summary import what_else
+from colonnade.common.numbers import plain
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
 _PERSON = (

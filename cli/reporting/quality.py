@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from cli.page.frame import facts, folded, section, table
-from cli.page.html import Html, joined, tag
-from cli.reporting.run import Run
-from cli.reporting.words import percent
-from common.numbers import plain
+from colonnade.cli.page.frame import facts, folded, section, table
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import percent
+from colonnade.common.numbers import plain
 
 _METRICS = {
     "auc": "AUC", "average_precision": "average precision", "f1": "F1 (mean of the classes)", "log_loss": "log loss",

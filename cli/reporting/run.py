@@ -12,15 +12,15 @@ from typing import Any
 
 import yaml
 
-from cli.reporting.books import Book, read_books
-from cli.reporting.clock import Clock
-from cli.reporting.trace import Trace
-from common.errors import InputError
-from common.lines import read_lines
-from common.protocols import CONTRACTS
-from common.telemetry import Event
-from server.summary import describe_source
-from server.timeline import follow
+from colonnade.cli.reporting.books import Book, read_books
+from colonnade.cli.reporting.clock import Clock
+from colonnade.cli.reporting.trace import Trace
+from colonnade.common.errors import InputError
+from colonnade.common.lines import read_lines
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.telemetry import Event
+from colonnade.server.summary import describe_source
+from colonnade.server.timeline import follow
 
 _OF_A_SERVER = ("listening", "begin", "round")
 _ROUNDS = ("round", "missing", "evaluation")

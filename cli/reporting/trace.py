@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.reporting.clock import Clock
-from common.telemetry import Event
+from colonnade.cli.reporting.clock import Clock
+from colonnade.common.telemetry import Event
 
 EVALUATED = ("val_accuracy", "test_accuracy", "val_rmse", "test_rmse", "val_loss", "test_loss")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.page.frame import section, table
-from cli.page.html import Html, joined, tag
-from cli.reporting.books import Book
-from cli.reporting.run import Run
-from cli.reporting.words import amount, listed
+from colonnade.cli.page.frame import section, table
+from colonnade.cli.page.html import Html, joined, tag
+from colonnade.cli.reporting.books import Book
+from colonnade.cli.reporting.run import Run
+from colonnade.cli.reporting.words import amount, listed
 
 _WAYS = {"up": "parties to server", "down": "server to parties"}
 _PROTECTED = {"": "not private", "none": "nothing"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.page.svg import words
+from colonnade.cli.page.svg import words
 
 _LETTER, _LEAST, _APART = 7, 250, 64  # pixels: a letter in a wide face, the narrowest margin, from mark to mark
 

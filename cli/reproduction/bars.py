@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cli.page.svg import svg, words
-from cli.reproduction.axis import Axis, margin
-from cli.reproduction.fills import FILLS
-from cli.reproduction.standing import CellStanding
+from colonnade.cli.page.svg import svg, words
+from colonnade.cli.reproduction.axis import Axis, margin
+from colonnade.cli.reproduction.fills import FILLS
+from colonnade.cli.reproduction.standing import CellStanding
 
 _WIDTH, _RIGHT, _TOP, _ROW, _BAR = 720, 130, 34, 32, 11
 _PAPER = "#b8c0c8"

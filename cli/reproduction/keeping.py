@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from cli.reproduction.measures import Record
-from cli.reproduction.results import Results
-from cli.reproduction.running import Job
-from cli.screen import out as console
-from common.errors import ColonnadeError, InputError
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.results import Results
+from colonnade.cli.reproduction.running import Job
+from colonnade.cli.screen import out as console
+from colonnade.common.errors import ColonnadeError, InputError
 
 
 def keep_all(

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from common.errors import ConfigError
-from common.section import Section
+from colonnade.common.errors import ConfigError
+from colonnade.common.section import Section
 
 S = TypeVar("S", bound=Section)
 

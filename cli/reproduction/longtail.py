@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.data.idx import IdxImages, holds, read_labels
-from common.data.places import find
-from common.data.split import AllSplit, Seat
+from colonnade.common.data.idx import IdxImages, holds, read_labels
+from colonnade.common.data.places import find
+from colonnade.common.data.split import AllSplit, Seat
 
 NAME = "mnist-longtail"
 

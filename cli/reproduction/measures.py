@@ -25,7 +25,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from common.errors import ConfigError
+from colonnade.common.errors import ConfigError
 
 _MIB, _MB = 2**20, 10**6
 _FORM = re.compile(

@@ -6,11 +6,11 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from cli.page.svg import svg, words
-from cli.reproduction.axis import Axis, margin
-from cli.reproduction.fills import FILLS
-from cli.reproduction.measures import unit
-from cli.reproduction.standing import ClaimStanding
+from colonnade.cli.page.svg import svg, words
+from colonnade.cli.reproduction.axis import Axis, margin
+from colonnade.cli.reproduction.fills import FILLS
+from colonnade.cli.reproduction.measures import unit
+from colonnade.cli.reproduction.standing import ClaimStanding
 
 _WIDTH, _RIGHT, _TOP, _ROW, _LINE, _LETTERS = 720, 130, 34, 20, 15, 90
 _OTHER = "#555"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.outputs import write_text
-from cli.reproduction.measures import unit
-from cli.reproduction.papers import Paper
-from cli.reproduction.pictures import Picture, pictures
-from cli.reproduction.standing import CellStanding, TableStanding, count, with_all
-from common.environment import describe_environment
+from colonnade.cli.outputs import write_text
+from colonnade.cli.reproduction.measures import unit
+from colonnade.cli.reproduction.papers import Paper
+from colonnade.cli.reproduction.pictures import Picture, pictures
+from colonnade.cli.reproduction.standing import CellStanding, TableStanding, count, with_all
+from colonnade.common.environment import describe_environment
 
 _WIRE = "processes over the wire, so that bytes count evaluations, and what the wire adds"
 _MARKS = {True: "reached", False: "**short**", None: ""}

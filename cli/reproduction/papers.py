@@ -8,10 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from cli.reproduction.lists import read_list
-from cli.reproduction.measures import Measure
-from common.errors import ConfigError, InputError, nearest
-from common.section import Section
+from colonnade.cli.reproduction.lists import read_list
+from colonnade.cli.reproduction.measures import Measure
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.section import Section
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

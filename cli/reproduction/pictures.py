@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cli.reproduction.bars import bars
-from cli.reproduction.dots import dots
-from cli.reproduction.measures import unit
-from cli.reproduction.orders import orders
-from cli.reproduction.standing import CellStanding, ClaimStanding, TableStanding
+from colonnade.cli.reproduction.bars import bars
+from colonnade.cli.reproduction.dots import dots
+from colonnade.cli.reproduction.measures import unit
+from colonnade.cli.reproduction.orders import orders
+from colonnade.cli.reproduction.standing import CellStanding, ClaimStanding, TableStanding
 
 _BYTES = ("MB", "MiB")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from cli.outputs import write_text
-from cli.reproduction.measures import Record
-from cli.reproduction.running import Job
-from common.errors import InputError
+from colonnade.cli.outputs import write_text
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.running import Job
+from colonnade.common.errors import InputError
 
 NAME = "results.json"
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
-from cli.reproduction import longtail
-from cli.reproduction.measures import Point, Record
-from cli.reproduction.papers import Run
-from cli.simulate import summary
-from cli.simulation import Simulation
-from common.config import load
-from common.conversation import Cohort
-from common.data.places import cache
-from common.errors import EnvironmentFault
-from common.telemetry import Event, Telemetry
-from common.version import VERSION
+from colonnade.cli.reproduction import longtail
+from colonnade.cli.reproduction.measures import Point, Record
+from colonnade.cli.reproduction.papers import Run
+from colonnade.cli.simulate import summary
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
+from colonnade.common.conversation import Cohort
+from colonnade.common.data.places import cache
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _simulated(job: Job) -> Record:
 def _over_the_wire(job: Job) -> Record:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
-        argv = [sys.executable, "-m", "cli.start", "up", str(job.run.path), "--out", str(out)]
+        argv = [sys.executable, "-m", "colonnade", "up", str(job.run.path), "--out", str(out)]
         argv += [word for each in job.sets for word in ("--set", each)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
         if done.returncode:

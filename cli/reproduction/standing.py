@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.reproduction.measures import Record, lower_is_better, reached, unit, value
-from cli.reproduction.papers import Cell, Claim, Paper, PaperTable
+from colonnade.cli.reproduction.measures import Record, lower_is_better, reached, unit, value
+from colonnade.cli.reproduction.papers import Cell, Claim, Paper, PaperTable
 
 Find = Callable[[str, int], Record | None]
 """The record of a run with a seed, if there is one."""

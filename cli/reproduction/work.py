@@ -9,12 +9,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, 
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 
-from cli.reproduction.measures import Record
-from cli.reproduction.papers import Paper
-from cli.reproduction.results import Results
-from cli.reproduction.running import Job, perform
-from cli.screen import counted
-from common.errors import ColonnadeError, EnvironmentFault
+from colonnade.cli.reproduction.measures import Record
+from colonnade.cli.reproduction.papers import Paper
+from colonnade.cli.reproduction.results import Results
+from colonnade.cli.reproduction.running import Job, perform
+from colonnade.cli.screen import counted
+from colonnade.common.errors import ColonnadeError, EnvironmentFault
 
 
 def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list[Job]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from client.context import ClientContext
-from client.local import Local, bottom, headed
-from client.protocols import (
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local, bottom, headed
+from colonnade.client.protocols import (
     agg_vfl,
     c_vfl,
     centralized,
@@ -26,7 +26,7 @@ from client.protocols import (
     vimadmm_j,
     zoo_vfl,
 )
-from common.conversation import Link
+from colonnade.common.conversation import Link
 
 Participate = Callable[[ClientContext, Link], Awaitable[None]]
 

@@ -6,12 +6,12 @@ from functools import partial
 
 from torch import nn
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.local import Local
-from common.conversation import Link
-from common.models.two_part import TwoPart
-from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.local import Local
+from colonnade.common.conversation import Link
+from colonnade.common.models.two_part import TwoPart
+from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 
 
 def local(ctx: ClientContext) -> Local:

@@ -7,16 +7,16 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.told import told
-from common.conversation import Link
-from common.data.rows import generator
-from common.models.build import build_agreed_head
-from common.models.optimiser import stepper
-from common.numerics.local_steps import lone_steps
-from common.numerics.losses import OBJECTIVES
-from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other, parameters
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.told import told
+from colonnade.common.conversation import Link
+from colonnade.common.data.rows import generator
+from colonnade.common.models.build import build_agreed_head
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.local_steps import lone_steps
+from colonnade.common.numerics.losses import OBJECTIVES
+from colonnade.common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other, parameters
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -7,11 +7,11 @@ from functools import partial
 
 from torch import nn
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from common.conversation import Link
-from common.errors import ConfigError
-from common.protocols.centralized import Config, Evaluation, Features
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.common.conversation import Link
+from colonnade.common.errors import ConfigError
+from colonnade.common.protocols.centralized import Config, Evaluation, Features
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.turns import take_turns
-from common.conversation import SERVER, Link
-from common.directions import Directions, Drawn
-from common.errors import ContractError
-from common.models.optimiser import stepper
-from common.numerics.zeroth_order import estimate
-from common.protocols.czofo import Config, Differences, Embedding, Evaluation
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.turns import take_turns
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.directions import Directions, Drawn
+from colonnade.common.errors import ContractError
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.zeroth_order import estimate
+from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -6,16 +6,16 @@ from functools import partial
 
 import torch
 
-from client.blinded import terms
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.local import headed
-from client.told import told
-from common.conversation import Link
-from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
-from common.numerics.losses import OBJECTIVES
-from common.protocols.fdml import Aggregate, Config, Evaluation, Logits
+from colonnade.client.blinded import terms
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.local import headed
+from colonnade.client.told import told
+from colonnade.common.conversation import Link
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.backprop import backprop
+from colonnade.common.numerics.losses import OBJECTIVES
+from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from client.agreement import agree
-from client.coded import Coded
-from client.context import ClientContext
-from client.local import Local
-from client.quantised import polynomial
-from common.coded_rows import CodedRows
-from common.conversation import Link
-from common.models.optimiser import stepper
-from common.models.polynomial import Polynomial
-from common.protocols.fedvs import Config, Gradient
+from colonnade.client.agreement import agree
+from colonnade.client.coded import Coded
+from colonnade.client.context import ClientContext
+from colonnade.client.local import Local
+from colonnade.client.quantised import polynomial
+from colonnade.common.coded_rows import CodedRows
+from colonnade.common.conversation import Link
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.protocols.fedvs import Config, Gradient
 
 
 def local(ctx: ClientContext) -> Local:

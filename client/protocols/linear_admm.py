@@ -8,12 +8,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.local import Local
-from common.conversation import Link
-from common.numerics.ridge import Ridge
-from common.protocols.linear_admm import Config, Evaluation, Logits, Update
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.local import Local
+from colonnade.common.conversation import Link
+from colonnade.common.numerics.ridge import Ridge
+from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

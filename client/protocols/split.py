@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from common.conversation import Link
-from common.models.optimiser import stepper
-from common.protocols.split import Config, Embedding, Evaluation, Gradient
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.common.conversation import Link
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.protocols.split import Config, Embedding, Evaluation, Gradient
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

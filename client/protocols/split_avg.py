@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.blinded import terms
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.turns import take_turns
-from common.conversation import SERVER, Link
-from common.errors import ContractError
-from common.models.optimiser import stepper
-from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from colonnade.client.blinded import terms
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.turns import take_turns
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

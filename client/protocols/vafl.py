@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.turns import take_turns
-from common.conversation import Link
-from common.models.optimiser import stepper
-from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.turns import take_turns
+from colonnade.common.conversation import Link
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.blinded import terms
-from client.context import ClientContext
-from client.evaluation import evaluate
-from common.conversation import SERVER, Link
-from common.errors import ContractError
-from common.models.two_part import TwoPart
-from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
+from colonnade.client.blinded import terms
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.models.two_part import TwoPart
+from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from client.protocols.split import participate
+from colonnade.client.protocols.split import participate
 
 __all__ = ["participate"]

@@ -8,16 +8,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from common.conversation import Link
-from common.data.rows import generator
-from common.models.build import build_agreed_head
-from common.models.heads import MlpHeadConfig
-from common.models.optimiser import stepper
-from common.numerics.backprop import Backprop
-from common.numerics.local_steps import headed_local_steps, local_steps
-from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.common.conversation import Link
+from colonnade.common.data.rows import generator
+from colonnade.common.models.build import build_agreed_head
+from colonnade.common.models.heads import MlpHeadConfig
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.backprop import Backprop
+from colonnade.common.numerics.local_steps import headed_local_steps, local_steps
+from colonnade.common.protocols.vimadmm import Config, Embedding, Evaluation, Update
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -7,15 +7,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from client.blinded import terms
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.local import headed
-from common.conversation import Link
-from common.models.optimiser import stepper
-from common.numerics.backprop import backprop
-from common.numerics.local_steps import joint_local_steps
-from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from colonnade.client.blinded import terms
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.local import headed
+from colonnade.common.conversation import Link
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.backprop import backprop
+from colonnade.common.numerics.local_steps import joint_local_steps
+from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from client.context import ClientContext
-from client.evaluation import evaluate
-from client.pairs import Follower
-from client.turns import take_turns
-from common.conversation import Link
-from common.protocols.pairs import Evaluation
-from common.protocols.zoo_vfl import Config
+from colonnade.client.context import ClientContext
+from colonnade.client.evaluation import evaluate
+from colonnade.client.pairs import Follower
+from colonnade.client.turns import take_turns
+from colonnade.common.conversation import Link
+from colonnade.common.protocols.pairs import Evaluation
+from colonnade.common.protocols.zoo_vfl import Config
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.alignment.messages import BLOCK
-from common.alignment.scratch import NUMBER, Scratch
-from common.alignment.sorting import Sorter, again, words
-from common.crypto.group import ELEMENT
-from common.errors import ContractError
+from colonnade.common.alignment.messages import BLOCK
+from colonnade.common.alignment.scratch import NUMBER, Scratch
+from colonnade.common.alignment.sorting import Sorter, again, words
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.errors import ContractError
 
 RAISED = ELEMENT + NUMBER
 """Bytes of an element and of where it stands in its list."""

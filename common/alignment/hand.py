@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.alignment.keys import Keys
-from common.alignment.ring import Ring
-from common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
-from common.alignment.sorting import Sorter
-from common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
-from common.crypto.sealing import Session
-from common.errors import InputError
-from common.outgoing import Concealed
-from common.raw import to_bytes, to_tensor
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import InputError
+from colonnade.common.outgoing import Concealed
+from colonnade.common.raw import to_bytes, to_tensor
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 Draw = Callable[[int], bytes]
 """Random bytes, as many as asked for."""

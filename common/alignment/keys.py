@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 import numpy as np
 from pydantic import Field
 
-from common.alignment.sorting import Sorter, again, words
-from common.errors import DataError
-from common.section import Section
+from colonnade.common.alignment.sorting import Sorter, again, words
+from colonnade.common.errors import DataError
+from colonnade.common.section import Section
 
 _HASH = 32  # bytes: nobody finds two keys with the same
 _BLOCK = 8192  # keys that are hashed at a time

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 from torch import Tensor
 
-from common.crypto.group import ELEMENT
-from common.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
-from common.outgoing import Concealed
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.outgoing import Concealed
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
-    from common.protocols.contract import Contract
+    from colonnade.common.config import FederationConfig
+    from colonnade.common.protocols.contract import Contract
 
 BLOCK = 8192
 """Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.alignment.keys import Keys
-from common.errors import CheckpointError, DataError
-from common.once import Once
-from common.raw import to_bytes, to_tensor
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.errors import CheckpointError, DataError
+from colonnade.common.once import Once
+from colonnade.common.raw import to_bytes, to_tensor
 
 _NAME = "alignment"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.errors import ConfigError, DataError
+from colonnade.common.errors import ConfigError, DataError
 
 _ALIKE = (
     "all members must name the same column as key, written alike (17 and 00017 are two); federation.keys says what "

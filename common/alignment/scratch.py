@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from common.errors import EnvironmentFault
+from colonnade.common.errors import EnvironmentFault
 
 Records = NDArray[np.uint8]
 """(records, width)."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from common.alignment.hand import Draw
-from common.durable import write_kept
+from colonnade.common.alignment.hand import Draw
+from colonnade.common.durable import write_kept
 
 NAME = "alignment.seed"
 """Of its file."""

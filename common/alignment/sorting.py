@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from common.alignment.scratch import Records, Scratch
-from common.errors import InputError
+from colonnade.common.alignment.scratch import Records, Scratch
+from colonnade.common.errors import InputError
 
 BUCKET = 16384
 """Records of a bucket, at most and on average."""

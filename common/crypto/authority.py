@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from common.crypto import files, names
-from common.crypto.certificates import (
+from colonnade.common.crypto import files, names
+from colonnade.common.crypto.certificates import (
     Certificate,
     certificate_pem,
     check_validity,
@@ -27,9 +27,9 @@ from common.crypto.certificates import (
     is_authority,
     read_certificate,
 )
-from common.crypto.keys import PrivateKey, load_key, new_key, save_key
-from common.crypto.requests import Request, alternative_names, read_request
-from common.errors import IdentityError
+from colonnade.common.crypto.keys import PrivateKey, load_key, new_key, save_key
+from colonnade.common.crypto.requests import Request, alternative_names, read_request
+from colonnade.common.errors import IdentityError
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far a certificate's validity begins before it is made: the other machine's clock may be behind."""

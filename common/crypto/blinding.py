@@ -31,8 +31,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 from torch import Tensor
 
-from common.errors import InputError, PeerError
-from common.outgoing import Concealed
+from colonnade.common.errors import InputError, PeerError
+from colonnade.common.outgoing import Concealed
 
 LEAST = 2  # of fewer parties the sum is the embedding
 

@@ -12,8 +12,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
-from common.crypto import names
-from common.errors import IdentityError
+from colonnade.common.crypto import names
+from colonnade.common.errors import IdentityError
 
 Certificate = x509.Certificate
 MALFORMED = (

@@ -7,13 +7,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.crypto import files
-from common.crypto.authority import Authority, Role
-from common.crypto.certificates import certificate_pem, fingerprint
-from common.crypto.keys import key_pem, new_key
-from common.crypto.names import LOOPBACK, SERVER, check_party_name
-from common.crypto.requests import make_request
-from common.errors import IdentityError
+from colonnade.common.crypto import files
+from colonnade.common.crypto.authority import Authority, Role
+from colonnade.common.crypto.certificates import certificate_pem, fingerprint
+from colonnade.common.crypto.keys import key_pem, new_key
+from colonnade.common.crypto.names import LOOPBACK, SERVER, check_party_name
+from colonnade.common.crypto.requests import make_request
+from colonnade.common.errors import IdentityError
 
 _NEW = "name a folder that is new or empty"
 

@@ -7,8 +7,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from common.errors import IdentityError
-from common.permissions import publish
+from colonnade.common.errors import IdentityError
+from colonnade.common.permissions import publish
 
 PRIVATE = 0o600
 """The mode of a file that only its owner reads."""

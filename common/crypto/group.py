@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import gmpy2
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 ELEMENT = 32
 """Bytes of an element, and of a secret."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 
-from common.crypto import files
-from common.crypto.certificates import (
+from colonnade.common.crypto import files
+from colonnade.common.crypto.certificates import (
     Certificate,
     check_validity,
     fingerprint,
@@ -19,8 +19,8 @@ from common.crypto.certificates import (
     read_certificate,
     read_certificates,
 )
-from common.crypto.keys import key_pem, load_key
-from common.errors import IdentityError
+from colonnade.common.crypto.keys import key_pem, load_key
+from colonnade.common.errors import IdentityError
 
 
 @dataclass(frozen=True)

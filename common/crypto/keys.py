@@ -9,8 +9,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from common.crypto import files
-from common.errors import IdentityError
+from colonnade.common.crypto import files
+from colonnade.common.errors import IdentityError
 
 PrivateKey = ec.EllipticCurvePrivateKey
 

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 
 from cryptography import x509
 
-from common.errors import IdentityError
+from colonnade.common.errors import IdentityError
 
 SERVER = "server"
 """The name that only the server's certificate carries."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.crypto.certificates import fingerprint, name_of, short
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError, RefusedError, nearest
+from colonnade.common.crypto.certificates import fingerprint, name_of, short
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError, RefusedError, nearest
 
 
 def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, str], revoked: RevocationList) -> None:

@@ -12,9 +12,9 @@ import socket
 import ssl
 from typing import cast
 
-from common.crypto.identity import Identity
-from common.errors import EnvironmentFault, IdentityError, RefusedError
-from common.proxy import connect
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
+from colonnade.common.proxy import connect
 
 
 def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: float = 5.0) -> bytes:

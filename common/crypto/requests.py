@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from common.crypto import names
-from common.crypto.certificates import MALFORMED
-from common.crypto.keys import PrivateKey, is_p256
-from common.errors import IdentityError
+from colonnade.common.crypto import names
+from colonnade.common.crypto.certificates import MALFORMED
+from colonnade.common.crypto.keys import PrivateKey, is_p256
+from colonnade.common.errors import IdentityError
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from common.crypto import files
-from common.crypto.certificates import check_fingerprint, describe, fingerprint
-from common.errors import IdentityError
+from colonnade.common.crypto import files
+from colonnade.common.crypto.certificates import check_fingerprint, describe, fingerprint
+from colonnade.common.errors import IdentityError
 
 
 @dataclass(frozen=True)

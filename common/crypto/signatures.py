@@ -6,10 +6,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from common.crypto.certificates import fingerprint, name_of, read_certificate, short
-from common.crypto.identity import Identity
-from common.crypto.keys import parse_key
-from common.errors import ConfigError, IdentityError, PeerError
+from colonnade.common.crypto.certificates import fingerprint, name_of, read_certificate, short
+from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.keys import parse_key
+from colonnade.common.errors import ConfigError, IdentityError, PeerError
 
 
 class ForgedError(PeerError):

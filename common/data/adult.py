@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.split import Part, Shape
-from common.data.unpack import opened
-from common.errors import ConfigError, DataError, nearest
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.unpack import opened
+from colonnade.common.errors import ConfigError, DataError, nearest
 
 CLASSES = ("<=50K", ">50K")
 FIELDS: Mapping[str, tuple[str, ...]] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from common.data.table import BATCH
-from common.errors import DataError
+from colonnade.common.data.table import BATCH
+from colonnade.common.errors import DataError
 
 _HINT = "save numbers or words of (rows,) or (rows, columns), or a structured array, with numpy.save"
 

@@ -10,9 +10,9 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
-from common.data.places import refuse_unusable
-from common.data.table import BATCH
-from common.errors import DataError
+from colonnade.common.data.places import refuse_unusable
+from colonnade.common.data.table import BATCH
+from colonnade.common.errors import DataError
 
 Format = Literal["parquet", "arrow"]
 

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.split import Part, Shape
-from common.errors import ConfigError, EnvironmentFault
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import ConfigError, EnvironmentFault
 
 BundledName = Literal["digits", "breast_cancer", "wine", "iris", "diabetes"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.errors import DataError, nearest
+from colonnade.common.errors import DataError, nearest
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.data import dates
-from common.data.fields import Type
-from common.data.notation import PLAIN, Notation, without_unit
+from colonnade.common.data import dates
+from colonnade.common.data.fields import Type
+from colonnade.common.data.notation import PLAIN, Notation, without_unit
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What counts as a missing number where numbers are written as text. A missing word is an empty one only."""

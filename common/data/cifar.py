@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.records import pick
-from common.data.split import Part, Shape
-from common.data.unpack import opened
-from common.errors import DataError
+from colonnade.common.data.records import pick
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.data.unpack import opened
+from colonnade.common.errors import DataError
 
 _SHAPE: Shape = (3, 32, 32)
 _ROW = 1 + math.prod(_SHAPE)  # bytes

@@ -16,7 +16,7 @@ from typing import TextIO
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from common.errors import DataError
+from colonnade.common.errors import DataError
 
 _BLOCK = 4 * 2**20  # bytes that are parsed together, and more than a row has
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"

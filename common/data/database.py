@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from common.data.places import find_file
-from common.data.table import BATCH
-from common.errors import ConfigError, DataError, EnvironmentFault
+from colonnade.common.data.places import find_file
+from colonnade.common.data.table import BATCH
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 
 try:
     import sqlalchemy

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from torch import Tensor
 
-from common.data.features import Features
-from common.data.fields import Field
-from common.data.labels import Labels
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.data.labels import Labels
 
 
 def table_bytes(features: Features, key: str | None) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.data.features import Features
-from common.data.fields import Doubt
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Doubt
 
 _MANY = 30  # of fewer rows all values may well differ
 

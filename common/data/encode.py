@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.features import Features
-from common.data.fields import Field
-from common.data.scale import ScaleConfig, Scaler
-from common.errors import DataError
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.data.scale import ScaleConfig, Scaler
+from colonnade.common.errors import DataError
 
 Missing = Literal["refuse", "mean", "median", "zero"]
 """

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from common.data.fields import Doubt, Field
-from common.data.split import Part, Shape
+from colonnade.common.data.fields import Doubt, Field
+from colonnade.common.data.split import Part, Shape
 
 
 class Source(Protocol):

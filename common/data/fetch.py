@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common.data.catalogue import Archive, DataFile, DataSet, known
-from common.data.places import cache
-from common.errors import DataError, EnvironmentFault
+from colonnade.common.data.catalogue import Archive, DataFile, DataSet, known
+from colonnade.common.data.places import cache
+from colonnade.common.errors import DataError, EnvironmentFault
 
 _TIMEOUT = 30.0
 _CHUNK = 1 << 16

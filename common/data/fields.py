@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, StringConstraints
 
-from common.errors import nearest
+from colonnade.common.errors import nearest
 
 Kind = Literal["number", "category"]
 Decimal = Literal[".", ","]
@@ -19,7 +19,7 @@ _TYPES = ("number", "category", "date", "percent", "boolean")
 def _check_type(value: Any) -> str:
     word = str(value)
     if word.startswith("date %"):
-        from common.data.dates import check_form  # noqa: PLC0415  # pyarrow takes 0.2 s
+        from colonnade.common.data.dates import check_form  # noqa: PLC0415  # pyarrow takes 0.2 s
 
         check_form(word.removeprefix("date "))
     elif word not in _TYPES:

@@ -14,11 +14,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from torch import Tensor
 
-from common.data.encode import Code, EncodeConfig, Encoder, Missing, Unseen
-from common.data.features import Features
-from common.data.scale import ScaleConfig, Scaler
-from common.durable import write_kept
-from common.errors import CheckpointError, DataError
+from colonnade.common.data.encode import Code, EncodeConfig, Encoder, Missing, Unseen
+from colonnade.common.data.features import Features
+from colonnade.common.data.scale import ScaleConfig, Scaler
+from colonnade.common.durable import write_kept
+from colonnade.common.errors import CheckpointError, DataError
 
 NAME = "encoder.json"
 _ANEW = "restore it, or begin a new run"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from common.errors import DataError
+from colonnade.common.errors import DataError
 
 
 @dataclass(frozen=True)

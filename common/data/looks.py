@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.data import cells
-from common.data.fields import Doubt, Kind
-from common.data.notation import FOREIGN, PLAIN, Notation, notations
+from colonnade.common.data import cells
+from colonnade.common.data.fields import Doubt, Kind
+from colonnade.common.data.notation import FOREIGN, PLAIN, Notation, notations
 
 SAMPLE = 10_000  # cells that are looked at
 _SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column

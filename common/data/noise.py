@@ -10,7 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from common.data.rows import generator
+from colonnade.common.data.rows import generator
 
 
 class NoiseConfig(BaseModel):

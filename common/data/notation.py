@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.data.fields import Decimal, Thousands
+from colonnade.common.data.fields import Decimal, Thousands
 
 _MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typesetters have marks of their own
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
-from common.data.catalogue import KNOWN, DataSet
-from common.errors import DataError
+from colonnade.common.data.catalogue import KNOWN, DataSet
+from colonnade.common.errors import DataError
 
 VARIABLE = "COLONNADE_DATA"
 

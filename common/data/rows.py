@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from common.errors import ConfigError, InputError
+from colonnade.common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
 _EPOCHS = 8  # whose orders are kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 
 def share(people: int, members: int, overlap: float, seed: int) -> list[np.ndarray]:

@@ -22,23 +22,23 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
-from common.data import adult, cifar
-from common.data.bundled import Bundled, BundledName
-from common.data.catalogue import KNOWN
-from common.data.encode import EncodeConfig, Encoder
-from common.data.features import Features, Source
-from common.data.idx import IdxImages, holds, read_labels
-from common.data.kept import EncoderFile
-from common.data.labels import Labels
-from common.data.noise import NoiseConfig
-from common.data.places import find, find_file
-from common.data.scale import Columns, ScaleConfig, Scaler
-from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
-from common.data.tables import TableColumnsConfig, TableData, TableLabels
-from common.data.targets import Task
-from common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
-from common.data.views import MatView, read_classes
-from common.errors import ConfigError, DataError
+from colonnade.common.data import adult, cifar
+from colonnade.common.data.bundled import Bundled, BundledName
+from colonnade.common.data.catalogue import KNOWN
+from colonnade.common.data.encode import EncodeConfig, Encoder
+from colonnade.common.data.features import Features, Source
+from colonnade.common.data.idx import IdxImages, holds, read_labels
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.noise import NoiseConfig
+from colonnade.common.data.places import find, find_file
+from colonnade.common.data.scale import Columns, ScaleConfig, Scaler
+from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
+from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels
+from colonnade.common.data.targets import Task
+from colonnade.common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
+from colonnade.common.data.views import MatView, read_classes
+from colonnade.common.errors import ConfigError, DataError
 
 
 class _Config(BaseModel):

@@ -20,7 +20,7 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
-from common.errors import ConfigError, nearest
+from colonnade.common.errors import ConfigError, nearest
 
 Shape = tuple[int, ...]
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from common.data.encode import Missing, Unseen
-from common.data.features import Features
-from common.data.fields import Decimal, Thousands, Type, Unit
-from common.data.labels import Labels, classify
-from common.data.noise import NoiseConfig
-from common.data.places import find, find_file
-from common.data.scale import ScaleConfig
-from common.data.split import AllSplit, Seat, SplitConfig
-from common.errors import ConfigError, DataError
+from colonnade.common.data.encode import Missing, Unseen
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Decimal, Thousands, Type, Unit
+from colonnade.common.data.labels import Labels, classify
+from colonnade.common.data.noise import NoiseConfig
+from colonnade.common.data.places import find, find_file
+from colonnade.common.data.scale import ScaleConfig
+from colonnade.common.data.split import AllSplit, Seat, SplitConfig
+from colonnade.common.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from common.data.notation import Notation
-    from common.data.table import Table
+    from colonnade.common.data.notation import Notation
+    from colonnade.common.data.table import Table
 
 # What reads tables is imported where one is read: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
 
@@ -53,7 +53,7 @@ class _Table(BaseModel):
     @property
     def notation(self) -> Notation:
         """Of numbers in text."""
-        from common.data.notation import Notation  # noqa: PLC0415
+        from colonnade.common.data.notation import Notation  # noqa: PLC0415
 
         return Notation(self.decimal, self.thousands)
 
@@ -94,7 +94,7 @@ class TableColumnsConfig(_Table):
             DataError: there is no such table or column, or what is read is not usable.
             ConfigError: the split does not fit.
         """
-        from common.data.table import TableColumns, require, require_names  # noqa: PLC0415
+        from colonnade.common.data.table import TableColumns, require, require_names  # noqa: PLC0415
 
         table = self.opened(base)
         named = (self.key, *self.columns, *self.drop, *self.types, *self.units)
@@ -114,7 +114,7 @@ class _Labels(_Table):
 
     def read(self, base: Path) -> Labels:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
-        from common.data.table import read_words, require  # noqa: PLC0415
+        from colonnade.common.data.table import read_words, require  # noqa: PLC0415
 
         if not isinstance(self.label, str):
             raise ConfigError(
@@ -132,7 +132,7 @@ class _Labels(_Table):
 
     def read_numbers(self, base: Path) -> Labels:
         """The columns as numbers, (n, targets). Raises DataError as `read`."""
-        from common.data.table import TableColumns, require  # noqa: PLC0415
+        from colonnade.common.data.table import TableColumns, require  # noqa: PLC0415
 
         names = (self.label,) if isinstance(self.label, str) else self.label
         table = self.opened(base)
@@ -177,7 +177,7 @@ class _Csv(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""
-        from common.data.csv_file import CsvFile  # noqa: PLC0415
+        from colonnade.common.data.csv_file import CsvFile  # noqa: PLC0415
 
         return CsvFile.open(find_file(self.path, base), self.delimiter, self.encoding)
 
@@ -198,7 +198,7 @@ class _Parquet(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
-        from common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+        from colonnade.common.data.arrow_files import ArrowFiles  # noqa: PLC0415
 
         return ArrowFiles(find(self.path, base, Path.exists, "Parquet file"), "parquet")
 
@@ -221,7 +221,7 @@ class _Arrow(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
-        from common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+        from colonnade.common.data.arrow_files import ArrowFiles  # noqa: PLC0415
 
         return ArrowFiles(find(self.path, base, Path.exists, "Arrow file"), "arrow")
 
@@ -250,7 +250,7 @@ class _Sql(_Table):
 
     def opened(self, base: Path) -> Table:
         """Asks for the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""
-        from common.data.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
+        from colonnade.common.data.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
 
         database = Database(self.url, base)
         if self.query is not None:
@@ -274,7 +274,7 @@ class _Npy(_Table):
 
     def opened(self, base: Path) -> Table:
         """Maps the file. Raises DataError."""
-        from common.data.arrays import ArrayFile  # noqa: PLC0415
+        from colonnade.common.data.arrays import ArrayFile  # noqa: PLC0415
 
         return ArrayFile(find_file(self.path, base))
 

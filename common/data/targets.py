@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from common.errors import DataError
+from colonnade.common.errors import DataError
 
 Task = Literal["classification", "regression"]
 """`federation.task`: whether classes are predicted or numbers."""

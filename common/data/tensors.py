@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from common.data.features import Features
-from common.data.labels import Labels
-from common.data.split import Part, Shape
-from common.errors import DataError
+from colonnade.common.data.features import Features
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import DataError
 
 _HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from common.data.places import cache
-from common.errors import DataError
+from colonnade.common.data.places import cache
+from colonnade.common.errors import DataError
 
 _WORTH_A_COPY = 1 << 20  # bytes packed; what is smaller inflates in no time
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.labels import Labels, classify
-from common.data.split import Part, Shape
-from common.errors import DataError
+from colonnade.common.data.labels import Labels, classify
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import DataError
 
 _HINT = "a multi-view file holds a cell array X, one matrix a view, and y or Y, the classes 1, 2, .."
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch import nn
 
-from common.errors import ConfigError
-from common.models.build import ModelConfig, build_model, output_width
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.build import ModelConfig, build_model, output_width
 
 
 def bottom_model(

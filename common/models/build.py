@@ -16,16 +16,16 @@ import torch
 from pydantic import BeforeValidator, Discriminator, Tag
 from torch import Tensor, nn
 
-from common.data.split import Shape
-from common.errors import ConfigError
-from common.models.cnn import CnnConfig
-from common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
-from common.models.lenet import LenetConfig
-from common.models.linear import LinearConfig
-from common.models.mlp import MlpConfig
-from common.models.own import OwnConfig, first_line
-from common.models.polynomial import PolynomialConfig
-from common.models.resnet import ResnetConfig
+from colonnade.common.data.split import Shape
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.cnn import CnnConfig
+from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
+from colonnade.common.models.lenet import LenetConfig
+from colonnade.common.models.linear import LinearConfig
+from colonnade.common.models.mlp import MlpConfig
+from colonnade.common.models.own import OwnConfig, first_line
+from colonnade.common.models.polynomial import PolynomialConfig
+from colonnade.common.models.resnet import ResnetConfig
 
 
 def _expand(value: object) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from common.data.split import Shape
-from common.errors import ConfigError
+from colonnade.common.data.split import Shape
+from colonnade.common.errors import ConfigError
 
 
 def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import nn
 
-from common.data.split import Shape
-from common.models.image import averages, image_sizes, with_channels
+from colonnade.common.data.split import Shape
+from colonnade.common.models.image import averages, image_sizes, with_channels
 
 
 class LenetConfig(BaseModel):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import nn
 
-from common.data.split import Shape
+from colonnade.common.data.split import Shape
 
 
 class LinearConfig(BaseModel):

@@ -18,7 +18,7 @@ from typing import Annotated, cast
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-from common.errors import ConfigError, nearest
+from colonnade.common.errors import ConfigError, nearest
 
 
 class OwnConfig(BaseModel):

@@ -15,7 +15,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 
-from common.data.split import Shape
+from colonnade.common.data.split import Shape
 
 
 class PolynomialConfig(BaseModel):

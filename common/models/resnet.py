@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.data.split import Shape
-from common.models.image import image_sizes, with_channels
-from common.models.norm import ImageBatchNorm
+from colonnade.common.data.split import Shape
+from colonnade.common.models.image import image_sizes, with_channels
+from colonnade.common.models.norm import ImageBatchNorm
 
 _SMALL = 64  # pixels a side
 

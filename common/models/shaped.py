@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from common.numerics.regions import RegionName, bring_into
-from common.privacy.rescale import Rescale
+from colonnade.common.numerics.regions import RegionName, bring_into
+from colonnade.common.privacy.rescale import Rescale
 
 
 class Shape(nn.Module):

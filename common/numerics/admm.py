@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.losses import Loss
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.losses import Loss
 
 
 def minimise_z(targets: Tensor, dual: Tensor, total: Tensor, rho: float, loss: Loss) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.numerics.losses import CrossEntropy
+from colonnade.common.numerics.losses import CrossEntropy
 
 
 class WeightedCrossEntropy:

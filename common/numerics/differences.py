@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.numerics.losses import CrossEntropy, Objective
+from colonnade.common.numerics.losses import CrossEntropy, Objective
 
 _BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 

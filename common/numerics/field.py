@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 LARGEST = 2**31 - 1
 _SHORT = 2  # terms: a model with one mask

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.field import Field
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.field import Field
 
 
 def round_nearest(x: Tensor) -> Tensor:

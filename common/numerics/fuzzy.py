@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 _LEAST = 1e-12  # squared distances in those units: closer points lie on the centre
 _NOTHING = 1e-150  # all points are 0

@@ -24,9 +24,9 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.field import Field
-from common.outgoing import Concealed
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.field import Field
+from colonnade.common.outgoing import Concealed
 
 _SETS = 256  # of senders, whose decoding matrices are kept
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from common.numerics.admm import head_gradients, local_gradient
-from common.numerics.backprop import Backprop
+from colonnade.common.numerics.admm import head_gradients, local_gradient
+from colonnade.common.numerics.backprop import Backprop
 
 
 def local_steps(

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import logsigmoid
 
-from common.errors import InputError
-from common.numerics.proximal import simplex_posterior
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.proximal import simplex_posterior
 
 
 class Loss(Protocol):

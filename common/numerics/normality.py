@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from common.numerics.pairwise import distances
+from colonnade.common.numerics.pairwise import distances
 
 _LEAST = 1e-3  # of the spacing of even draws over one deviation: what is closer counts as so far, without a gradient
 _FEW = 3  # distances, those of three rows

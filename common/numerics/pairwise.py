@@ -21,7 +21,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 
 def distances(h: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.bits import GROUP, join, split
-from common.numerics.scale import Scale
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.bits import GROUP, join, split
+from colonnade.common.numerics.scale import Scale
 
 HALF, WHOLE = 16, 32
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, HALF, WHOLE)

@@ -21,8 +21,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.fixed_point import round_nearest, round_stochastic
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.fixed_point import round_nearest, round_stochastic
 
 DTYPES = {32: torch.int32, 64: torch.int64}
 LEAST_BOUND = 1e-200  # below, s would leave float64

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
-from common.errors import InputError
+from colonnade.common.errors import InputError
 
 Parameters = Mapping[str, Tensor]
 RowLoss = Callable[[Parameters, Tensor, Tensor], Tensor]

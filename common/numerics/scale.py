@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from common.errors import InputError
-from common.numerics.bits import GROUP, join, split
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.bits import GROUP, join, split
 
 _BLOCK = 1 << 16  # entries; whole groups
 _WIDE = 1 << 12  # entries side by side whose minima are fast to find

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from common.numerics.losses import Loss
+from colonnade.common.numerics.losses import Loss
 
 Draw = Literal["sphere", "normal"]
 """How directions are drawn: uniformly on the unit sphere, or with independent standard normal entries."""

@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from common.errors import ConfigError
-from common.privacy.calibration import gaussian_epsilon
-from common.privacy.renyi import renyi_epsilon
-from common.privacy.settings import Accounting, Adjacency
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.calibration import gaussian_epsilon
+from colonnade.common.privacy.renyi import renyi_epsilon
+from colonnade.common.privacy.settings import Accounting, Adjacency
 
 SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0, "row": 1.0}
 

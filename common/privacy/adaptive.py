@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from common.errors import ConfigError
-from common.numerics.regions import RegionName
-from common.privacy.calibration import gaussian_sigma
-from common.privacy.settings import NoiseConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.numerics.regions import RegionName
+from colonnade.common.privacy.calibration import gaussian_sigma
+from colonnade.common.privacy.settings import NoiseConfig
 
 UNBOUNDED = (
     "no bound for a row: without federation.privacy.steps it moves the models, and by them the embeddings of all other "

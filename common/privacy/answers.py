@@ -18,8 +18,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from common.privacy.noise import Normals, add_normals
-from common.privacy.settings import Accounting
+from colonnade.common.privacy.noise import Normals, add_normals
+from colonnade.common.privacy.settings import Accounting
 
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from common.errors import BudgetSpent, EnvironmentFault
-from common.lines import read_lines
-from common.privacy.chain import Chain
+from colonnade.common.errors import BudgetSpent, EnvironmentFault
+from colonnade.common.lines import read_lines
+from colonnade.common.privacy.chain import Chain
 
 _BLOCKS = 32  # that a budget is reserved in: a crash forfeits at most one of them
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.lines import is_torn
+from colonnade.common.lines import is_torn
 
 BEGINNING = "0" * 64
 """What stands for the hash before the first line."""

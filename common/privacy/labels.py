@@ -26,8 +26,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from common.errors import ConfigError
-from common.privacy.laplace import Bits, discrete_laplace
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.laplace import Bits, discrete_laplace
 
 _GRID = 2**20  # steps of the noise in 1
 _SENSITIVITY = 2  # of a one-hot vector, in the L1 norm

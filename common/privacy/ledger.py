@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common.errors import EnvironmentFault
-from common.lines import read_lines
-from common.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
-from common.privacy.chain import Chain
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.lines import read_lines
+from colonnade.common.message import Message, dtype_name, payload_bytes, schema, tensor_specs, tensors
+from colonnade.common.privacy.chain import Chain
 
 _ROWS = ("rows", "coded", "keys")  # what dimensions are called whose size is a number of rows
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from common.errors import ConfigError, nearest
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.settings import NoiseConfig, PrivacyConfig
-from common.wording import shown
+from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.settings import NoiseConfig, PrivacyConfig
+from colonnade.common.wording import shown
 
 
 def _mechanism(value: Any) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from common.errors import ConfigError
-from common.privacy.accountant import affordable, epsilon, find_noise_multiplier
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.settings import Adjacency, PrivacyConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.accountant import affordable, epsilon, find_noise_multiplier
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.settings import Adjacency, PrivacyConfig
 
 AnyPrivacyConfig = PrivacyConfig | AdaptivePrivacyConfig
 

@@ -12,11 +12,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from common.numerics.quantise import AS_IS, Form, pack, unpack
-from common.outgoing import Released
-from common.privacy.budget import Budget
-from common.privacy.noise import Normals, add_normals
-from common.privacy.plan import Plan
+from colonnade.common.numerics.quantise import AS_IS, Form, pack, unpack
+from colonnade.common.outgoing import Released
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import Normals, add_normals
+from colonnade.common.privacy.plan import Plan
 
 
 class Release(Protocol):

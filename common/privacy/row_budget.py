@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from common.privacy.budget import Budget
+from colonnade.common.privacy.budget import Budget
 
 _ROUNDING = 1e-6  # of a release, which sums of costs may be off
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.regions import bring_into
-from common.outgoing import Released
-from common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
-from common.privacy.answers import RowNoise
-from common.privacy.noise import Normals, add_normals
-from common.privacy.plan import Plan
-from common.privacy.rescale import Rescale
-from common.privacy.row_budget import RowBudget
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.regions import bring_into
+from colonnade.common.outgoing import Released
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
+from colonnade.common.privacy.answers import RowNoise
+from colonnade.common.privacy.noise import Normals, add_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.row_budget import RowBudget
 
 _ROUNDING = 1e-6  # relative, of float32 norms and sums
 

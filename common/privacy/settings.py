@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from common.errors import ConfigError
+from colonnade.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 _BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
 

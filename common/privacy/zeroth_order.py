@@ -27,8 +27,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.errors import InputError
-from common.privacy.renyi import renyi_epsilon
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.renyi import renyi_epsilon
 
 CAVEAT = (
     "not a guarantee: it takes the scatter of an estimate for Gaussian noise though parties know the directions that "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from common.protocols import (
+from colonnade.common.protocols import (
     agg_vfl,
     c_vfl,
     centralized,
@@ -24,7 +24,7 @@ from common.protocols import (
     vimadmm_j,
     zoo_vfl,
 )
-from common.protocols.contract import Contract
+from colonnade.common.protocols.contract import Contract
 
 CONTRACTS: Mapping[str, Contract] = {
     contract.name: contract

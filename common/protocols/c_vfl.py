@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
-from common.models.heads import JointHeadConfig, LinearHeadConfig
-from common.outgoing import Released
-from common.protocols.contract import Contract, ProtocolConfig
-from common.told import TOLD
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
+from colonnade.common.outgoing import Released
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.told import TOLD
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 
 class Config(ProtocolConfig):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from common.departure import objection
-from common.message import Kinds, Message
+from colonnade.common.departure import objection
+from colonnade.common.message import Kinds, Message
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 
 class ProtocolConfig(BaseModel):

@@ -31,18 +31,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from common.agreement import AGREEMENT, agreement_limits
-from common.blinded import check_smallest_set
-from common.crypto.sealing import OVERHEAD, Session
-from common.errors import ConfigError, InputError
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
-from common.numerics.field import Field as PrimeField
-from common.numerics.lagrange import LagrangeCode, agreed_code
-from common.outgoing import Concealed
-from common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.agreement import AGREEMENT, agreement_limits
+from colonnade.common.blinded import check_smallest_set
+from colonnade.common.crypto.sealing import OVERHEAD, Session
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.numerics.field import Field as PrimeField
+from colonnade.common.numerics.lagrange import LagrangeCode, agreed_code
+from colonnade.common.outgoing import Concealed
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from common.errors import ConfigError
-from common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 
 class Config(ProtocolConfig):

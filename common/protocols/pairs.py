@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from common.errors import ConfigError
-from common.message import PartyMessage, ServerMessage, TensorSpec, message
-from common.numerics.two_point import Draw
-from common.outgoing import Released
-from common.protocols.contract import ProtocolConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.numerics.two_point import Draw
+from colonnade.common.outgoing import Released
+from colonnade.common.protocols.contract import ProtocolConfig
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 
 class PairsConfig(ProtocolConfig):

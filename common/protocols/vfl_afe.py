@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from common.errors import ConfigError
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.protocols import split
-from common.protocols.contract import Contract
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.protocols import split
+from colonnade.common.protocols.contract import Contract
 
 if TYPE_CHECKING:
-    from common.config import FederationConfig
+    from colonnade.common.config import FederationConfig
 
 
 class Config(split.Config):

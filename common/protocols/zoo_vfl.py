@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from common.protocols.contract import Contract
-from common.protocols.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
+from colonnade.common.protocols.contract import Contract
+from colonnade.common.protocols.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
 
 class Config(PairsConfig):

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from google.protobuf.message import Message as ProtoMessage
 
-from common.message import Kinds, Message, TensorSpec, declared, schema
-from common.numerics.quantise import AS_IS, Form, Packed, unpack
-from common.wire._generated import (
+from colonnade.common.message import Kinds, Message, TensorSpec, declared, schema
+from colonnade.common.numerics.quantise import AS_IS, Form, Packed, unpack
+from colonnade.common.wire._generated import (
     agg_vfl_pb2,
     agreement_pb2,
     alignment_pb2,
@@ -37,7 +37,7 @@ from common.wire._generated import (
     vimadmm_j_pb2,
     vimadmm_pb2,
 )
-from common.wire.fields import (
+from colonnade.common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
     VARINT,
@@ -48,7 +48,7 @@ from common.wire.fields import (
     tag,
     varint,
 )
-from common.wire.tensors import packed_parts, read_tensor, tensor_parts
+from colonnade.common.wire.tensors import packed_parts, read_tensor, tensor_parts
 
 # One .proto file a protocol that has messages, by the protocol's name; protocols that say the same share one.
 PROTOS: Mapping[str, ModuleType] = {

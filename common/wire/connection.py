@@ -16,14 +16,14 @@ from typing import Any, Protocol
 
 import grpc
 
-from common.capacity import Capacity, Unlimited
-from common.errors import ContractError, PartyAway
-from common.escaped import escaped
-from common.membership import Begin, Hello, Parcel
-from common.outbox import Outbox
-from common.wire.codec import Codec
-from common.wire.fields import WireError
-from common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
+from colonnade.common.capacity import Capacity, Unlimited
+from colonnade.common.errors import ContractError, PartyAway
+from colonnade.common.escaped import escaped
+from colonnade.common.membership import Begin, Hello, Parcel
+from colonnade.common.outbox import Outbox
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import WireError
+from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
 _OVERHEAD = 64  # bytes that a frame costs beside its own while it waits
 _CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed

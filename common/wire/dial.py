@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import grpc
 
-from common.errors import EnvironmentFault
-from common.proxy import proxy_for
-from common.wire.codec import Codec
-from common.wire.connection import Connection, channel_options
-from common.wire.frame import METHOD
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.proxy import proxy_for
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection, channel_options
+from colonnade.common.wire.frame import METHOD
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 

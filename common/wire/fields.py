@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 
-from common.errors import ContractError
+from colonnade.common.errors import ContractError
 
 Buffer = bytes | memoryview
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import grpc
 
-from common.descriptors import connections
-from common.escaped import escaped
-from common.ports import cannot_listen, refuse_taken
-from common.wire.codec import Codec
-from common.wire.connection import Connection, channel_options
-from common.wire.frame import METHOD
+from colonnade.common.descriptors import connections
+from colonnade.common.escaped import escaped
+from colonnade.common.ports import cannot_listen, refuse_taken
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection, channel_options
+from colonnade.common.wire.frame import METHOD
 
 _KEY = "server.listen"
 

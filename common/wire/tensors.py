@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.message import DTYPES, dtype_name
-from common.numerics.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
-from common.wire._generated import tensor_pb2
-from common.wire.fields import (
+from colonnade.common.message import DTYPES, dtype_name
+from colonnade.common.numerics.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from colonnade.common.wire._generated import tensor_pb2
+from colonnade.common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
     VARINT,

@@ -7,11 +7,11 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from server.active_joint import active_joint
-from server.context import ServerContext
-from server.joint import Joint
-from server.protocols import (
+from colonnade.common.conversation import Cohort
+from colonnade.server.active_joint import active_joint
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import Joint
+from colonnade.server.protocols import (
     agg_vfl,
     c_vfl,
     centralized,

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
-from server.active import active_party
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.standin import StandIn
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
+from colonnade.server.active import active_party
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.standin import StandIn
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.heads import agreed_head
-from server.joint import JointHead
-from server.standin import StandIn
-from server.told import told
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.heads import agreed_head
+from colonnade.server.joint import JointHead
+from colonnade.server.standin import StandIn
+from colonnade.server.told import told
 
 
 def joint(ctx: ServerContext) -> JointHead:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.models.optimiser import build_optimiser
-from common.protocols.centralized import Config, Evaluation, Features
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.heads import joint_head
-from server.joined import Joined
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.protocols.centralized import Config, Evaluation, Features
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.heads import joint_head
+from colonnade.server.joined import Joined
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

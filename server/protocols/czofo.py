@@ -7,15 +7,15 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.czofo import Config, Differences, Embedding, Evaluation
-from server.combined import CombinedHead
-from server.context import ServerContext
-from server.differences import Perturbed
-from server.evaluation import evaluate
-from server.standin import StandIn
-from server.turns import as_they_come, together
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
+from colonnade.server.combined import CombinedHead
+from colonnade.server.context import ServerContext
+from colonnade.server.differences import Perturbed
+from colonnade.server.evaluation import evaluate
+from colonnade.server.standin import StandIn
+from colonnade.server.turns import as_they_come, together
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from common.conversation import Cohort
-from common.protocols.fdml import Aggregate, Config, Evaluation, Logits
-from server.blinded import blinded
-from server.context import ServerContext
-from server.joint import LogitSum
-from server.standin import StandIn
-from server.sums import Clear, evaluate_sums
-from server.told import told
+from colonnade.common.conversation import Cohort
+from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
+from colonnade.server.blinded import blinded
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import LogitSum
+from colonnade.server.standin import StandIn
+from colonnade.server.sums import Clear, evaluate_sums
+from colonnade.server.told import told
 
 
 def joint(ctx: ServerContext) -> LogitSum:

@@ -6,13 +6,13 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.joint import JointHead
-from server.standin import StandIn
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.joint import JointHead
+from colonnade.server.standin import StandIn
 
 
 def joint(ctx: ServerContext) -> JointHead:

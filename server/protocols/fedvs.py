@@ -6,14 +6,14 @@ from functools import partial
 
 import torch
 
-from common.coded_rows import CodedRows
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.fedvs import Config, Gradient
-from server.agreement import introduce
-from server.coded import Sums
-from server.combined import CombinedHead
-from server.context import ServerContext
+from colonnade.common.coded_rows import CodedRows
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.fedvs import Config, Gradient
+from colonnade.server.agreement import introduce
+from colonnade.server.coded import Sums
+from colonnade.server.combined import CombinedHead
+from colonnade.server.context import ServerContext
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.numerics import admm
-from common.protocols.linear_admm import Config, Evaluation, Logits, Update
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.joint import LogitSum
-from server.standin import StandIn
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.numerics import admm
+from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.joint import LogitSum
+from colonnade.server.standin import StandIn
 
 
 def joint(ctx: ServerContext) -> LogitSum:

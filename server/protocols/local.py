@@ -6,12 +6,12 @@ import asyncio
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.local import Config
-from server.active import active_party
-from server.context import ServerContext
-from server.evaluation import evaluate_alone
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.local import Config
+from colonnade.server.active import active_party
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate_alone
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

@@ -7,17 +7,17 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.message import Message
-from common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
-from server.blinded import blinded
-from server.combined import CombinedHead
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.standin import StandIn
-from server.sums import Sums, evaluate_sums
-from server.turns import as_they_come, together
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.message import Message
+from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from colonnade.server.blinded import blinded
+from colonnade.server.combined import CombinedHead
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.standin import StandIn
+from colonnade.server.sums import Sums, evaluate_sums
+from colonnade.server.turns import as_they_come, together
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

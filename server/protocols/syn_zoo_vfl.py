@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from common.conversation import Cohort
-from common.protocols.syn_zoo_vfl import Config
-from server.context import ServerContext
-from server.pairs import PairedHead, answer_pairs
-from server.standin import StandIn
-from server.turns import together
+from colonnade.common.conversation import Cohort
+from colonnade.common.protocols.syn_zoo_vfl import Config
+from colonnade.server.context import ServerContext
+from colonnade.server.pairs import PairedHead, answer_pairs
+from colonnade.server.standin import StandIn
+from colonnade.server.turns import together
 
 
 def joint(ctx: ServerContext) -> PairedHead:

@@ -7,15 +7,15 @@ from functools import partial
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.protocols.vafl import Config, Embedding, Evaluation, Gradient
-from server.answers import protection
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.standin import StandIn
-from server.turns import as_they_come, together
-from server.weighted import WeightedHead
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
+from colonnade.server.answers import protection
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.standin import StandIn
+from colonnade.server.turns import as_they_come, together
+from colonnade.server.weighted import WeightedHead
 
 
 def joint(ctx: ServerContext) -> WeightedHead:

@@ -8,16 +8,16 @@ from operator import attrgetter
 
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.errors import ContractError
-from common.harvest import Harvest
-from common.models.two_part import TwoPart
-from common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
-from server.active import active_party
-from server.blinded import blinded
-from server.context import ServerContext
-from server.standin import StandIn
-from server.sums import Clear, Found, Sums
+from colonnade.common.conversation import Cohort
+from colonnade.common.errors import ContractError
+from colonnade.common.harvest import Harvest
+from colonnade.common.models.two_part import TwoPart
+from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
+from colonnade.server.active import active_party
+from colonnade.server.blinded import blinded
+from colonnade.server.context import ServerContext
+from colonnade.server.standin import StandIn
+from colonnade.server.sums import Clear, Found, Sums
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

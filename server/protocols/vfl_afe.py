@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from server.protocols.split import joint, serve
+from colonnade.server.protocols.split import joint, serve
 
 __all__ = ["joint", "serve"]

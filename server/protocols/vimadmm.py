@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from common.conversation import Cohort
-from common.harvest import Harvest
-from common.numerics import admm
-from common.protocols.vimadmm import Config, Embedding, Evaluation, Update
-from server.context import ServerContext
-from server.evaluation import evaluate
-from server.heads import party_heads
-from server.joint import HeadSum
-from server.standin import StandIn
+from colonnade.common.conversation import Cohort
+from colonnade.common.harvest import Harvest
+from colonnade.common.numerics import admm
+from colonnade.common.protocols.vimadmm import Config, Embedding, Evaluation, Update
+from colonnade.server.context import ServerContext
+from colonnade.server.evaluation import evaluate
+from colonnade.server.heads import party_heads
+from colonnade.server.joint import HeadSum
+from colonnade.server.standin import StandIn
 
 
 def joint(ctx: ServerContext) -> HeadSum:

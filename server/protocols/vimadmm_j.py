@@ -6,14 +6,14 @@ from operator import attrgetter
 
 import torch
 
-from common.conversation import Cohort
-from common.numerics import admm
-from common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
-from server.blinded import blinded
-from server.context import ServerContext
-from server.joint import LogitSum
-from server.standin import StandIn
-from server.sums import Clear, evaluate_sums
+from colonnade.common.conversation import Cohort
+from colonnade.common.numerics import admm
+from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
+from colonnade.server.blinded import blinded
+from colonnade.server.context import ServerContext
+from colonnade.server.joint import LogitSum
+from colonnade.server.standin import StandIn
+from colonnade.server.sums import Clear, evaluate_sums
 
 
 def joint(ctx: ServerContext) -> LogitSum:

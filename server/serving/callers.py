@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.crypto import files
-from common.errors import DataError, EnvironmentFault
+from colonnade.common.crypto import files
+from colonnade.common.errors import DataError, EnvironmentFault
 
 _BYTES = 32  # of a token that we make: 43 characters
 _SHORTEST = 32  # characters of a token that is accepted

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from common.metric import Metric, Values, number
-from common.prediction import ROWS
-from common.telemetry import Event
-from server.model import Model
+from colonnade.common.metric import Metric, Values, number
+from colonnade.common.prediction import ROWS
+from colonnade.common.telemetry import Event
+from colonnade.server.model import Model
 
 _REMEMBERED = 4096  # answers of which quantiles are taken
 _QUANTILES = (0.5, 0.95)

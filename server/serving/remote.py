@@ -8,16 +8,16 @@ from typing import Any
 
 import grpc
 
-from common.descriptors import affordable
-from common.errors import ColonnadeError
-from common.gate import PATIENCE
-from common.grpc_bounds import bounds
-from common.ports import cannot_listen, refuse_taken, with_port
-from common.prediction import ROWS
-from common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
-from server.serving.callers import Callers, TooMany, Unknown
-from server.serving.desk import Answer, Busy, Desk
-from server.serving.web import Refused, read_ids
+from colonnade.common.descriptors import affordable
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.gate import PATIENCE
+from colonnade.common.grpc_bounds import bounds
+from colonnade.common.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.prediction import ROWS
+from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
+from colonnade.server.serving.callers import Callers, TooMany, Unknown
+from colonnade.server.serving.desk import Answer, Busy, Desk
+from colonnade.server.serving.web import Refused, read_ids
 
 METHOD = "/colonnade.serving.Predictor/Predict"
 _KEY = "--grpc"

@@ -19,11 +19,11 @@ from typing import Any
 
 from aiohttp import web
 
-from common.errors import ColonnadeError
-from common.gate import PATIENCE, Gate, Handler
-from common.prediction import ROWS
-from server.serving.callers import Callers, TooMany, Unknown
-from server.serving.desk import Answer, Busy, Desk
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.gate import PATIENCE, Gate, Handler
+from colonnade.common.prediction import ROWS
+from colonnade.server.serving.callers import Callers, TooMany, Unknown
+from colonnade.server.serving.desk import Answer, Busy, Desk
 
 _LARGEST = 1 << 20  # bytes of a request
 _LONGEST = 256  # characters of an id

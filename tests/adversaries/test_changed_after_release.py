@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.door import Door
-from common.conversation import SERVER, Item
-from common.errors import ContractError
-from common.message import tensors
-from common.outgoing import Released
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.protocols.split import Embedding
+from colonnade.client.door import Door
+from colonnade.common.conversation import SERVER, Item
+from colonnade.common.errors import ContractError
+from colonnade.common.message import tensors
+from colonnade.common.outgoing import Released
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.protocols.split import Embedding
 
 SECRET = 7.0
 

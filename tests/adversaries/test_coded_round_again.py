@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cli.contexts import client_context, server_context
-from client.context import ClientContext
-from common.conversation import SERVER
-from common.crypto.sealing import Session
-from common.once import Once
-from common.protocols.fedvs import Answer, Senders
-from server.context import ServerContext
+from colonnade.cli.contexts import client_context, server_context
+from colonnade.client.context import ClientContext
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.once import Once
+from colonnade.common.protocols.fedvs import Answer, Senders
+from colonnade.server.context import ServerContext
 from tests.federation import Outcome, config, federate
 
 PROTOCOL = {"name": "fedvs", "embedding": 8, "segments": 1}
@@ -41,8 +41,8 @@ def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
 
         return made
 
-    monkeypatch.setattr("cli.simulation.server_context", lasting(server_context))
-    monkeypatch.setattr("cli.simulation.client_context", lasting(client_context))
+    monkeypatch.setattr("colonnade.cli.simulation.server_context", lasting(server_context))
+    monkeypatch.setattr("colonnade.cli.simulation.client_context", lasting(client_context))
     return folders
 
 

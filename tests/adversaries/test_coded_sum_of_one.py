@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from common.config import Config
-from common.course import QuorumConfig
-from common.errors import ConfigError, ContractError
-from common.protocols.fedvs import Answer, Senders
+from colonnade.common.config import Config
+from colonnade.common.course import QuorumConfig
+from colonnade.common.errors import ConfigError, ContractError
+from colonnade.common.protocols.fedvs import Answer, Senders
 from tests.federation import config, federate
 
 PROTOCOL = {"name": "fedvs", "embedding": 8, "segments": 1}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from common.alignment.keys import Keys
-from common.alignment.seed import Seed
-from common.config import Config, parse
-from common.crypto.sealing import Session
-from common.errors import CheckpointError, ConfigError, PeerError
-from server.aligning import Aligning
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.config import Config, parse
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import CheckpointError, ConfigError, PeerError
+from colonnade.server.aligning import Aligning
 from tests.lying_server import Liar, lying
 from tests.tables import table_tree, write_tables
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.asked import Asked
-from cli.check import check
-from cli.simulation import Simulation
-from common.config import load
-from common.data.split import Seat
-from common.errors import DataError, InputError
+from colonnade.cli.asked import Asked
+from colonnade.cli.check import check
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import DataError, InputError
 from tests.tables import table_tree, write_tables
 
 _ALONE = Seat(0, 1)

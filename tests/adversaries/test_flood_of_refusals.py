@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cli.progress import PartyProgress, Progress
-from cli.screen import Screen
-from common.digest import CAPS, Digest
-from common.errors import RefusedError
-from common.membership import Hello
-from common.telemetry import Event, Telemetry
-from server.metrics import ServerMetrics
+from colonnade.cli.progress import PartyProgress, Progress
+from colonnade.cli.screen import Screen
+from colonnade.common.digest import CAPS, Digest
+from colonnade.common.errors import RefusedError
+from colonnade.common.membership import Hello
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.server.metrics import ServerMetrics
 from tests.server.stage import FakeConnection, hello, play, stage
 
 LINE = 10_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from common.errors import DataError, IdentityError
-from server.serving.callers import Callers, add_caller
+from colonnade.cli.main import app
+from colonnade.common.errors import DataError, IdentityError
+from colonnade.server.serving.callers import Callers, add_caller
 
 
 def keep(folder: Path, text: str) -> Path:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.door import Door
-from common.conversation import SERVER, Item
-from common.errors import ContractError
-from common.outgoing import Concealed, Released, nothing
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.protocols.fedvs import Shares
-from common.protocols.split import Embedding
+from colonnade.client.door import Door
+from colonnade.common.conversation import SERVER, Item
+from colonnade.common.errors import ContractError
+from colonnade.common.outgoing import Concealed, Released, nothing
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.protocols.fedvs import Shares
+from colonnade.common.protocols.split import Embedding
 
 ROOT = Path(__file__).parents[2]
 TYPES = {"Released", "Concealed", "Outgoing"}

@@ -10,11 +10,11 @@ import pytest
 import torch
 import yaml
 
-from cli.check import check
-from cli.simulation import Simulation
-from common.config import Config, parse
-from common.data.sources import load_labels
-from common.errors import ConfigError, DataError
+from colonnade.cli.check import check
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import Config, parse
+from colonnade.common.data.sources import load_labels
+from colonnade.common.errors import ConfigError, DataError
 from tests.cli.test_up import events, finish, start
 from tests.tables import table_tree, write_tables
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from common.config import Config
-from common.conversation import Save
-from common.errors import CheckpointError, ContractError, PeerError
-from common.lines import read_lines
+from colonnade.common.config import Config
+from colonnade.common.conversation import Save
+from colonnade.common.errors import CheckpointError, ContractError, PeerError
+from colonnade.common.lines import read_lines
 from tests.federation import config
 from tests.lying_server import Liar, lying
 

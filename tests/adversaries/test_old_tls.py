@@ -8,18 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common.crypto.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
 
 ROOT = Path(__file__).parents[2]
 
 SCENE = """
 import asyncio, json, socket, ssl, sys
 from pathlib import Path
-from common.crypto.identity import load_identity
-from common.protocols.split import CONTRACT
-from common.wire.codec import Codec
-from common.wire.dial import ClientTls, Dialer
-from common.wire.listen import Listener, ServerTls
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.dial import ClientTls, Dialer
+from colonnade.common.wire.listen import Listener, ServerTls
 
 folder = Path(sys.argv[1])
 server, ada = load_identity(folder / "server"), load_identity(folder / "ada")

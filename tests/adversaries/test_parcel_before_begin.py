@@ -7,9 +7,9 @@ import asyncio
 import pytest
 import torch
 
-from common.errors import PartyAway
-from common.membership import Refusal
-from common.protocols.split import Embedding
+from colonnade.common.errors import PartyAway
+from colonnade.common.membership import Refusal
+from colonnade.common.protocols.split import Embedding
 from tests.server.stage import play, stage
 
 EARLY = "ada sent Embedding: expected nothing before Begin, got round 1"

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-import attacks
-import cli
-import client
-import common
-import server
-from client.run import ClientRun
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config, parse
-from common.conversation import SERVER
-from common.errors import (
+import colonnade
+from colonnade.client.run import ClientRun
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import (
     BudgetSpent,
     ColonnadeError,
     ContractError,
@@ -31,13 +26,13 @@ from common.errors import (
     RefusedError,
     declared,
 )
-from common.state import Snapshot
-from common.telemetry import Event
-from server.model import Model
-from server.predictions import PredictionRun
-from server.run import ServerRun
-from server.serving.callers import Callers
-from server.serving.remote import METHOD, Remote
+from colonnade.common.state import Snapshot
+from colonnade.common.telemetry import Event
+from colonnade.server.model import Model
+from colonnade.server.predictions import PredictionRun
+from colonnade.server.run import ServerRun
+from colonnade.server.serving.callers import Callers
+from colonnade.server.serving.remote import METHOD, Remote
 from tests.federation import tree
 from tests.tables import table_tree, write_tables
 
@@ -225,11 +220,9 @@ def every_error() -> list[type[ColonnadeError]]:
     import importlib
     import pkgutil
 
-    for package in (common, client, server, attacks, cli):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith(("__main__", ".start")):
-                with suppress(ImportError):  # of the generated code, which is found by another name
-                    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(colonnade.__path__, "colonnade."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
     return sorted(set(subclasses(ColonnadeError)), key=lambda kind: kind.__name__)
 
 
@@ -275,7 +268,7 @@ def test_a_caller_of_the_grpc_service_reads_no_text_of_an_unforeseen_error() -> 
         def admit(self, _shown: str, _ids: int) -> None: ...  # type: ignore[override]
 
     async def scene() -> str | None:
-        from common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+        from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 
         remote = Remote(Broken(), Everybody())  # type: ignore[arg-type]
         address = await remote.start("127.0.0.1:0", None)

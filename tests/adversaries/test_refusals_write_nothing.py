@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli import main as command_line
-from common.crypto.federation import make_federation
+from colonnade.cli import main as command_line
+from colonnade.common.crypto.federation import make_federation
 from tests.federation import tree
 
 pytestmark = pytest.mark.processes
@@ -63,7 +63,7 @@ class NoFamily:
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, with nobody to start."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for place in ("cli.up.Family", "cli.opened.Family"):
+    for place in ("colonnade.cli.up.Family", "colonnade.cli.opened.Family"):
         monkeypatch.setattr(place, NoFamily)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)
@@ -86,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content["federation"]["timeouts"] = {"away": 20, "answer": 20}
     (folder / "run.yaml").write_text(yaml.safe_dump(content))
     process = subprocess.run(
-        [sys.executable, "-m", "cli.main", "up", str(folder / "run.yaml"), "--out", str(folder / "run")],
+        [sys.executable, "-m", "colonnade", "up", str(folder / "run.yaml"), "--out", str(folder / "run")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stdout + process.stderr
@@ -281,7 +281,7 @@ def test_a_run_whose_table_has_changed_keeps_its_model_configuration_and_summary
     before = snapshot(place, (*LOCKS, *LOGS))
     times = {name for name, (_, content) in before.items() if not content}  # a folder's, in which a log begins
     process = subprocess.run(
-        [sys.executable, "-m", "cli.main", "up", "--resume", "run", "--set", "federation.epochs=2"],
+        [sys.executable, "-m", "colonnade", "up", "--resume", "run", "--set", "federation.epochs=2"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert process.returncode == 2 and "encoder.json is torn" in process.stdout + process.stderr

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.card import markdown
-from cli.progress import score_words
-from cli.reporting.about import headline
-from cli.reporting.comparison import comparison
-from cli.reporting.run import read_run
-from cli.simulate import summary
-from cli.simulation import Simulation
-from cli.summary import show_summary
-from common.config import parse
+from colonnade.cli.card import markdown
+from colonnade.cli.progress import score_words
+from colonnade.cli.reporting.about import headline
+from colonnade.cli.reporting.comparison import comparison
+from colonnade.cli.reporting.run import read_run
+from colonnade.cli.simulate import summary
+from colonnade.cli.simulation import Simulation
+from colonnade.cli.summary import show_summary
+from colonnade.common.config import parse
 from tests.cli.reports import leave
 
 PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a number that is not

@@ -9,22 +9,22 @@ import pytest
 import torch
 import yaml
 
-from cli.card import markdown
-from cli.check import check
-from cli.guarantee import describe_privacy
-from cli.reporting.privacy import headline
-from cli.reporting.run import read_run
-from cli.simulate import simulate_captured
-from cli.simulation import Outcome, Simulation
-from client.context import ClientContext
-from client.privacy import Privacy
-from common.errors import ConfigError
-from common.metric import privacy as metrics
-from common.privacy.settings import PolicyConfig
-from common.protocols.split import Embedding
-from common.schedule import Schedule
-from common.state import State
-from server.summary import protection
+from colonnade.cli.card import markdown
+from colonnade.cli.check import check
+from colonnade.cli.guarantee import describe_privacy
+from colonnade.cli.reporting.privacy import headline
+from colonnade.cli.reporting.run import read_run
+from colonnade.cli.simulate import simulate_captured
+from colonnade.cli.simulation import Outcome, Simulation
+from colonnade.client.context import ClientContext
+from colonnade.client.privacy import Privacy
+from colonnade.common.errors import ConfigError
+from colonnade.common.metric import privacy as metrics
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.protocols.split import Embedding
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import State
+from colonnade.server.summary import protection
 from tests.federation import config, federate, tree
 
 AFE = {"name": "vfl_afe", "embedding": 16}

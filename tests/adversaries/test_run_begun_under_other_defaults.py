@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.card import card
-from common.begun import as_begun, load_begun
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config, parse
-from common.privacy.accountant import epsilon
-from common.state import Snapshot
-from server.releases import open_releases
+from colonnade.cli.card import card
+from colonnade.common.begun import as_begun, load_begun
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, parse
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.state import Snapshot
+from colonnade.server.releases import open_releases
 from tests.cli.test_up import finish, start
 from tests.federation import config, tree
 
@@ -86,7 +86,7 @@ def test_answers_that_were_counted_by_renyi_are_still(tmp_path: Path) -> None:
     answers = {"clip": 0.1, "head_clip": 1, "noise_multiplier": 20}
     cfg = config({"name": "vafl"}, f"server.privacy.answers={json.dumps(answers)}")
     asked, federation = cfg.server.privacy.answers, cfg.federation
-    from common.schedule import Schedule
+    from colonnade.common.schedule import Schedule
 
     schedule = Schedule(federation, 1797, 0)
 

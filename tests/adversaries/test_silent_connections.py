@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from common.lines import read_lines
+from colonnade.common.lines import read_lines
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
@@ -23,11 +23,11 @@ LIMITS = {"raised": (200, 4096), "kept in reserve": (260, 260)}  # soft and hard
 SERVER = """
 import asyncio, resource, sys
 from pathlib import Path
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.protocols.split import CONTRACT
-from common.wire.codec import Codec
-from common.wire.listen import Listener, ServerTls
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.listen import Listener, ServerTls
 
 async def greet(connection, pem):
     pass
@@ -81,7 +81,7 @@ def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_a_run_completes_with_its_checkpoints(tmp_path: Path, limits: tuple[int, int]) -> None:
     out = tmp_path / "run"
-    argv = [sys.executable, "-m", "cli.main", "up", str(ROOT / "experiments" / "demo.yaml"), "--out", str(out)]
+    argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / "demo.yaml"), "--out", str(out)]
     argv += ["--set", "federation.checkpoint.rounds=10", "--set", "federation.epochs=20"]
     with ExitStack() as stack:
         process = stack.enter_context(

@@ -10,20 +10,20 @@ from pathlib import Path
 import grpc
 import pytest
 
-from common.config import parse
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.crypto.names import dns_name
-from common.crypto.revocation import RevocationList
-from common.membership import Hello
-from common.protocols.split import CONTRACT
-from common.telemetry import Event, Telemetry
-from common.wire import connection as connection_module
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE, METHOD, pack
-from common.wire.listen import Listener, ServerTls
-from server.admission import Admission, Facts
-from server.hub import Hub
+from colonnade.common.config import parse
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.names import dns_name
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.membership import Hello
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.wire import connection as connection_module
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack
+from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.admission import Admission, Facts
+from colonnade.server.hub import Hub
 
 CODEC = Codec("split", CONTRACT.kinds)
 LARGEST = 1 << 20
@@ -74,7 +74,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         def __init__(self, stream_: object, *more: object) -> None:
             super().__init__(_Noting(stream_, read), *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("common.wire.listen.Connection", Watched)
+    monkeypatch.setattr("colonnade.common.wire.listen.Connection", Watched)
     return there
 
 

@@ -10,11 +10,11 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from cli.check import check
-from common.config import load
-from common.data.sources import load_features
-from common.data.split import Seat
-from common.errors import DataError
+from colonnade.cli.check import check
+from colonnade.common.config import load
+from colonnade.common.data.sources import load_features
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import DataError
 from tests.tables import table_tree, write_tables
 
 PEOPLE = 40

@@ -7,12 +7,12 @@ import tracemalloc
 import pytest
 import torch
 
-from common.membership import Farewell, Parcel
-from common.protocols.split import CONTRACT, Embedding
-from common.wire import codec as codec_module
-from common.wire.codec import Codec
-from common.wire.fields import WireError
-from common.wire.frame import MOST_PARCELS, pack, unpack
+from colonnade.common.membership import Farewell, Parcel
+from colonnade.common.protocols.split import CONTRACT, Embedding
+from colonnade.common.wire import codec as codec_module
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import WireError
+from colonnade.common.wire.frame import MOST_PARCELS, pack, unpack
 
 CODEC = Codec("split", CONTRACT.kinds)
 MEGABYTE = 1 << 20

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from common.config import Config, parse
-from common.errors import ConfigError
-from common.models.build import ModelConfig, build_model
-from common.models.mixing import mixing
-from common.models.own import OwnConfig
+from colonnade.common.config import Config, parse
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.build import ModelConfig, build_model
+from colonnade.common.models.mixing import mixing
+from colonnade.common.models.own import OwnConfig
 from tests.federation import config, federate, tree
 
 TOWERS = """
 import random
 import torch
 from torch import nn
-from common.models.polynomial import Polynomial
+from colonnade.common.models.polynomial import Polynomial
 
 
 class Tower(nn.Module):

@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.door import Door
-from common.alignment.messages import ALIGNMENT
-from common.conversation import SERVER, Item
-from common.departure import objection, ways_out
-from common.errors import ContractError
-from common.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
-from common.outgoing import Released
-from common.prediction import Output
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.protocols import CONTRACTS
-from common.protocols.contract import Contract, ProtocolConfig
-from common.protocols.split import Gradient
+from colonnade.client.door import Door
+from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.conversation import SERVER, Item
+from colonnade.common.departure import objection, ways_out
+from colonnade.common.errors import ContractError
+from colonnade.common.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
+from colonnade.common.outgoing import Released
+from colonnade.common.prediction import Output
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.protocols.split import Gradient
 
 
 class Config(ProtocolConfig):

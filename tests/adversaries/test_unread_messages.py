@@ -7,10 +7,10 @@ import asyncio
 import pytest
 import torch
 
-from common.capacity import AHEAD
-from common.errors import ContractError, PartyAway
-from common.harvest import Quorum
-from common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.capacity import AHEAD
+from colonnade.common.errors import ContractError, PartyAway
+from colonnade.common.harvest import Quorum
+from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from tests.transports import Transport, Wired, both
 
 LIMITS = {"rows": 512, "width": 512}  # a megabyte

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError
 from tests.server.stage import Stage, federation, hello, play, stage
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from common.privacy.accountant import epsilon
-from common.schedule import Schedule
-from server.summary import protection
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.schedule import Schedule
+from colonnade.server.summary import protection
 from tests.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 8}

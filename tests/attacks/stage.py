@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attacks.run import Run, open_run
-from cli.simulate import simulate_captured
-from common.config import Config
+from colonnade.attacks.run import Run, open_run
+from colonnade.cli.simulate import simulate_captured
+from colonnade.common.config import Config
 from tests.federation import config
 
 SPLIT = {"name": "split", "embedding": 10}

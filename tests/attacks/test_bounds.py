@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from attacks.bounds import Counts, clopper_pearson, least_epsilon
+from colonnade.attacks.bounds import Counts, clopper_pearson, least_epsilon
 
 
 @given(st.integers(1, 400), st.data())

@@ -13,13 +13,13 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from attacks import network
-from attacks.inversion import Inversion, as_images, invert, reconstruct, similarity
-from attacks.network import fit
-from attacks.pictures import draw
-from attacks.similarity import ssim
-from common.data.rows import generator
-from common.errors import EnvironmentFault, InputError
+from colonnade.attacks import network
+from colonnade.attacks.inversion import Inversion, as_images, invert, reconstruct, similarity
+from colonnade.attacks.network import fit
+from colonnade.attacks.pictures import draw
+from colonnade.attacks.similarity import ssim
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import EnvironmentFault, InputError
 from tests.attacks.stage import SPLIT, captured
 
 DIGITS = load_digits()

@@ -10,10 +10,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
-from attacks.rows import Piece
-from attacks.run import Run
-from common.data.rows import generator
+from colonnade.attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
+from colonnade.attacks.rows import Piece
+from colonnade.attacks.run import Run
+from colonnade.common.data.rows import generator
 from tests.attacks.stage import SPLIT, captured
 
 LABELS = torch.randint(0, 10, (1200,), generator=generator("labels"))

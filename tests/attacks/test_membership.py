@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.asking import asked
-from attacks.membership import Candidates, candidates, delta_of, own_classifier, signals, tell_apart
-from attacks.rows import by_field, pieces
-from attacks.run import Run, open_run
-from attacks.shadows import like, pool, shadows
-from cli.simulate import simulate_captured
-from common.checkpoints import Checkpoints
-from common.data.rows import generator
-from common.errors import CheckpointError, InputError
+from colonnade.attacks.asking import asked
+from colonnade.attacks.membership import Candidates, candidates, delta_of, own_classifier, signals, tell_apart
+from colonnade.attacks.rows import by_field, pieces
+from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.shadows import like, pool, shadows
+from colonnade.cli.simulate import simulate_captured
+from colonnade.common.checkpoints import Checkpoints
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import CheckpointError, InputError
 from tests.attacks.stage import SPLIT, captured
 
 SMALL = (

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.rows import Piece, Told, by_field, pieces, vectors
-from cli.simulation import Outcome
-from common.capture import EVALUATIONS, TRAINING, Captured, read_capture
-from common.config import Config
-from common.errors import InputError
-from common.protocols.split import Embedding
-from common.schedule import Schedule
+from colonnade.attacks.rows import Piece, Told, by_field, pieces, vectors
+from colonnade.cli.simulation import Outcome
+from colonnade.common.capture import EVALUATIONS, TRAINING, Captured, read_capture
+from colonnade.common.config import Config
+from colonnade.common.errors import InputError
+from colonnade.common.protocols.split import Embedding
+from colonnade.common.schedule import Schedule
 from tests.attacks.stage import home
 from tests.federation import config, federate
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attacks.similarity import ssim
-from common.data.rows import generator
+from colonnade.attacks.similarity import ssim
+from colonnade.common.data.rows import generator
 
 
 def by_hand(a: np.ndarray, b: np.ndarray, span: float) -> float:

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attacks.run import open_run as open_attacked
-from cli.check import check
-from cli.contexts import server_context
-from cli.deal import Terms, deal
-from cli.explanation.trained import open_run
-from cli.simulation import Outcome, Simulation
-from common.config import parse
-from common.conversation import SERVER
-from common.errors import ConfigError, DataError
-from common.lines import read_lines
-from common.once import Once
-from common.telemetry import Telemetry
+from colonnade.attacks.run import open_run as open_attacked
+from colonnade.cli.check import check
+from colonnade.cli.contexts import server_context
+from colonnade.cli.deal import Terms, deal
+from colonnade.cli.explanation.trained import open_run
+from colonnade.cli.simulation import Outcome, Simulation
+from colonnade.common.config import parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.lines import read_lines
+from colonnade.common.once import Once
+from colonnade.common.telemetry import Telemetry
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.tables import table_tree, write_tables
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
-from common.capture import EVALUATIONS, TRAINING, read_capture
-from common.config import load
-from common.lines import read_lines
-from common.message import tensors
+from colonnade.common.capture import EVALUATIONS, TRAINING, read_capture
+from colonnade.common.config import load
+from colonnade.common.lines import read_lines
+from colonnade.common.message import tensors
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.federation import tree
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.card import card
-from common.config import parse
-from common.errors import InputError
-from common.protocols import CONTRACTS
+from colonnade.cli.card import card
+from colonnade.common.config import parse
+from colonnade.common.errors import InputError
+from colonnade.common.protocols import CONTRACTS
 from tests.cli.reports import EVENTS, NAMES, add_parties, leave, summary
 from tests.federation import tree
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.certs import app
-from common.crypto.authority import Authority
-from common.crypto.certificates import describe, fingerprint
-from common.crypto.identity import load_identity
-from common.crypto.revocation import RevocationList
-from common.errors import ColonnadeError
+from colonnade.cli.certs import app
+from colonnade.common.crypto.authority import Authority
+from colonnade.common.crypto.certificates import describe, fingerprint
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import ColonnadeError
 
 
 def run(*words: str | Path) -> Result:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.check import check
-from client.coded import Coded
-from client.quantised import margin
-from common.config import load
-from common.errors import ConfigError, DataError
+from colonnade.cli.check import check
+from colonnade.client.coded import Coded
+from colonnade.client.quantised import margin
+from colonnade.common.config import load
+from colonnade.common.errors import ConfigError, DataError
 from tests.federation import DIGITS, Simulation
 
 PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 2}

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.beside.figures import figures
-from cli.beside.lane import Lane
-from cli.beside.needs import needs
-from cli.beside.pages import Pages
-from cli.beside.plan import ATTACKED, FILE, OWN, PLAIN, SLOW, Entry, Plan, chosen, jobs, noisy, read_plan
-from cli.beside.table import head, row
-from cli.compare import Asked, compare
-from cli.reproduction.measures import Point, Record, value
-from common.config import load
-from common.errors import ConfigError, InputError
-from common.protocols import CONTRACTS
+from colonnade.cli.beside.figures import figures
+from colonnade.cli.beside.lane import Lane
+from colonnade.cli.beside.needs import needs
+from colonnade.cli.beside.pages import Pages
+from colonnade.cli.beside.plan import ATTACKED, FILE, OWN, PLAIN, SLOW, Entry, Plan, chosen, jobs, noisy, read_plan
+from colonnade.cli.beside.table import head, row
+from colonnade.cli.compare import Asked, compare
+from colonnade.cli.reproduction.measures import Point, Record, value
+from colonnade.common.config import load
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.protocols import CONTRACTS
 from tests.cli.browser import CHROMIUM, Browser
 
 PLAN = read_plan()

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.datasets import app
-from common.data import places
-from common.data.catalogue import KNOWN
-from common.errors import DataError
+from colonnade.cli.datasets import app
+from colonnade.common.data import places
+from colonnade.common.data.catalogue import KNOWN
+from colonnade.common.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         say("a file")
         return into / name
 
-    monkeypatch.setattr("cli.datasets.fetch_set", fetched)
+    monkeypatch.setattr("colonnade.cli.datasets.fetch_set", fetched)
     result = CliRunner().invoke(app, ["fetch", "mnist", "--into", str(tmp_path)])
     assert asked == [("mnist", tmp_path)]
     assert result.output.splitlines() == [

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.deal import Terms, deal, read_owner
-from common.config import load
-from common.data.sources import load_features, load_labels
-from common.data.split import Seat
-from common.errors import InputError
+from colonnade.cli.deal import Terms, deal, read_owner
+from colonnade.common.config import load
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import InputError
 from tests.cli.test_up import events, finish, start, wait_for_round, write
 from tests.federation import config, federate
 

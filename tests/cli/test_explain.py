@@ -15,25 +15,25 @@ import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cli.explanation import trained as opening
-from cli.explanation.findings import Findings, PartyFindings, measure
-from cli.explanation.keep import Keep, reduced
-from cli.explanation.maps import flatten_map
-from cli.explanation.page import numbers, sentences
-from cli.explanation.picture import bars
-from cli.explanation.trained import open_run
-from cli.page.curves import HEIGHT, WIDTH, coloured, curves
-from cli.simulation import Outcome
-from client.protocols import LOCAL
-from common.checkpoints import Checkpoints, Owner
-from common.config import Config, load, parse
-from common.conversation import SERVER
-from common.data.rows import generator
-from common.data.sources import load_features
-from common.data.split import Seat
-from common.errors import InputError
-from common.protocols import CONTRACTS
-from server.protocols import ACTIVE, JOINT
+from colonnade.cli.explanation import trained as opening
+from colonnade.cli.explanation.findings import Findings, PartyFindings, measure
+from colonnade.cli.explanation.keep import Keep, reduced
+from colonnade.cli.explanation.maps import flatten_map
+from colonnade.cli.explanation.page import numbers, sentences
+from colonnade.cli.explanation.picture import bars
+from colonnade.cli.explanation.trained import open_run
+from colonnade.cli.page.curves import HEIGHT, WIDTH, coloured, curves
+from colonnade.cli.simulation import Outcome
+from colonnade.client.protocols import LOCAL
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, load, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.rows import generator
+from colonnade.common.data.sources import load_features
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import InputError
+from colonnade.common.protocols import CONTRACTS
+from colonnade.server.protocols import ACTIVE, JOINT
 from tests.cli.test_up import finish, start
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run

@@ -11,10 +11,10 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from cli.export import export
-from common.data.kept import EncoderFile
-from common.data.sources import load_features
-from common.errors import InputError
+from colonnade.cli.export import export
+from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import InputError
 from tests.cli.test_explain import leave_behind
 from tests.cli.test_up import finish, start
 from tests.federation import config, federate
@@ -32,7 +32,7 @@ def test_the_program_says_what_the_partys_half_said(protocol: dict[str, str], tm
     features = load_features(cfg.parties["party2"].data, cfg.federation.seat("party2"), tmp_path)
     EncoderFile(home, begun=False).get(*_fitted(cfg, features, ctx))
     export(run, "party2", None, None)
-    from client.protocols import LOCAL
+    from colonnade.client.protocols import LOCAL
 
     local = LOCAL[protocol["name"]](ctx)
     local.eval()
@@ -78,6 +78,6 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
 
 
 def _fitted(cfg, features, ctx):  # type: ignore[no-untyped-def]
-    from common.data.sources import encoding
+    from colonnade.common.data.sources import encoding
 
     return encoding(cfg.parties["party2"].data), features, ctx.schedule.partition.train

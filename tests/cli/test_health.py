@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.version import VERSION
+from colonnade.common.version import VERSION
 from tests.cli.test_up import ROOT, UNHURRIED, events, finish, start, wait_for_round, write
 from tests.watched import read, samples, value
 
@@ -19,7 +19,7 @@ VIMADMM = {"name": "vimadmm", "embedding": 16}
 
 
 def probe(*words: str) -> tuple[int, str]:
-    words = (sys.executable, "-m", "cli.start", "health", *words)
+    words = (sys.executable, "-m", "colonnade", "health", *words)
     ran = subprocess.run(words, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert not ran.stderr
     return ran.returncode, ran.stdout
@@ -73,14 +73,14 @@ def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() ->
 
 def test_the_command_line_says_its_version() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "cli.start", "--version"], check=False, cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "colonnade", "--version"], check=False, cwd=ROOT, capture_output=True, text=True
     )
     assert (ran.returncode, ran.stdout) == (0, f"colonnade {VERSION}\n")
 
 
 def test_other_commands_are_reached_and_list_it() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "cli.start", "--help"], check=False, cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "colonnade", "--help"], check=False, cwd=ROOT, capture_output=True, text=True
     )
     assert ran.returncode == 0 and "health" in ran.stdout and "certs" in ran.stdout
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.ledger import ledger as summarise
-from common.errors import InputError
-from common.privacy.budget import Budget
-from common.privacy.chain import newest
-from common.privacy.ledger import Ledger
-from common.protocols.split import Embedding, Evaluation
+from colonnade.cli.ledger import ledger as summarise
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.chain import newest
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.protocols.split import Embedding, Evaluation
 
 
 @pytest.fixture

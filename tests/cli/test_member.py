@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.member import _watched
-from common.errors import ConfigError
+from colonnade.cli.member import _watched
+from colonnade.common.errors import ConfigError
 from tests.federation import config
 
 OWN = config({"name": "split"}).parties["party1"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.reporting.quality import quality
-from cli.reporting.run import read_run
+from colonnade.cli.reporting.quality import quality
+from colonnade.cli.reporting.run import read_run
 from tests.cli.reports import evaluated, leave, page, summary
 
 BIN = {"from": 0.9, "to": 1.0, "rows": 9, "confidence": 0.95, "share": 0.875}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cli.page.html import Html, tag
-from cli.reporting.charts import charts
-from cli.reporting.clock import Clock
-from cli.reporting.presence import cover
-from cli.reporting.run import read_run
-from cli.reporting.thin import thin
-from cli.reporting.words import amount, seconds
+from colonnade.cli.page.html import Html, tag
+from colonnade.cli.reporting.charts import charts
+from colonnade.cli.reporting.clock import Clock
+from colonnade.cli.reporting.presence import cover
+from colonnade.cli.reporting.run import read_run
+from colonnade.cli.reporting.thin import thin
+from colonnade.cli.reporting.words import amount, seconds
 from tests.cli.reports import EVENTS, Page, evaluated, event, leave, round_of
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.reproduce import Asked, reproduce
-from cli.reproduction.measures import Point, Record, lower_is_better, reached, value
-from cli.reproduction.pages import Pages
-from cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
-from cli.reproduction.results import Results
-from cli.reproduction.running import Job, perform
-from cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
-from cli.reproduction.work import about, jobs, missing, run_all, told
-from cli.simulation import Simulation
-from common.config import load
-from common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.cli.reproduce import Asked, reproduce
+from colonnade.cli.reproduction.measures import Point, Record, lower_is_better, reached, value
+from colonnade.cli.reproduction.pages import Pages
+from colonnade.cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
+from colonnade.cli.reproduction.results import Results
+from colonnade.cli.reproduction.running import Job, perform
+from colonnade.cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
+from colonnade.cli.reproduction.work import about, jobs, missing, run_all, told
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
+from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 
 RECORD = Record(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},

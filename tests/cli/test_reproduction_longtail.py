@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from cli.reproduction import longtail
-from common.data.idx import IdxImages, read_labels
-from common.data.split import AllSplit, Seat
+from colonnade.cli.reproduction import longtail
+from colonnade.common.data.idx import IdxImages, read_labels
+from colonnade.common.data.split import AllSplit, Seat
 from tests.idx import write_idx
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.reproduction.axis import Axis, margin
-from cli.reproduction.fills import FILLS
-from cli.reproduction.papers import Cell, Claim, PaperTable
-from cli.reproduction.pictures import Picture, pictures
-from cli.reproduction.standing import CellStanding, ClaimStanding, TableStanding
+from colonnade.cli.reproduction.axis import Axis, margin
+from colonnade.cli.reproduction.fills import FILLS
+from colonnade.cli.reproduction.papers import Cell, Claim, PaperTable
+from colonnade.cli.reproduction.pictures import Picture, pictures
+from colonnade.cli.reproduction.standing import CellStanding, ClaimStanding, TableStanding
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _WIDE = 7  # pixels of a letter in a wide face, at most

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cli.deal import Terms, deal
-from cli.tables import app
-from common.config import Config, load
-from common.data.shares import share
-from common.data.sources import load_features, load_labels
-from common.data.split import Seat
-from common.errors import InputError
+from colonnade.cli.deal import Terms, deal
+from colonnade.cli.tables import app
+from colonnade.common.config import Config, load
+from colonnade.common.data.shares import share
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import InputError
 from tests.cli.test_up import finish, start, wait_for_round
 
 PARTIES = ("bank", "shop")

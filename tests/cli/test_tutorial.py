@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from common.errors import ConfigError
+from colonnade.cli.main import app
+from colonnade.common.errors import ConfigError
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +63,11 @@ class Follower:
 
     def _run(self, words: list[str], here: Path, *, stays: bool) -> None:
         if stays:
-            command = [sys.executable, "-m", "cli.start", *words[1:]]
+            command = [sys.executable, "-m", "colonnade", *words[1:]]
             pipe, also = subprocess.PIPE, subprocess.STDOUT
             self.running.append(subprocess.Popen(command, cwd=here, env=ENV, stdout=pipe, stderr=also, text=True))
         elif words[:2] == ["colonnade", "predict"]:  # the parties answer meanwhile
-            self._call([sys.executable, "-m", "cli.start", *words[1:]], here)
+            self._call([sys.executable, "-m", "colonnade", *words[1:]], here)
             self.finish()
         elif words[0] == "colonnade":
             self.finish()

@@ -13,14 +13,14 @@ import psutil
 import pytest
 import yaml
 
-from common.crypto.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
 from tests.federation import config, federate, tree
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
-COLONNADE = [sys.executable, "-m", "cli.main"]
+COLONNADE = [sys.executable, "-m", "colonnade"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
@@ -213,7 +213,7 @@ def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_pa
 
 
 def _payload(message: object) -> int:
-    from common.message import Message, payload_bytes
+    from colonnade.common.message import Message, payload_bytes
 
     assert isinstance(message, Message)
     return payload_bytes(message)

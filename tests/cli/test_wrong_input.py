@@ -16,10 +16,10 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from cli import main as command_line
-from common.crypto.certificates import certificate_pem
-from common.crypto.federation import make_federation
-from common.crypto.keys import load_key
+from colonnade.cli import main as command_line
+from colonnade.common.crypto.certificates import certificate_pem
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.keys import load_key
 from tests.federation import DIGITS
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,7 @@ def test_parties_with_unequal_row_counts_over_the_wire(tmp_path: Path) -> None:
     digits = {"source": "sklearn", "name": "digits"}
     tree["parties"] |= {name: {"data": digits} for name in ("party1", "party3", "party4")}
     file.write_text(yaml.safe_dump(tree))
-    argv = [sys.executable, "-m", "cli.main", "up", str(file), "--out", str(tmp_path / "out")]
+    argv = [sys.executable, "-m", "colonnade", "up", str(file), "--out", str(tmp_path / "out")]
     ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 3
     first = next(line for line in ended.stderr.splitlines() if line.startswith("error:"))
@@ -270,7 +270,7 @@ def test_an_unknown_protocol_to_show(monkeypatch, capfd) -> None:
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "cli.main", "check", str(tmp_path / "gone.yaml"), "--debug"]
+    argv = [sys.executable, "-m", "colonnade", "check", str(tmp_path / "gone.yaml"), "--debug"]
     ended = subprocess.run(
         argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ)
     )

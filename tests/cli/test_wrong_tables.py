@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from cli.check import check
-from cli.simulation import Simulation
-from common.config import load
-from common.errors import DataError
+from colonnade.cli.check import check
+from colonnade.cli.simulation import Simulation
+from colonnade.common.config import load
+from colonnade.common.errors import DataError
 from tests.tables import table_tree, write_tables
 
 Change = Callable[[Path, dict[str, Any]], object]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from common.adjust import AdjustConfig
-from common.errors import InputError
-from common.models.shaped import Shape, Shaped
-from common.numerics.fuzzy import fuzzy_c_means
-from common.numerics.normality import normality
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.noise import secure_normals
-from common.privacy.plan import Plan
-from common.privacy.rescale import Rescale
-from common.privacy.rows import NoisySteps
+from colonnade.client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
+from colonnade.common.adjust import AdjustConfig
+from colonnade.common.errors import InputError
+from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.numerics.fuzzy import fuzzy_c_means
+from colonnade.common.numerics.normality import normality
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.noise import secure_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.rows import NoisySteps
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 G = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)) / 40

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.door import Door
-from common.blinded import Masked
-from common.conversation import SERVER, Close, Item, Open
-from common.errors import ContractError, InputError
-from common.message import Message
-from common.outgoing import Concealed, Released
-from common.privacy.ledger import Ledger
-from common.privacy.release import release_clear
-from common.protocols.fedvs import Opened, Shares
-from common.protocols.split import Embedding
+from colonnade.client.door import Door
+from colonnade.common.blinded import Masked
+from colonnade.common.conversation import SERVER, Close, Item, Open
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.message import Message
+from colonnade.common.outgoing import Concealed, Released
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.protocols.fedvs import Opened, Shares
+from colonnade.common.protocols.split import Embedding
 
 
 class Outside:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.own_predictions import OwnPredictions
-from common.errors import EnvironmentFault
+from colonnade.client.own_predictions import OwnPredictions
+from colonnade.common.errors import EnvironmentFault
 
 VALUES = torch.tensor([[0.25, 0.75], [0.5, 0.25]])
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from client.privacy import Privacy
-from common.errors import BudgetSpent, ConfigError
-from common.privacy.accountant import epsilon
-from common.privacy.settings import PolicyConfig
-from common.schedule import Schedule
-from common.state import State
-from server.summary import protection
+from colonnade.client.privacy import Privacy
+from colonnade.common.errors import BudgetSpent, ConfigError
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.schedule import Schedule
+from colonnade.common.state import State
+from colonnade.server.summary import protection
 from tests.federation import config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 8, "tau": 2}

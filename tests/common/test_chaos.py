@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from common.chaos import (
+from colonnade.common.chaos import (
     Chaos,
     ChaosConfig,
     Pattern,
@@ -26,12 +26,12 @@ from common.chaos import (
     read_chaos,
     seconds,
 )
-from common.conversation import Close, Item, Open
-from common.errors import ConfigError
-from common.inprocess import run_virtual
-from common.message import Message
-from common.protocols.fedvs import Answer, Opened
-from common.protocols.split import Embedding, Evaluation
+from colonnade.common.conversation import Close, Item, Open
+from colonnade.common.errors import ConfigError
+from colonnade.common.inprocess import run_virtual
+from colonnade.common.message import Message
+from colonnade.common.protocols.fedvs import Answer, Opened
+from colonnade.common.protocols.split import Embedding, Evaluation
 from tests.federation import config
 from tests.messages import dimensions, fitting_message
 

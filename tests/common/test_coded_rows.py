@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.coded_rows import NOTHING, PARTS, Block, CodedRows
-from common.data.rows import Partition
-from common.errors import ConfigError
+from colonnade.common.coded_rows import NOTHING, PARTS, Block, CodedRows
+from colonnade.common.data.rows import Partition
+from colonnade.common.errors import ConfigError
 from tests.federation import config
 
 FEDERATION = config({"name": "fedvs"}).federation

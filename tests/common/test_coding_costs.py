@@ -9,12 +9,12 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from common.coding_costs import CodingCost, coding_costs
-from common.config import FederationConfig, parse
-from common.conversation import SERVER
-from common.data.rows import Partition
-from common.message import Message, payload_bytes
-from common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
+from colonnade.common.coding_costs import CodingCost, coding_costs
+from colonnade.common.config import FederationConfig, parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.rows import Partition
+from colonnade.common.message import Message, payload_bytes
+from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
 from tests.federation import Outcome, config, federate
 
 ROUND = (Shares, Opened, Answer, Bundle, Senders, Gradient)

@@ -7,12 +7,12 @@ import re
 import pytest
 import torch
 
-from common.compress import form_of
-from common.config import Config, FederationConfig
-from common.errors import ConfigError
-from common.numerics.quantise import AS_IS, Coded, Form, Largest, Signs
-from common.privacy.release import QuantisedRelease, release_clear
-from common.protocols import CONTRACTS
+from colonnade.common.compress import form_of
+from colonnade.common.config import Config, FederationConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.numerics.quantise import AS_IS, Coded, Form, Largest, Signs
+from colonnade.common.privacy.release import QuantisedRelease, release_clear
+from colonnade.common.protocols import CONTRACTS
 from tests.federation import config, federate
 
 

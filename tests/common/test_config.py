@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from common.config import Config, differences, parse
-from common.errors import ConfigError
-from common.protocols import CONTRACTS
+from colonnade.common.config import Config, differences, parse
+from colonnade.common.errors import ConfigError
+from colonnade.common.protocols import CONTRACTS
 
 PIN = "sha256:" + "a1" * 32
 TREE: dict[str, Any] = {

@@ -9,10 +9,10 @@ import time
 import pytest
 import torch
 
-from common.conversation import Save
-from common.errors import ContractError, PartyLost
-from common.harvest import Quorum
-from common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
+from colonnade.common.conversation import Save
+from colonnade.common.errors import ContractError, PartyLost
+from colonnade.common.harvest import Quorum
+from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.transports import Transport, Wired, both
 
 LIMITS = {"rows": 8, "width": 4}

@@ -8,11 +8,11 @@ import time
 import pytest
 import torch
 
-from common.conversation import Item, Open
-from common.harvest import Quorum
-from common.inprocess import connect, run_virtual, snapshot
-from common.message import Message
-from common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.conversation import Item, Open
+from colonnade.common.harvest import Quorum
+from colonnade.common.inprocess import connect, run_virtual, snapshot
+from colonnade.common.message import Message
+from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 
 LIMITS = {"rows": 8, "width": 4}
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from common.agreement import KeyOffer
-from common.errors import EnvironmentFault
-from common.lines import open_to_append, read_lines
-from common.message import Message
-from common.privacy.ledger import Ledger
-from common.protocols.fedvs import Answer, Prepared, Shares
-from common.protocols.split import Embedding, Evaluation
-from common.telemetry import Telemetry
+from colonnade.common.agreement import KeyOffer
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.lines import open_to_append, read_lines
+from colonnade.common.message import Message
+from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
+from colonnade.common.protocols.split import Embedding, Evaluation
+from colonnade.common.telemetry import Telemetry
 
 
 def embedding(round: int) -> Embedding:

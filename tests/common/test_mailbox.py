@@ -6,11 +6,11 @@ import asyncio
 
 import torch
 
-from common.errors import PartyLost
-from common.inprocess import run_virtual
-from common.mailbox import Mailbox
-from common.message import Message
-from common.protocols.split import Embedding, Gradient
+from colonnade.common.errors import PartyLost
+from colonnade.common.inprocess import run_virtual
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.message import Message
+from colonnade.common.protocols.split import Embedding, Gradient
 
 ONE = torch.ones(1, 1)
 

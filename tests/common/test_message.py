@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.errors import ContractError
-from common.message import (
+from colonnade.common.errors import ContractError
+from colonnade.common.message import (
     SCALAR_ALLOWANCE,
     Message,
     TensorSpec,

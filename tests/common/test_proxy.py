@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import ConfigError, EnvironmentFault
-from common.proxy import Proxy, connect, proxy_for
+from colonnade.common.errors import ConfigError, EnvironmentFault
+from colonnade.common.proxy import Proxy, connect, proxy_for
 
 CONNECTED = b"HTTP/1.1 200 Connection established\r\nVia: a test\r\n\r\nthe far end"
 

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.config import parse
-from common.errors import InputError
-from common.schedule import Schedule
+from colonnade.common.config import parse
+from colonnade.common.errors import InputError
+from colonnade.common.schedule import Schedule
 
 ROWS = 100
 

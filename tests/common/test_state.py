@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import CheckpointError
-from common.models.optimiser import (
+from colonnade.common.errors import CheckpointError
+from colonnade.common.models.optimiser import (
     AdadeltaConfig,
     AdagradConfig,
     AdamConfig,
@@ -16,7 +16,7 @@ from common.models.optimiser import (
     build_optimiser,
     stepper,
 )
-from common.state import Snapshot, State
+from colonnade.common.state import Snapshot, State
 
 OPTIMISERS = [
     SgdConfig(momentum=0),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from common.config import load, parse
-from common.errors import ConfigError
+from colonnade.common.config import load, parse
+from colonnade.common.errors import ConfigError
 from tests.common.test_config import TREE, error, tree
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-COLONNADE = (sys.executable, "-m", "cli.main")
+COLONNADE = (sys.executable, "-m", "colonnade")
 _NETNS = Path("/etc/netns")  # `ip netns exec` lays NAME's files here over /etc
 
 

@@ -15,9 +15,9 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.conversation import SERVER
-from common.telemetry import Event
-from common.version import VERSION
+from colonnade.common.conversation import SERVER
+from colonnade.common.telemetry import Event
+from colonnade.common.version import VERSION
 from tests.watched import Watched, config, read
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from common.crypto.authority import Authority
-from common.crypto.certificates import certificate_pem
-from common.crypto.federation import make_federation
-from common.crypto.identity import IdentityFiles, load_identity
-from common.errors import IdentityError
+from colonnade.common.crypto.authority import Authority
+from colonnade.common.crypto.certificates import certificate_pem
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import IdentityFiles, load_identity
+from colonnade.common.errors import IdentityError
 
 ROOT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 VERSION = "1.32"

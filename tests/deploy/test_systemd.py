@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from cli.main import app
-from common.errors import BudgetSpent, EnvironmentFault, InputError, PeerError
+from colonnade.cli.main import app
+from colonnade.common.errors import BudgetSpent, EnvironmentFault, InputError, PeerError
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = {

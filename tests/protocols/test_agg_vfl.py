@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.conversation import SERVER
-from common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
-from common.state import State
-from server.active import active_party
+from colonnade.common.conversation import SERVER
+from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
+from colonnade.common.state import State
+from colonnade.server.active import active_party
 from tests.federation import Outcome, config, federate
 
 AGG = {"name": "agg_vfl", "embedding": 16}

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.config import Config
-from common.conversation import SERVER
-from common.errors import ConfigError, InputError
-from common.privacy.accountant import epsilon
-from common.protocols import CONTRACTS
-from common.protocols.vafl import Embedding, Gradient
-from server import answers
-from server.context import ServerContext
-from server.summary import answer_privacy
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.vafl import Embedding, Gradient
+from colonnade.server import answers
+from colonnade.server.context import ServerContext
+from colonnade.server.summary import answer_privacy
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import PROTOCOLS, same
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from common.config import Config, parse
-from common.errors import ConfigError
-from common.numerics.class_weights import balanced
-from common.protocols import CONTRACTS
+from colonnade.common.config import Config, parse
+from colonnade.common.errors import ConfigError
+from colonnade.common.numerics.class_weights import balanced
+from colonnade.common.protocols import CONTRACTS
 from tests.federation import NEEDS, federate
 
 ROWS, RARE = 600, 0.08

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from client.protocols import czofo as party_half
-from common.conversation import SERVER
-from common.directions import Directions
-from common.errors import ConfigError, ContractError, InputError
-from common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
-from server.context import ServerContext
-from server.summary import findings
+from colonnade.client.protocols import czofo as party_half
+from colonnade.common.conversation import SERVER
+from colonnade.common.directions import Directions
+from colonnade.common.errors import ConfigError, ContractError, InputError
+from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
+from colonnade.server.context import ServerContext
+from colonnade.server.summary import findings
 from tests.federation import Outcome, config, federate, parameters
 
 CZOFO = {"name": "czofo", "embedding": 16, "directions": 6, "mu": 0.01}
@@ -238,7 +238,7 @@ def test_other_directions_at_the_other_end_are_noticed(monkeypatch: pytest.Monke
 
 
 def test_a_vector_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from server.protocols import czofo as server_half
+    from colonnade.server.protocols import czofo as server_half
 
     def short(t: int, mark: int, delta: Tensor) -> Differences:
         return Differences(t, mark, delta[:, :5])
@@ -303,7 +303,9 @@ def test_another_label_moves_answers_by_no_more_than_twice_the_clip(
     delta: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer to every party, without the noise: nothing else of it depends on the label."""
-    monkeypatch.setattr("server.answers.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64))
+    monkeypatch.setattr(
+        "colonnade.server.answers.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64)
+    )
     sets = (TOGETHER, "federation.rounds=1", f"federation.protocol.delta={delta}", private(1e-6, 0.05, seeded=False))
     one = run(*sets)
     rows = one.server.schedule.batch(1)

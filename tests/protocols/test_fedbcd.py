@@ -7,8 +7,8 @@ import copy
 import torch
 from torch.nn import functional
 
-from common.conversation import SERVER
-from common.protocols.fedbcd import CONTRACT, Embedding, Evaluation, Gradient
+from colonnade.common.conversation import SERVER
+from colonnade.common.protocols.fedbcd import CONTRACT, Embedding, Evaluation, Gradient
 from tests.federation import Outcome, config, federate, parameters
 
 FEDBCD = {"name": "fedbcd", "embedding": 16, "tau": 3}

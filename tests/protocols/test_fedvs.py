@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.coded import Coded
-from client.door import Door
-from common.coded_rows import CodedRows
-from common.crypto.sealing import OVERHEAD
-from common.errors import ContractError, PartyLost
-from common.numerics import fixed_point
-from common.outgoing import Concealed
-from common.protocols.fedvs import (
+from colonnade.client.coded import Coded
+from colonnade.client.door import Door
+from colonnade.common.coded_rows import CodedRows
+from colonnade.common.crypto.sealing import OVERHEAD
+from colonnade.common.errors import ContractError, PartyLost
+from colonnade.common.numerics import fixed_point
+from colonnade.common.outgoing import Concealed
+from colonnade.common.protocols.fedvs import (
     CONTRACT,
     Answer,
     Bundle,
@@ -28,7 +28,7 @@ from common.protocols.fedvs import (
     Shares,
     hash_of,
 )
-from server.coded import Sums
+from colonnade.server.coded import Sums
 from tests.federation import Outcome, config, federate, parameters
 
 FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
@@ -204,7 +204,7 @@ def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: p
 
 
 def test_an_answer_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client.coded.hash_of", lambda senders: hash_of(1 - senders))
+    monkeypatch.setattr("colonnade.client.coded.hash_of", lambda senders: hash_of(1 - senders))
     with pytest.raises(ContractError, match=r"Answer\.senders"):
         run()
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from common.errors import ConfigError, DataError
-from common.protocols.fedvs import Config
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.protocols.fedvs import Config
 from tests.federation import config, federate
 
 FEDVS = {"name": "fedvs", "embedding": 4}

@@ -6,11 +6,11 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from common.conversation import SERVER
-from common.errors import ConfigError
-from common.numerics.losses import CrossEntropy
-from common.numerics.ridge import Ridge
-from common.protocols.linear_admm import CONTRACT, Evaluation, Logits, Update
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ConfigError
+from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.numerics.ridge import Ridge
+from colonnade.common.protocols.linear_admm import CONTRACT, Evaluation, Logits, Update
 from tests.federation import Outcome, config, federate, parameters
 
 LINEAR = {"name": "linear_admm"}

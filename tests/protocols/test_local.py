@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.conversation import Link
-from common.errors import ConfigError, ContractError
-from common.mailbox import Mailbox
-from common.protocols.local import CONTRACT
-from common.protocols.split import Embedding
-from common.state import State
-from server.active import active_party
+from colonnade.common.conversation import Link
+from colonnade.common.errors import ConfigError, ContractError
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.protocols.local import CONTRACT
+from colonnade.common.protocols.split import Embedding
+from colonnade.common.state import State
+from colonnade.server.active import active_party
 from tests.federation import Outcome, config, federate
 
 LOCAL = {"name": "local", "embedding": 16}

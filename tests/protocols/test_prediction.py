@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.answering import _refuse_unknown, answer
-from client.context import ClientContext
-from common import prediction
-from common.config import Config
-from common.conversation import Cohort, Link
-from common.errors import ContractError, InputError, PartyLost
-from common.inprocess import Delay, connect, run_virtual
-from common.message import Message, payload_bytes
-from common.prediction import Ask, Output
-from common.protocols import CONTRACTS
-from server.absence import Absent
-from server.predicting import Questions, predict
+from colonnade.client.answering import _refuse_unknown, answer
+from colonnade.client.context import ClientContext
+from colonnade.common import prediction
+from colonnade.common.config import Config
+from colonnade.common.conversation import Cohort, Link
+from colonnade.common.errors import ContractError, InputError, PartyLost
+from colonnade.common.inprocess import Delay, connect, run_virtual
+from colonnade.common.message import Message, payload_bytes
+from colonnade.common.prediction import Ask, Output
+from colonnade.common.protocols import CONTRACTS
+from colonnade.server.absence import Absent
+from colonnade.server.predicting import Questions, predict
 from tests.federation import config, federate
 
 ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]

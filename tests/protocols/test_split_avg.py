@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from common.blinded import BLINDED
-from common.conversation import SERVER
-from common.errors import ContractError
-from common.protocols.split_avg import CONTRACT, Embedding, Evaluation, Gradient
+from colonnade.common.blinded import BLINDED
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ContractError
+from colonnade.common.protocols.split_avg import CONTRACT, Embedding, Evaluation, Gradient
 from tests.federation import Outcome, config, federate, parameters
 
 AVERAGE = {"name": "split_avg", "embedding": 16}
@@ -147,7 +147,7 @@ def test_an_average_sends_everyone_the_same() -> None:
 
 
 def test_a_party_refuses_a_share_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.protocols.split_avg.Gradient", lambda t, shared, dh: Gradient(t, 0, dh))
+    monkeypatch.setattr("colonnade.server.protocols.split_avg.Gradient", lambda t, shared, dh: Gradient(t, 0, dh))
     with pytest.raises(ContractError, match="shared"):
         run("federation.rounds=1")
 

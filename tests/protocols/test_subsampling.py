@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from common.conversation import SERVER
-from common.errors import ConfigError
-from common.schedule import Schedule
-from server.summary import protection
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ConfigError
+from colonnade.common.schedule import Schedule
+from colonnade.server.summary import protection
 from tests.federation import config, federate
 from tests.protocols.test_resume import SHORT, same
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import torch
 from torch.nn import functional
 
-from common.conversation import SERVER
-from common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
+from colonnade.common.conversation import SERVER
+from colonnade.common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
 from tests.federation import Outcome, config, federate, parameters
 
 VAFL = {"name": "vafl", "embedding": 16, "weights_lr": 0.05}

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.config import FederationConfig, parse
-from common.conversation import Cohort
-from common.crypto.revocation import RevocationList
-from common.errors import ContractError, PartyAway
-from common.inprocess import run_virtual
-from common.membership import Hello, Parcel, Refusal
-from common.protocols.split import CONTRACT
-from common.telemetry import Event, Telemetry
-from common.version import VERSION
-from server.admission import Admission, Facts, claimed
-from server.hub import Hub
+from colonnade.common.config import FederationConfig, parse
+from colonnade.common.conversation import Cohort
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import ContractError, PartyAway
+from colonnade.common.inprocess import run_virtual
+from colonnade.common.membership import Hello, Parcel, Refusal
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.version import VERSION
+from colonnade.server.admission import Admission, Facts, claimed
+from colonnade.server.hub import Hub
 
 RUN = "a-run"
 FACTS = Facts(100, 20)

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from cli.contexts import client_context, server_context
-from common.config import parse
-from common.conversation import SERVER
-from common.data.split import Seat
-from common.errors import ConfigError, DataError
-from common.state import State
-from common.telemetry import Telemetry
-from server.active import active_party, load_columns
-from server.context import ServerContext
+from colonnade.cli.contexts import client_context, server_context
+from colonnade.common.config import parse
+from colonnade.common.conversation import SERVER
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.state import State
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.active import active_party, load_columns
+from colonnade.server.context import ServerContext
 from tests.federation import config, tree
 
 AGG = {"name": "agg_vfl", "embedding": 16}

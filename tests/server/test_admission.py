@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.revocation import RevocationList
-from common.errors import PartyAway, PartyLost, RefusedError
-from common.harvest import Quorum
-from common.membership import Refusal, Welcome
-from common.protocols.split import Embedding
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import PartyAway, PartyLost, RefusedError
+from colonnade.common.harvest import Quorum
+from colonnade.common.membership import Refusal, Welcome
+from colonnade.common.protocols.split import Embedding
 from tests.patience import PATIENCE
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, refused, stage
 

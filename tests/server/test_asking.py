@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from common.config import ServerConfig
-from common.errors import PartyFailed, PartyLost
-from common.membership import Failure
-from server.asking import Asking
-from server.predictions import PredictionRun
+from colonnade.common.config import ServerConfig
+from colonnade.common.errors import PartyFailed, PartyLost
+from colonnade.common.membership import Failure
+from colonnade.server.asking import Asking
+from colonnade.server.predictions import PredictionRun
 from tests.server.stage import Stage, play, stage
 
 

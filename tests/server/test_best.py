@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from common.config import parse
-from common.course import StopConfig
-from common.errors import ConfigError
-from server.best import Best
+from colonnade.common.config import parse
+from colonnade.common.course import StopConfig
+from colonnade.common.errors import ConfigError
+from colonnade.server.best import Best
 from tests.common.test_config import tree
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from common.conversation import Open
-from common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
-from common.harvest import Quorum
-from common.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
-from common.protocols.split import Embedding
-from common.version import VERSION
+from colonnade.common.conversation import Open
+from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
+from colonnade.common.harvest import Quorum
+from colonnade.common.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
+from colonnade.common.protocols.split import Embedding
+from colonnade.common.version import VERSION
 from tests.patience import PATIENCE
 from tests.server.stage import RUN, federation, hello, play, refused, stage
 

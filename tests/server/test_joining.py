@@ -15,25 +15,25 @@ import grpc
 import pytest
 import torch
 
-from client.dialer import Membership
-from common.config import FederationConfig, parse
-from common.conversation import SERVER, Link
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.names import dns_name
-from common.crypto.revocation import RevocationList
-from common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
-from common.harvest import Quorum
-from common.membership import Hello
-from common.message import largest_bytes
-from common.protocols.split import CONTRACT, Embedding, Gradient
-from common.telemetry import Telemetry
-from common.version import VERSION
-from common.wire.codec import Codec
-from common.wire.frame import FRAME_ALLOWANCE, METHOD
-from common.wire.listen import Listener, ServerTls
-from server.admission import Admission, Facts
-from server.hub import Hub
+from colonnade.client.dialer import Membership
+from colonnade.common.config import FederationConfig, parse
+from colonnade.common.conversation import SERVER, Link
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.crypto.names import dns_name
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
+from colonnade.common.harvest import Quorum
+from colonnade.common.membership import Hello
+from colonnade.common.message import largest_bytes
+from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.telemetry import Telemetry
+from colonnade.common.version import VERSION
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD
+from colonnade.common.wire.listen import Listener, ServerTls
+from colonnade.server.admission import Admission, Facts
+from colonnade.server.hub import Hub
 
 CODEC = Codec("split", CONTRACT.kinds)
 LIMITS = {"rows": 8, "width": 60}

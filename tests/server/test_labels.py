@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.errors import CheckpointError
-from common.privacy.labels import LabelPrivacyConfig, NoisyLabels
-from server.labels import NoisyLabelFile
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.server.labels import NoisyLabelFile
 
 LABELS = torch.arange(40) % 4
 TRAIN = torch.arange(0, 40, 2)

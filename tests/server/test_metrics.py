@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.health import state
-from common.chaos import ChaosConfig
-from common.conversation import SERVER
-from common.lines import read_lines
-from common.telemetry import Event
+from colonnade.cli.health import state
+from colonnade.common.chaos import ChaosConfig
+from colonnade.common.conversation import SERVER
+from colonnade.common.lines import read_lines
+from colonnade.common.telemetry import Event
 from tests.watched import Samples, Watched, config, value
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 2}

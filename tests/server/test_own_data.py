@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.alignment.keys import Keys, KeysConfig
-from common.alignment.record import Record
-from common.conversation import SERVER, Cohort
-from common.crypto.sealing import Session
-from common.data.labels import Labels
-from common.errors import DataError, declared
-from common.inprocess import run_virtual
-from common.mailbox import Mailbox
-from common.once import Once
-from common.telemetry import Telemetry
-from server.held import digest_of, hold_labels, refuse_other_labels
-from server.rows import Rows
+from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.record import Record
+from colonnade.common.conversation import SERVER, Cohort
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.labels import Labels
+from colonnade.common.errors import DataError, declared
+from colonnade.common.inprocess import run_virtual
+from colonnade.common.mailbox import Mailbox
+from colonnade.common.once import Once
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.held import digest_of, hold_labels, refuse_other_labels
+from colonnade.server.rows import Rows
 from tests.federation import config
 
 

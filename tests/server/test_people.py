@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from common.config import parse
-from common.data.labels import Labels
-from common.errors import DataError
-from server.people import People
+from colonnade.common.config import parse
+from colonnade.common.data.labels import Labels
+from colonnade.common.errors import DataError
+from colonnade.server.people import People
 from tests.federation import tree
 
 

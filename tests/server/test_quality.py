@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from common.data.targets import TargetScale
-from server.quality import BINS, describe
-from server.residuals import Residuals
-from server.score import Score
+from colonnade.common.data.targets import TargetScale
+from colonnade.server.quality import BINS, describe
+from colonnade.server.residuals import Residuals
+from colonnade.server.score import Score
 
 
 def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

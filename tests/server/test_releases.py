@@ -12,10 +12,10 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import CheckpointError, ConfigError, EnvironmentFault
-from common.privacy.answers import AnswerPrivacyConfig
-from common.schedule import Schedule
-from server.releases import RowReleases, open_releases
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.privacy.answers import AnswerPrivacyConfig
+from colonnade.common.schedule import Schedule
+from colonnade.server.releases import RowReleases, open_releases
 from tests.federation import config as digits
 
 CONFIG = AnswerPrivacyConfig(clip=0.1, head_clip=1, noise_multiplier=20)
@@ -56,7 +56,9 @@ def test_the_ceiling_is_never_below_a_count_and_never_a_block_above(drawn: list[
 def test_the_ceiling_is_on_the_disk_before_a_release_passes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     releases = opened(tmp_path, begun=False)
     written = []
-    monkeypatch.setattr("server.releases.write_durably", lambda _path, content: written.append(json.loads(content)))
+    monkeypatch.setattr(
+        "colonnade.server.releases.write_durably", lambda _path, content: written.append(json.loads(content))
+    )
     for count in range(1, 22):
         releases.spend(FIRST)
         assert written[-1]["ceiling"] >= count

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from common.conversation import Save
-from common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
-from common.harvest import Quorum
-from common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
-from common.protocols.split import Embedding
+from colonnade.common.conversation import Save
+from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
+from colonnade.common.harvest import Quorum
+from colonnade.common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
+from colonnade.common.protocols.split import Embedding
 from tests.patience import PATIENCE
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, stage
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from common.checkpoints import Checkpoints, Owner
-from common.conversation import Save
-from common.course import CheckpointConfig
-from common.errors import PartyLost
-from common.state import Snapshot
-from common.telemetry import Event, Telemetry
-from server.saving import Saving
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.conversation import Save
+from colonnade.common.course import CheckpointConfig
+from colonnade.common.errors import PartyLost
+from colonnade.common.state import Snapshot
+from colonnade.common.telemetry import Event, Telemetry
+from colonnade.server.saving import Saving
 
 OWNER = Owner("server", "a-run")
 STATE = Snapshot({"x": torch.ones(2)}, {"x": {"tensor": "x"}})

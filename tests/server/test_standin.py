@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.data.sources import load_labels
-from common.schedule import Schedule
-from common.telemetry import Telemetry
-from server.context import ServerContext
-from server.standin import How, StandIn
+from colonnade.common.data.sources import load_labels
+from colonnade.common.schedule import Schedule
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.context import ServerContext
+from colonnade.server.standin import How, StandIn
 from tests.federation import config
 
 BATCH = torch.tensor([4, 0, 9])

@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from common.wire._generated import tensor_pb2 as tensor__pb2
+from colonnade.common.wire._generated import tensor_pb2 as tensor__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0f\x61greement.proto\x12\x13\x63olonnade.agreement\x1a\x0ctensor.proto\"\x87\x01\n\x08KeyOffer\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1e\n\x03key\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\x12&\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0b\x32\x11.colonnade.Tensor\x12$\n\tsignature\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensor\"\x8a\x02\n\x07KeyRing\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1f\n\x04keys\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\x12\'\n\x0c\x63\x65rtificates\x18\x03 \x01(\x0b\x32\x11.colonnade.Tensor\x12.\n\x13\x63\x65rtificate_lengths\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensor\x12%\n\nsignatures\x18\x05 \x01(\x0b\x32\x11.colonnade.Tensor\x12,\n\x11signature_lengths\x18\x06 \x01(\x0b\x32\x11.colonnade.Tensor\x12!\n\x06server\x18\x07 \x01(\x0b\x32\x11.colonnade.Tensor\"<\n\x08KeyProof\x12\r\n\x05round\x18\x01 \x01(\r\x12!\n\x06proofs\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"=\n\tKeyProofs\x12\r\n\x05round\x18\x01 \x01(\r\x12!\n\x06proofs\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')

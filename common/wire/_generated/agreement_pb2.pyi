@@ -1,4 +1,4 @@
-from common.wire._generated import tensor_pb2 as _tensor_pb2
+from colonnade.common.wire._generated import tensor_pb2 as _tensor_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping

@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from common.wire._generated import tensor_pb2 as tensor__pb2
+from colonnade.common.wire._generated import tensor_pb2 as tensor__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0f\x61lignment.proto\x12\x13\x63olonnade.alignment\x1a\x0ctensor.proto\"%\n\x06\x43\x65nsus\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04rows\x18\x02 \x01(\r\"7\n\x05Sizes\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1f\n\x04rows\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\":\n\x06Points\x12\r\n\x05round\x18\x01 \x01(\r\x12!\n\x06points\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"5\n\x06\x43ommon\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04rows\x18\x02 \x01(\r\x12\x0e\n\x06number\x18\x03 \x01(\t\"@\n\tPositions\x12\r\n\x05round\x18\x01 \x01(\r\x12$\n\tpositions\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"\x15\n\x04Kept\x12\r\n\x05round\x18\x01 \x01(\r\"\x18\n\x07Settled\x12\r\n\x05round\x18\x01 \x01(\rb\x06proto3')

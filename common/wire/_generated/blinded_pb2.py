@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from common.wire._generated import tensor_pb2 as tensor__pb2
+from colonnade.common.wire._generated import tensor_pb2 as tensor__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rblinded.proto\x12\x11\x63olonnade.blinded\x1a\x0ctensor.proto\"<\n\x07Members\x12\r\n\x05round\x18\x01 \x01(\r\x12\"\n\x07members\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"H\n\x06Masked\x12\r\n\x05round\x18\x01 \x01(\r\x12\r\n\x05stage\x18\x02 \x01(\r\x12 \n\x05words\x18\x03 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')

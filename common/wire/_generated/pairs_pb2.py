@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from common.wire._generated import tensor_pb2 as tensor__pb2
+from colonnade.common.wire._generated import tensor_pb2 as tensor__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0bpairs.proto\x12\x0f\x63olonnade.pairs\x1a\x0ctensor.proto\"g\n\x04Pair\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04turn\x18\x02 \x01(\r\x12\x1c\n\x01h\x18\x03 \x01(\x0b\x32\x11.colonnade.Tensor\x12$\n\tperturbed\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensor\"=\n\nDifference\x12\r\n\x05round\x18\x01 \x01(\r\x12 \n\x05slope\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"V\n\nEvaluation\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0c\n\x04part\x18\x02 \x01(\t\x12\r\n\x05\x62lock\x18\x03 \x01(\r\x12\x1c\n\x01h\x18\x04 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')

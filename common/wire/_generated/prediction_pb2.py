@@ -22,7 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from common.wire._generated import tensor_pb2 as tensor__pb2
+from colonnade.common.wire._generated import tensor_pb2 as tensor__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10prediction.proto\x12\x14\x63olonnade.prediction\x1a\x0ctensor.proto\"B\n\x03\x41sk\x12\r\n\x05round\x18\x01 \x01(\r\x12\x0b\n\x03own\x18\x02 \x01(\x08\x12\x1f\n\x04rows\x18\x03 \x01(\x0b\x32\x11.colonnade.Tensor\"7\n\x08\x41veraged\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01\x65\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensor\"5\n\x06Output\x12\r\n\x05round\x18\x01 \x01(\r\x12\x1c\n\x01h\x18\x02 \x01(\x0b\x32\x11.colonnade.Tensorb\x06proto3')

@@ -11,17 +11,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.alignment.hand import Hand, draw_for, tag_of
-from common.alignment.keys import Keys
-from common.alignment.messages import Points, Positions
-from common.alignment.ring import Ring
-from common.alignment.scratch import Scratch
-from common.conversation import SERVER
-from common.crypto.group import Secret, hash_to_curve
-from common.crypto.sealing import Session
-from common.errors import PartyLost
-from common.message import payload_bytes
-from common.raw import to_bytes
+from colonnade.common.alignment.hand import Hand, draw_for, tag_of
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import Points, Positions
+from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.scratch import Scratch
+from colonnade.common.conversation import SERVER
+from colonnade.common.crypto.group import Secret, hash_to_curve
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import PartyLost
+from colonnade.common.message import payload_bytes
+from colonnade.common.raw import to_bytes
 from tests.alignment import KINDS, Found, align, federation
 
 TABLES = {

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.alignment.comparison import RAISED, compare, distinct
-from common.alignment.ring import Ring
-from common.alignment.scratch import places_of, to_numbers
-from common.alignment.sorting import Sorter
-from common.errors import ContractError
+from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.scratch import places_of, to_numbers
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.errors import ContractError
 
 
 def listed(elements: list[bytes], rows: int, bucket: int) -> Sorter:

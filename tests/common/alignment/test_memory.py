@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from client.matching import Matching
-from common import inprocess
-from common.alignment import hand
-from common.alignment.keys import Keys, KeysConfig
-from common.alignment.messages import alignment_limits
-from common.alignment.record import Record
-from common.crypto.group import Secret
-from common.crypto.sealing import Session
-from common.once import Once
-from common.privacy.settings import PolicyConfig
-from server.aligning import Aligning
+from colonnade.client.matching import Matching
+from colonnade.common import inprocess
+from colonnade.common.alignment import hand
+from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.messages import alignment_limits
+from colonnade.common.alignment.record import Record
+from colonnade.common.crypto.group import Secret
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.once import Once
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.server.aligning import Aligning
 from tests.alignment import KINDS, federation
 
 FEW, MANY = 30_000, 120_000

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.alignment.keys import Keys
-from common.alignment.record import Record, kept_rows
-from common.conversation import SERVER
-from common.errors import CheckpointError, DataError
-from common.once import Once
-from common.telemetry import Telemetry
-from server.rows import Rows
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.record import Record, kept_rows
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import CheckpointError, DataError
+from colonnade.common.once import Once
+from colonnade.common.telemetry import Telemetry
+from colonnade.server.rows import Rows
 from tests.alignment import federation
 
 ROWS = torch.tensor([2, 0])

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.alignment.keys import Keys, KeysConfig
-from common.alignment.messages import Common, Points, Positions
-from common.conversation import SERVER, Item
-from common.errors import ConfigError, ContractError, DataError
-from common.message import Message
-from common.privacy.settings import PolicyConfig
+from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.messages import Common, Points, Positions
+from colonnade.common.conversation import SERVER, Item
+from colonnade.common.errors import ConfigError, ContractError, DataError
+from colonnade.common.message import Message
+from colonnade.common.privacy.settings import PolicyConfig
 from tests.alignment import align, federation
 from tests.common.alignment.test_alignment import TABLES, errors
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from common.alignment.hand import about
-from common.alignment.keys import Keys
-from common.alignment.ring import Ring
-from common.alignment.seed import Seed
-from common.errors import EnvironmentFault
+from colonnade.common.alignment.hand import about
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.errors import EnvironmentFault
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["disk", "memory"])

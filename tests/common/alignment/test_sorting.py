@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.alignment.scratch import Records, Scratch
-from common.alignment.sorting import Sorter
-from common.errors import EnvironmentFault, InputError
+from colonnade.common.alignment.scratch import Records, Scratch
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.errors import EnvironmentFault, InputError
 
 
 def records(rows: list[bytes], width: int) -> Records:

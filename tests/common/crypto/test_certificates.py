@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from common.crypto.certificates import (
+from colonnade.common.crypto.certificates import (
     check_fingerprint,
     check_validity,
     describe,
@@ -16,7 +16,7 @@ from common.crypto.certificates import (
     read_certificate,
     short,
 )
-from common.errors import IdentityError
+from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from common.crypto.authority import Authority
-from common.crypto.certificates import describe, fingerprint
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.errors import IdentityError
+from colonnade.common.crypto.authority import Authority
+from colonnade.common.crypto.certificates import describe, fingerprint
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.errors import IdentityError
 
 
 def test_a_federation_in_one_step(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, check_elements, hash_to_curve
-from common.errors import InputError
+from colonnade.common.crypto.group import ELEMENT, Secret, _hash_to_field, _map_to_curve, check_elements, hash_to_curve
+from colonnade.common.errors import InputError
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493

@@ -17,14 +17,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from common.crypto.certificates import fingerprint, read_certificate
-from common.crypto.identity import Identity, IdentityFiles, load_identity
-from common.crypto.keys import key_pem, new_key, parse_key, save_key
-from common.crypto.names import SERVER, dns_name
-from common.crypto.peers import verify_peer
-from common.crypto.probe import fetch_certificate
-from common.crypto.revocation import RevocationList
-from common.errors import EnvironmentFault, IdentityError, RefusedError
+from colonnade.common.crypto.certificates import fingerprint, read_certificate
+from colonnade.common.crypto.identity import Identity, IdentityFiles, load_identity
+from colonnade.common.crypto.keys import key_pem, new_key, parse_key, save_key
+from colonnade.common.crypto.names import SERVER, dns_name
+from colonnade.common.crypto.peers import verify_peer
+from colonnade.common.crypto.probe import fetch_certificate
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:

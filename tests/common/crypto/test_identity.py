@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from common.crypto.certificates import certificate_pem, read_certificate
-from common.crypto.identity import IdentityFiles, load_identity
-from common.crypto.keys import load_key
-from common.crypto.requests import make_request
-from common.errors import IdentityError
+from colonnade.common.crypto.certificates import certificate_pem, read_certificate
+from colonnade.common.crypto.identity import IdentityFiles, load_identity
+from colonnade.common.crypto.keys import load_key
+from colonnade.common.crypto.requests import make_request
+from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge

@@ -7,8 +7,8 @@ from cryptography import x509
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.crypto.names import check_name, check_party_name, dns_name, host, named_by
-from common.errors import IdentityError
+from colonnade.common.crypto.names import check_name, check_party_name, dns_name, host, named_by
+from colonnade.common.errors import IdentityError
 
 ENDS = string.ascii_lowercase + string.digits
 MIDDLE = ENDS + "-_"

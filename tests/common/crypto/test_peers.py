@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from common.crypto.certificates import fingerprint
-from common.crypto.peers import verify_peer
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError, RefusedError
+from colonnade.common.crypto.certificates import fingerprint
+from colonnade.common.crypto.peers import verify_peer
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError, RefusedError
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from common.crypto.revocation import RevocationList
-from common.errors import IdentityError
+from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:
     from conftest import Federation

@@ -17,11 +17,21 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.crypto.federation import make_federation
-from common.crypto.identity import load_identity
-from common.crypto.sealing import KEY_BYTES, OVERHEAD, Agreement, Offer, Pairing, PairKeys, SealError, Seals, Session
-from common.crypto.signatures import ForgedError
-from common.errors import ConfigError
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.sealing import (
+    KEY_BYTES,
+    OVERHEAD,
+    Agreement,
+    Offer,
+    Pairing,
+    PairKeys,
+    SealError,
+    Seals,
+    Session,
+)
+from colonnade.common.crypto.signatures import ForgedError
+from colonnade.common.errors import ConfigError
 
 NAMES = ("ada", "bob", "eve")
 SESSION = Session("digits", "run 1", 7, {"seed": "0", "batch": "1"})

@@ -14,10 +14,10 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.crypto.certificates import fingerprint, read_certificate
-from common.crypto.names import SERVER
-from common.crypto.signatures import ForgedError, Signer, Verifier
-from common.errors import ConfigError
+from colonnade.common.crypto.certificates import fingerprint, read_certificate
+from colonnade.common.crypto.names import SERVER
+from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
+from colonnade.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge

@@ -8,10 +8,10 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from common.data.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from common.data.split import Seat
-from common.errors import ConfigError, DataError
+from colonnade.common.data.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import ConfigError, DataError
 
 ALONE = Seat(0, 1)
 TRAINING = """\

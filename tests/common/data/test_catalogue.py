@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from common.data import places
-from common.data.catalogue import KNOWN, DataFile, known
-from common.data.places import presence
-from common.errors import DataError
+from colonnade.common.data import places
+from colonnade.common.data.catalogue import KNOWN, DataFile, known
+from colonnade.common.data.places import presence
+from colonnade.common.errors import DataError
 
 FILES = [(name, file) for name, data_set in KNOWN.items() for file in data_set.files]
 

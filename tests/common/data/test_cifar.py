@@ -10,13 +10,13 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from common.data import records
-from common.data.cifar import CifarImages, holds, read_labels
-from common.data.rows import RowsConfig, partition
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PatchesSplit, Seat
-from common.errors import DataError
-from common.models.build import ModelConfig, build_model
+from colonnade.common.data import records
+from colonnade.common.data.cifar import CifarImages, holds, read_labels
+from colonnade.common.data.rows import RowsConfig, partition
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
+from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PatchesSplit, Seat
+from colonnade.common.errors import DataError
+from colonnade.common.models.build import ModelConfig, build_model
 
 ALONE = Seat(0, 1)
 COUNTS = {"data_batch_1.bin": 5, "data_batch_2.bin.xz": 3, "data_batch_3.bin.gz": 2, "test_batch.bin.xz": 4}

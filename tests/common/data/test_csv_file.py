@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.csv_file import CsvFile
-from common.data.features import Features
-from common.data.table import TableColumns, read_words, require
-from common.errors import DataError
+from colonnade.common.data.csv_file import CsvFile
+from colonnade.common.data.features import Features
+from colonnade.common.data.table import TableColumns, read_words, require
+from colonnade.common.errors import DataError
 
 Opened = Callable[..., CsvFile]
 

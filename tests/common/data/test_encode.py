@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
-from common.data.encode import MOST_WORDS, EncodeConfig, Encoder
-from common.data.features import Features
-from common.data.fields import Field
-from common.errors import DataError
+from colonnade.common.data.encode import MOST_WORDS, EncodeConfig, Encoder
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.errors import DataError
 
 NAN = float("nan")
 TRAIN = torch.tensor([0, 1, 2])

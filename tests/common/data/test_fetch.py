@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from common.data import fetch as fetch_module
-from common.data.catalogue import KNOWN, Archive, DataFile, DataSet
-from common.data.fetch import fetch
-from common.errors import DataError, EnvironmentFault
+from colonnade.common.data import fetch as fetch_module
+from colonnade.common.data.catalogue import KNOWN, Archive, DataFile, DataSet
+from colonnade.common.data.fetch import fetch
+from colonnade.common.errors import DataError, EnvironmentFault
 
 BYTES = b"a small data set\n" * 100
 

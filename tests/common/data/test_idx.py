@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from common.data import records
-from common.data.idx import IdxImages, holds, read_labels
-from common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
-from common.errors import DataError
+from colonnade.common.data import records
+from colonnade.common.data.idx import IdxImages, holds, read_labels
+from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
+from colonnade.common.errors import DataError
 from tests.idx import write_idx
 
 

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.encode import EncodeConfig, Encoder
-from common.data.features import Features
-from common.data.fields import Field
-from common.data.kept import NAME, EncoderFile
-from common.data.scale import MeanStd, ScaleConfig
-from common.errors import CheckpointError, DataError
+from colonnade.common.data.encode import EncodeConfig, Encoder
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.data.kept import NAME, EncoderFile
+from colonnade.common.data.scale import MeanStd, ScaleConfig
+from colonnade.common.errors import CheckpointError, DataError
 
 TRAIN = torch.tensor([0, 2])
 TABLE = Features(

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from common.data.labels import classify
-from common.errors import DataError
+from colonnade.common.data.labels import classify
+from colonnade.common.errors import DataError
 
 
 def test_numbers_keep_their_value() -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from common.data.noise import NoiseConfig
-from common.data.sources import DataConfig, load_features, prepare
-from common.data.split import Seat, SplitConfig
+from colonnade.common.data.noise import NoiseConfig
+from colonnade.common.data.sources import DataConfig, load_features, prepare
+from colonnade.common.data.split import Seat, SplitConfig
 
 TRAIN = torch.arange(0, 1000)
 

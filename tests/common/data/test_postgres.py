@@ -13,11 +13,11 @@ import pytest
 import sqlalchemy
 from pydantic import TypeAdapter
 
-from common.data.features import Features
-from common.data.fields import Field
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from common.data.split import Seat
-from common.errors import DataError
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import DataError
 
 pytest.importorskip("psycopg")
 pytestmark = pytest.mark.skipif(not (shutil.which("initdb") and shutil.which("pg_ctl")), reason="no PostgreSQL here")

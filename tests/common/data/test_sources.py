@@ -6,12 +6,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from sklearn import datasets
 
-from common.data import places
-from common.data.bundled import Bundled
-from common.data.rows import RowsConfig, partition
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from common.data.split import Seat
-from common.errors import ConfigError, DataError, EnvironmentFault
+from colonnade.common.data import places
+from colonnade.common.data.bundled import Bundled
+from colonnade.common.data.rows import RowsConfig, partition
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python
@@ -45,7 +45,7 @@ def test_parties_of_digits_hold_the_whole_image_between_them() -> None:
 
 
 def test_a_scikit_learn_without_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("common.data.bundled._folder", lambda: tmp_path)
+    monkeypatch.setattr("colonnade.common.data.bundled._folder", lambda: tmp_path)
     with pytest.raises(EnvironmentFault, match=r"scikit-learn has no iris\.csv"):
         Bundled("iris")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from common.data.split import (
+from colonnade.common.data.split import (
     AllSplit,
     ColumnsSplit,
     HalvesSplit,
@@ -20,7 +20,7 @@ from common.data.split import (
     SplitConfig,
     WindowsSplit,
 )
-from common.errors import ConfigError
+from colonnade.common.errors import ConfigError
 
 lengths = st.integers(1, 12)
 image_shapes = st.tuples(lengths, lengths) | st.tuples(st.integers(1, 3), lengths, lengths)

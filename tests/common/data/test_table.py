@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from common.data.dealt import keyed_labels_bytes, table_bytes
-from common.data.features import Features
-from common.data.fields import Field
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from common.data.split import Seat
-from common.errors import ColonnadeError, ConfigError, DataError
+from colonnade.common.data.dealt import keyed_labels_bytes, table_bytes
+from colonnade.common.data.features import Features
+from colonnade.common.data.fields import Field
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 
 HEADER = ("who", "age", "town", "outcome")
 ROWS = [(7, 30.5, "Ulm", "yes"), (3, None, " Bonn", "no"), (12, -1.0, None, "yes")]

@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 from safetensors.torch import save
 from torch import Tensor
 
-from common.data.features import Features
-from common.data.labels import Labels
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from common.data.split import Seat
-from common.data.tensors import columns_bytes, labels_bytes
-from common.errors import DataError
+from colonnade.common.data.features import Features
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.data.tensors import columns_bytes, labels_bytes
+from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python

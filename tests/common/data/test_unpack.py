@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common.data import unpack
-from common.data.unpack import unpacked
+from colonnade.common.data import unpack
+from colonnade.common.data.unpack import unpacked
 
 
 @pytest.fixture

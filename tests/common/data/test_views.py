@@ -9,9 +9,9 @@ import torch
 from pydantic import TypeAdapter
 from scipy.io import savemat
 
-from common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from common.data.split import Seat
-from common.errors import DataError
+from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python

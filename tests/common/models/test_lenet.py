@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional
 
-from common.models.build import ModelConfig, build_model
-from common.models.image import averages
-from common.models.lenet import LenetConfig
+from colonnade.common.models.build import ModelConfig, build_model
+from colonnade.common.models.image import averages
+from colonnade.common.models.lenet import LenetConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 

@@ -8,7 +8,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from common.models.optimiser import OptimiserConfig, SgdConfig, build_optimiser
+from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig, build_optimiser
 
 parse = TypeAdapter(OptimiserConfig).validate_python
 
@@ -156,7 +156,7 @@ def test_no_optimiser_imports_the_compiler() -> None:
     code = f"""
 import sys, torch
 from pydantic import TypeAdapter
-from common.models.optimiser import OptimiserConfig, build_optimiser
+from colonnade.common.models.optimiser import OptimiserConfig, build_optimiser
 layer = torch.nn.Linear(2, 2)
 for variant in {VARIANTS}:
     optimiser = build_optimiser(TypeAdapter(OptimiserConfig).validate_python(variant), layer.parameters())

@@ -6,9 +6,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from common.errors import ConfigError
-from common.models.build import HeadConfig, ModelConfig, build_head, build_model
-from common.models.own import OwnConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model
+from colonnade.common.models.own import OwnConfig
 
 TOWER = """
 from dataclasses import dataclass

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from common.models.build import ModelConfig, build_model
-from common.models.polynomial import Polynomial, PolynomialConfig
-from common.numerics.backprop import backprop
+from colonnade.common.models.build import ModelConfig, build_model
+from colonnade.common.models.polynomial import Polynomial, PolynomialConfig
+from colonnade.common.numerics.backprop import backprop
 
 model = TypeAdapter(ModelConfig).validate_python
 SIZES = st.integers(1, 6)

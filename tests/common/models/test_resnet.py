@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.models.build import ModelConfig, build_model
-from common.models.resnet import Residual, ResnetConfig
+from colonnade.common.models.build import ModelConfig, build_model
+from colonnade.common.models.resnet import Residual, ResnetConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 NAMES = ("resnet18", "resnet50")

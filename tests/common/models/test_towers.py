@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-from common.errors import ConfigError
-from common.models.build import HeadConfig, ModelConfig, build_head, build_model, output_width
-from common.models.cnn import CnnConfig
-from common.models.heads import MlpHeadConfig
-from common.models.linear import LinearConfig
-from common.models.mlp import MlpConfig
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model, output_width
+from colonnade.common.models.cnn import CnnConfig
+from colonnade.common.models.heads import MlpHeadConfig
+from colonnade.common.models.linear import LinearConfig
+from colonnade.common.models.mlp import MlpConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 head = TypeAdapter(HeadConfig).validate_python

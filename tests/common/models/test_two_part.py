@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.models.norm import BatchNorm
-from common.models.optimiser import AdamConfig, OptimiserConfig, SgdConfig, build_optimiser
-from common.models.two_part import TwoPart
+from colonnade.common.models.norm import BatchNorm
+from colonnade.common.models.optimiser import AdamConfig, OptimiserConfig, SgdConfig, build_optimiser
+from colonnade.common.models.two_part import TwoPart
 
 WIDTH, CLASSES = 5, 3
 

@@ -6,9 +6,9 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics.admm import head_gradients, local_gradient, minimise_z, residual, update_dual
-from common.numerics.losses import LOSSES, CrossEntropy
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.admm import head_gradients, local_gradient, minimise_z, residual, update_dual
+from colonnade.common.numerics.losses import LOSSES, CrossEntropy
 
 B, M, D, C = 7, 3, 5, 4
 RHO = 0.7

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.numerics.contrastive import contrast
+from colonnade.common.numerics.contrastive import contrast
 
 seeds = st.integers(0, 10**6)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.numerics import differences
-from common.numerics.differences import Place, Slopes
-from common.numerics.zeroth_order import estimate, spread
+from colonnade.common.numerics import differences
+from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.zeroth_order import estimate, spread
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "linear": lambda inputs: nn.Linear(inputs, 3, bias=False),

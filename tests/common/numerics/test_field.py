@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.errors import InputError
-from common.numerics import field as module
-from common.numerics.field import Field, is_prime
+from colonnade.common.errors import InputError
+from colonnade.common.numerics import field as module
+from colonnade.common.numerics.field import Field, is_prime
 
 MERSENNE, NEAR_26 = 2**31 - 1, 2**26 - 5
 PRIMES = (3, 5, 257, 65537, NEAR_26, 2**30 - 35, MERSENNE)

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import InputError
-from common.numerics.field import Field
-from common.numerics.fixed_point import (
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.field import Field
+from colonnade.common.numerics.fixed_point import (
     dequantise,
     from_field,
     headroom,

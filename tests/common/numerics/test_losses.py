@@ -13,9 +13,9 @@ from scipy.special import wrightomega
 from torch import Tensor
 from torch.nn import functional
 
-from common.errors import InputError
-from common.numerics.losses import LOSSES, CrossEntropy, Logistic, Loss, Squared
-from common.numerics.proximal import simplex_posterior, wright_omega
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.losses import LOSSES, CrossEntropy, Logistic, Loss, Squared
+from colonnade.common.numerics.proximal import simplex_posterior, wright_omega
 
 RHOS = [1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0, 1e3, 1e6]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import Tensor
 
-from common.numerics.class_weights import WeightedCrossEntropy, balanced
-from common.numerics.losses import CrossEntropy, Objective, Squared
+from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
+from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
 
 WEIGHTS = torch.tensor([0.2, 1.0, 3.5, 0.7], dtype=torch.float64)
 ALL: dict[str, Objective] = {

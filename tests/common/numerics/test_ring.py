@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import InputError
-from common.numerics.ring import Ring
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.ring import Ring
 
 BITS = st.sampled_from([32, 64])
 BOUNDS = st.floats(1e-6, 1e6)

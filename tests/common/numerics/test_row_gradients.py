@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from common.errors import InputError
-from common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
-from common.numerics.row_gradients import refuse_batch_norm, row_gradients
+from colonnade.common.errors import InputError
+from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
+from colonnade.common.numerics.row_gradients import refuse_batch_norm, row_gradients
 
 X, Y = torch.randn(7, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2, 2])
 HEADS = [LinearHeadConfig(bias=True), MlpHeadConfig(hidden=6, layers=3, dropout=0.0)]

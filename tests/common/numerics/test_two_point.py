@@ -13,9 +13,9 @@ from scipy.special import logsumexp
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common.models.norm import BatchNorm
-from common.numerics.losses import CrossEntropy
-from common.numerics.two_point import TwoPoint, row_losses
+from colonnade.common.models.norm import BatchNorm
+from colonnade.common.numerics.losses import CrossEntropy
+from colonnade.common.numerics.two_point import TwoPoint, row_losses
 
 ROWS, COLUMNS, CLASSES = 12, 5, 3
 draws = st.sampled_from(["sphere", "normal"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BudgetSpent, EnvironmentFault
-from common.privacy.accountant import epsilon
-from common.privacy.budget import Budget
-from common.privacy.ledger import Ledger
+from colonnade.common.errors import BudgetSpent, EnvironmentFault
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.ledger import Ledger
 
 
 def spend(budget: Budget, times: int) -> None:

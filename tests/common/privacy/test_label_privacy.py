@@ -11,10 +11,10 @@ import pytest
 import torch
 from scipy.stats import chisquare, dlaplace, kstest, laplace
 
-from common.config import parse
-from common.errors import ConfigError
-from common.privacy.labels import LabelPrivacyConfig, NoisyLabels, posterior
-from common.privacy.laplace import discrete_laplace
+from colonnade.common.config import parse
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, posterior
+from colonnade.common.privacy.laplace import discrete_laplace
 from tests.common.test_config import error, tree
 
 GRID = 2**20

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from common.privacy.noise import secure_normals, seeded_normals
+from colonnade.common.privacy.noise import secure_normals, seeded_normals
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (7, 3), (2, 3, 5)])

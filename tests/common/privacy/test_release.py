@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import BudgetSpent
-from common.privacy.budget import Budget
-from common.privacy.noise import secure_normals, seeded_normals
-from common.privacy.plan import Plan
-from common.privacy.release import GaussianRelease, clip_frobenius
-from common.privacy.settings import PrivacyConfig
+from colonnade.common.errors import BudgetSpent
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import secure_normals, seeded_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.release import GaussianRelease, clip_frobenius
+from colonnade.common.privacy.settings import PrivacyConfig
 
 
 def release(clip: float, sigma: float, budget: Budget | None = None, **more) -> GaussianRelease:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from common.models.shaped import Shape
-from common.numerics.pairwise import Spread
-from common.privacy.rescale import Rescale
+from colonnade.common.models.shaped import Shape
+from colonnade.common.numerics.pairwise import Spread
+from colonnade.common.privacy.rescale import Rescale
 
 
 def crowd(rows: int, size: float, seed: int = 0) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import BudgetSpent
-from common.privacy.budget import Budget
-from common.privacy.row_budget import RowBudget
+from colonnade.common.errors import BudgetSpent
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.row_budget import RowBudget
 
 
 def fresh(limit: int | None = None, path: Path | None = None) -> RowBudget:

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
-from common.errors import InputError
-from common.privacy.adaptive import AdaptivePrivacyConfig
-from common.privacy.budget import Budget
-from common.privacy.noise import secure_normals
-from common.privacy.plan import Plan
-from common.privacy.rescale import Rescale
-from common.privacy.row_budget import RowBudget
-from common.privacy.rows import RowRelease, deviation
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.noise import secure_normals
+from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.rows import RowRelease, deviation
 
 ROWS = torch.arange(2000)
 

@@ -19,17 +19,17 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common import prediction
-from common.agreement import AGREEMENT
-from common.alignment.messages import ALIGNMENT
-from common.blinded import BLINDED
-from common.message import DTYPES, Message, TensorSpec, message, schema
-from common.protocols import CONTRACTS
-from common.told import TOLD
-from common.wire import codec as codec_module
-from common.wire._generated import tensor_pb2
-from common.wire.codec import PROTOS, SHARED, Codec
-from common.wire.fields import VARINT, WireError, nested, tag, varint
+from colonnade.common import prediction
+from colonnade.common.agreement import AGREEMENT
+from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.blinded import BLINDED
+from colonnade.common.message import DTYPES, Message, TensorSpec, message, schema
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.told import TOLD
+from colonnade.common.wire import codec as codec_module
+from colonnade.common.wire._generated import tensor_pb2
+from colonnade.common.wire.codec import PROTOS, SHARED, Codec
+from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint
 from tests.federation import config
 from tests.messages import any_message, any_tensor
 

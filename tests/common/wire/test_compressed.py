@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from common.compress import Compressor
-from common.conversation import SERVER
-from common.errors import ContractError
-from common.message import check, largest_bytes, payload_bytes
-from common.numerics.quantise import AS_IS, Coded, Form, Largest, Packed, Signs
-from common.protocols.vimadmm import CONTRACT, Embedding, Update
-from common.wire._generated import tensor_pb2, vimadmm_pb2
-from common.wire.codec import Codec
-from common.wire.fields import WireError
+from colonnade.common.compress import Compressor
+from colonnade.common.conversation import SERVER
+from colonnade.common.errors import ContractError
+from colonnade.common.message import check, largest_bytes, payload_bytes
+from colonnade.common.numerics.quantise import AS_IS, Coded, Form, Largest, Packed, Signs
+from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
+from colonnade.common.wire._generated import tensor_pb2, vimadmm_pb2
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import WireError
 from tests.federation import config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 60, "tau": 2}

@@ -13,16 +13,16 @@ import grpc
 import pytest
 import torch
 
-from common.conversation import Open
-from common.errors import ContractError, EnvironmentFault, PartyLost
-from common.membership import Begin, Failure, Farewell, Hello, Parcel
-from common.protocols.split import CONTRACT, Embedding
-from common.wire import connection as connection_module
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.dial import Dialer
-from common.wire.frame import METHOD, pack
-from common.wire.listen import Listener
+from colonnade.common.conversation import Open
+from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost
+from colonnade.common.membership import Begin, Failure, Farewell, Hello, Parcel
+from colonnade.common.protocols.split import CONTRACT, Embedding
+from colonnade.common.wire import connection as connection_module
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import Dialer
+from colonnade.common.wire.frame import METHOD, pack
+from colonnade.common.wire.listen import Listener
 from tests.patience import PATIENCE
 
 CODEC = Codec("split", CONTRACT.kinds)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import ContractError
-from common.wire.fields import (
+from colonnade.common.errors import ContractError
+from colonnade.common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
     VARINT,

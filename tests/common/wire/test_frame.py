@@ -9,15 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.conversation import Close, Open, Save
-from common.membership import Begin, Farewell, Hello, Parcel
-from common.message import Message, largest_bytes, payload_bytes
-from common.protocols import CONTRACTS
-from common.protocols.split import CONTRACT, Embedding
-from common.wire._generated import federation_pb2, split_pb2
-from common.wire.codec import Codec
-from common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
-from common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
+from colonnade.common.conversation import Close, Open, Save
+from colonnade.common.membership import Begin, Farewell, Hello, Parcel
+from colonnade.common.message import Message, largest_bytes, payload_bytes
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.split import CONTRACT, Embedding
+from colonnade.common.wire._generated import federation_pb2, split_pb2
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
+from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
 from tests.messages import UINT32, any_message, any_notice, dimensions, fitting_message
 
 CODEC = Codec("split", CONTRACT.kinds)

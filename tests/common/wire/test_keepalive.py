@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PartyAway
-from common.protocols.split import CONTRACT
-from common.wire import connection
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.listen import Listener
+from colonnade.common.errors import PartyAway
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.wire import connection
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.listen import Listener
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PARTY = """
 import asyncio, sys
-from common.protocols.split import CONTRACT
-from common.wire.codec import Codec
-from common.wire.dial import Dialer
+from colonnade.common.protocols.split import CONTRACT
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.dial import Dialer
 from tests.patience import PATIENCE
 
 async def main():

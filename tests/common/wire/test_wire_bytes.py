@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from common.conversation import SERVER, Link, Open
-from common.crypto.federation import make_federation
-from common.crypto.identity import Identity, load_identity
-from common.crypto.names import dns_name
-from common.message import largest_bytes
-from common.protocols.split import CONTRACT, Embedding, Gradient
-from common.wire.codec import Codec
-from common.wire.connection import Connection
-from common.wire.dial import ClientTls, Dialer
-from common.wire.frame import FRAME_ALLOWANCE
-from common.wire.listen import Listener, ServerTls
+from colonnade.common.conversation import SERVER, Link, Open
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.common.crypto.names import dns_name
+from colonnade.common.message import largest_bytes
+from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import ClientTls, Dialer
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener, ServerTls
 
 ROWS, WIDTH, COUNT = 1024, 60, 20
 LIMITS = {"rows": ROWS, "width": WIDTH}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import DataError, IdentityError
-from server.serving.callers import Bucket, Callers, TooMany, Unknown
+from colonnade.common.errors import DataError, IdentityError
+from colonnade.server.serving.callers import Bucket, Callers, TooMany, Unknown
 
 
 class Clock:

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from common.data.labels import Labels
-from common.prediction import ROWS
-from common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from server.model import Model
-from server.people import People
-from server.predicting import Answer as Said
-from server.predicting import Question, Questions
-from server.serving.callers import Callers
-from server.serving.desk import Answer, Desk
-from server.serving.remote import METHOD, Remote
-from server.serving.web import Refused, Web, read_ids
+from colonnade.common.data.labels import Labels
+from colonnade.common.prediction import ROWS
+from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+from colonnade.server.model import Model
+from colonnade.server.people import People
+from colonnade.server.predicting import Answer as Said
+from colonnade.server.predicting import Question, Questions
+from colonnade.server.serving.callers import Callers
+from colonnade.server.serving.desk import Answer, Desk
+from colonnade.server.serving.remote import METHOD, Remote
+from colonnade.server.serving.web import Refused, Web, read_ids
 from tests.federation import config
 
 PEOPLE = 50
