@@ -20,6 +20,7 @@ from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.dial import Dialer
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener
+from tests.patience import PATIENCE
 
 
 @dataclass
@@ -65,7 +66,7 @@ class Grpc:
     name = "grpc"
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        asyncio.run(asyncio.wait_for(main, 30))
+        asyncio.run(asyncio.wait_for(main, PATIENCE))
 
     @asynccontextmanager
     async def join(

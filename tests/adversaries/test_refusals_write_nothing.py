@@ -27,6 +27,7 @@ from tests.federation import tree
 pytestmark = pytest.mark.processes
 
 LOCKS = (".lock", ".launcher.lock")
+COUNTERS = ("session", "pinned.json")  # of sessions, which only grow: one may have begun before the refusal
 LOGS = ("server.log", "log.txt", "answers.log", "events.jsonl", "predictions.jsonl", "ledger.jsonl")
 GONE_AGAIN = (".", "empty")  # where a run's folder, or its lock, is made and removed again
 
@@ -278,7 +279,7 @@ def test_a_run_whose_table_has_changed_keeps_its_model_configuration_and_summary
     config = yaml.safe_load((place / "run" / "config.yaml").read_text())
     assert config["federation"]["epochs"] == 1
     (place / "run" / "parties" / "party2" / "encoder.json").write_text("{}")
-    before = snapshot(place, (*LOCKS, *LOGS))
+    before = snapshot(place, (*LOCKS, *LOGS, *COUNTERS))
     times = {name for name, (_, content) in before.items() if not content}  # a folder's, in which a log begins
     process = subprocess.run(
         [sys.executable, "-m", "colonnade", "up", "--resume", "run", "--set", "federation.epochs=2"],
@@ -286,6 +287,6 @@ def test_a_run_whose_table_has_changed_keeps_its_model_configuration_and_summary
     )  # fmt: skip
     assert process.returncode == 2 and "encoder.json is torn" in process.stdout + process.stderr
     assert "completed" not in process.stdout
-    after = snapshot(place, (*LOCKS, *LOGS))
+    after = snapshot(place, (*LOCKS, *LOGS, *COUNTERS))
     assert {k: v for k, v in after.items() if k not in times} == {k: v for k, v in before.items() if k not in times}
     assert json.loads((place / "run" / "summary.json").read_text())["status"] == "completed"
