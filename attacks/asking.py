@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from colonnade.attacks.run import Run
+from colonnade.common.compression.quantise import AS_IS
 from colonnade.common.data.rows import generator
-from colonnade.common.numerics.quantise import AS_IS
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.budget import Budget
 from colonnade.common.privacy.noise import Normals, seeded_normals
-from colonnade.common.privacy.plan import Plan
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.row_budget import RowBudget
 from colonnade.common.privacy.rows import RowRelease, deviation
 from colonnade.common.protocols import CONTRACTS
 

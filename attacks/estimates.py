@@ -7,8 +7,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from colonnade.attacks.run import Run
-from colonnade.common.directions import Directions
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
+from colonnade.common.numerics.directions import Directions
 from colonnade.common.numerics.zeroth_order import estimate
 from colonnade.common.protocols.czofo import Config, Differences
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.common.capture import Captured, Way
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
-from colonnade.common.message import Message, tensor_specs
-from colonnade.common.schedule import Schedule
+from colonnade.common.messaging.message import Message, tensor_specs
+from colonnade.common.observability.capture import Captured, Way
 
 _BY_ROW = ("rows", "losses")  # what dimensions are called that have one entry a row of the batch
 

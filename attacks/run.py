@@ -11,25 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.client.context import ClientContext
-from colonnade.client.local import Local
+from colonnade.client.models.local import Local
 from colonnade.client.protocols import LOCAL
+from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
-from colonnade.common.begun import load_begun
-from colonnade.common.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.federation import Config
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
-from colonnade.common.data.scale import Columns
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
-from colonnade.common.schedule import Schedule
-from colonnade.common.state import Snapshot, State
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.context import ServerContext
-from colonnade.server.joint import Joint
+from colonnade.common.observability.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.server.fusion.joint import Joint
 from colonnade.server.protocols import JOINT
+from colonnade.server.training.context import ServerContext
 
 _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a party's section"
 

@@ -14,19 +14,19 @@ from torch import nn
 
 from benchmarks.report import Figure
 from benchmarks.times import times
-from colonnade.client.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from colonnade.common.adjust import AdjustConfig
-from colonnade.common.models.cnn import CnnConfig
-from colonnade.common.models.mlp import MlpConfig
+from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
+from colonnade.common.embeddings.adjustment import AdjustConfig
 from colonnade.common.models.optimiser import AdamConfig, build_optimiser, stepper
 from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.models.towers.cnn import CnnConfig
+from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.numerics.backprop import Backprop, backprop
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.budget import Budget
 from colonnade.common.privacy.noise import secure_normals
-from colonnade.common.privacy.plan import Plan
 from colonnade.common.privacy.rescale import Rescale, Rule
-from colonnade.common.privacy.row_budget import RowBudget
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
 
 ROWS, CLASSES = 256, 10

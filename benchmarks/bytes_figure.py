@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from colonnade.cli.page.curves import coloured, curves
-from colonnade.cli.simulation import Simulation
-from colonnade.common.compress import form_of
-from colonnade.common.config import Config, load
-from colonnade.common.numerics.quantise import AS_IS, Form
+from colonnade.common.compression.quantise import AS_IS, Form
+from colonnade.common.config.federation import Config, load
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.protocols.czofo import Config as Czofo
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.reports.html.curves import coloured, curves
+from colonnade.simulation.federation import Simulation
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 ROWS, WIDTH, TURNS = 64, 64, 2  # of a batch; of an embedding; a round

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import Figure
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
-from colonnade.common.conversation import Cohort
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.config.federation import load
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.simulation.federation import Simulation
 
 ROOT = Path(__file__).parents[1] / "experiments"
 SEEDS = (0, 1, 2)

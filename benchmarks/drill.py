@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.report import console
 from benchmarks.runs import ROOT
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
 
 SETS = ("federation.checkpoint.rounds=7", "launch.backoff=0")
 ROUNDS, PATIENCE = 72, 90.0

@@ -21,13 +21,13 @@ import torch
 import uvloop
 
 from benchmarks.report import Figure, median
-from colonnade.client.door import Door
-from colonnade.common.conversation import SERVER, Link
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import load_identity
-from colonnade.common.crypto.names import dns_name
+from colonnade.client.privacy.egress import Door
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.errors import PeerError
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from colonnade.common.wire.codec import Codec

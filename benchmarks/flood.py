@@ -26,10 +26,10 @@ import yaml
 
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.revocation import RevocationList
-from colonnade.common.lines import read_lines
-from colonnade.common.ports import refuse_taken
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.network.ports import refuse_taken
+from colonnade.common.runtime.json_lines import read_lines
 
 KINDS = ("silent", "plain", "revoked", "parcels", "hellos")
 SLOWER, GROWTH, LOG = 1.5, 50.0, 1.0  # times, MB, MB: what a flood may do

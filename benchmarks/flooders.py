@@ -18,8 +18,8 @@ from pathlib import Path
 
 import grpc
 
-from colonnade.common.crypto.identity import load_identity
-from colonnade.common.crypto.names import SERVER, dns_name
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.crypto.pki.names import SERVER, dns_name
 from colonnade.common.wire.frame import METHOD
 
 CONNECTIONS = 500  # a second

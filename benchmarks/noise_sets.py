@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from colonnade.common.data.places import VARIABLE
+from colonnade.common.data.known_sets.places import VARIABLE
 
 _DRAWS = np.random.default_rng(0)
 

@@ -21,13 +21,13 @@ import yaml
 from benchmarks import exchange
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
-from colonnade.cli.asked import Asked
-from colonnade.cli.opened import Terms, opened
-from colonnade.cli.predict import answer_file
-from colonnade.common.crypto.federation import make_federation
+from colonnade.cli.run.predict import answer_file
+from colonnade.cli.run.prediction_files import Asked
+from colonnade.cli.run.prediction_run import Terms, opened
+from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
-from colonnade.common.models.mlp import MlpConfig
-from colonnade.server.model import Model
+from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.server.prediction.model import Model
 
 IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
 BLOCK = 4096

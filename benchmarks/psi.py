@@ -24,16 +24,16 @@ from typing import Any
 import yaml
 
 from benchmarks.report import Figure
-from colonnade.client.matching import Matching
-from colonnade.common import inprocess
+from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
-from colonnade.common.config import FederationConfig, parse
-from colonnade.common.conversation import SERVER
+from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.privacy.settings import PolicyConfig
-from colonnade.server.aligning import Aligning
+from colonnade.server.alignment.relay import Aligning
 
 ROOT = Path(__file__).parents[1]
 PARTIES = 3

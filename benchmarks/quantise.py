@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.report import Figure
 from benchmarks.times import times
-from colonnade.common.numerics.quantise import Coded, pack, unpack
+from colonnade.common.compression.quantise import Coded, pack, unpack
 
 ENTRIES = 1 << 24
 WIDTHS = (8, 4, 2, 1)

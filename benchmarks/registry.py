@@ -30,8 +30,8 @@ from benchmarks import (
     stragglers,
 )
 from benchmarks.report import Figure
-from colonnade.common.data.catalogue import KNOWN
-from colonnade.common.data.places import VARIABLE, presence
+from colonnade.common.data.known_sets.catalogue import KNOWN
+from colonnade.common.data.known_sets.places import VARIABLE, presence
 
 
 @dataclass(frozen=True)

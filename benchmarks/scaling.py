@@ -27,13 +27,13 @@ from torch import nn
 from benchmarks.communication import training_bytes
 from benchmarks.report import Figure, console, median
 from benchmarks.synthetic import CLASSES, TAU, Setting, write
-from colonnade.cli.page.curves import Curve, curves
-from colonnade.cli.page.svg import colour
-from colonnade.cli.simulation import Simulation
-from colonnade.common.conversation import Cohort
-from colonnade.common.models.mlp import MlpConfig
-from colonnade.common.models.polynomial import PolynomialConfig
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.models.towers.polynomial import PolynomialConfig
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.reports.html.curves import Curve, curves
+from colonnade.reports.html.svg import colour
+from colonnade.simulation.federation import Simulation
 
 ROUNDS, WARM = 6, 2  # rounds, of which the first are left out
 FLOOR = "passes and steps without messages"

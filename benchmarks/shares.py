@@ -30,12 +30,12 @@ from benchmarks.report import Figure
 from benchmarks.runs import started
 from benchmarks.scaling import FLOOR, floor
 from benchmarks.synthetic import Setting, write
-from colonnade.cli.simulation import Simulation
-from colonnade.common.lines import read_lines
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
+from colonnade.simulation.federation import Simulation
 
 SETTINGS = {"split among 4": (Setting("split"), 600), "FedVS among 16, K = 4": (Setting("fedvs", 16, segments=4), 60)}
 WARM = 10  # rounds that are left out

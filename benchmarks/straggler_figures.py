@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from colonnade.cli.page.curves import coloured, curves
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.config.federation import load
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.reports.html.curves import coloured, curves
+from colonnade.simulation.federation import Simulation
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 SECONDS, TARGET = 400.0, 0.8  # of the virtual clock; accuracy

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.report import Figure, console
 from benchmarks.runs import ROOT, run
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
+from colonnade.common.config.federation import load
+from colonnade.simulation.federation import Simulation
 
 EXPERIMENT = "vimadmm/stragglers.yaml"
 POLICIES = {

@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli import certs, datasets, tables
-from colonnade.cli.dashboard.address import completed
+from colonnade.cli.data import datasets, tables
+from colonnade.cli.keys import certs
+from colonnade.cli.keys.tokens import token
 from colonnade.cli.options import Absent, Base, Faults, File, Given, Insecure, Out, Resume, Sets, Wait, Within
-from colonnade.cli.screen import INTERRUPTED, fail
-from colonnade.cli.tokens import token
-from colonnade.common.permissions import keep_private
+from colonnade.common.runtime.permissions import keep_private
 from colonnade.common.version import VERSION
+from colonnade.reports.console.screen import INTERRUPTED, fail
+from colonnade.reports.dashboard.address import completed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,7 +65,7 @@ def up(
     ] = None,
 ) -> None:
     """Runs a whole federation on this machine: a server and every party, each a process."""
-    from colonnade.cli.up import up as run  # noqa: PLC0415
+    from colonnade.cli.run.up import up as run  # noqa: PLC0415
 
     run(file, _overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
 
@@ -81,7 +82,7 @@ def server(
     launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
     """Runs the server of a federation on this machine."""
-    from colonnade.cli.member import Place, serve  # noqa: PLC0415
+    from colonnade.cli.run.member import Place, serve  # noqa: PLC0415
 
     serve(file, tuple(sets or ()), Place.of(out, resume, within), insecure=insecure, base=base, launched=launched)
 
@@ -100,7 +101,7 @@ def client(
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Runs one party of a federation on this machine."""
-    from colonnade.cli.member import Place, participate  # noqa: PLC0415
+    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
 
     place = Place.of(out, resume, within)
     changes = _overrides(sets, chaos)
@@ -118,7 +119,7 @@ def answer(
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Runs one party on this machine that answers for its trained model, until the server says farewell."""
-    from colonnade.cli.member import Place, participate  # noqa: PLC0415
+    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
 
     participate(
         file,
@@ -149,8 +150,8 @@ def predict(
     insecure: Insecure = False,
 ) -> None:
     """Asks the model of a run that has ended: ids come in as csv, classes and probabilities go out."""
-    from colonnade.cli.opened import Terms  # noqa: PLC0415
-    from colonnade.cli.predict import predict as run_it  # noqa: PLC0415
+    from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
+    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
 
     run_it(run, ids, out, key, file, Terms(absent, wait, insecure, own))
 
@@ -172,9 +173,9 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     """Answers callers for the model of a run that has ended, until it is stopped."""
-    from colonnade.cli.opened import Terms  # noqa: PLC0415
-    from colonnade.cli.serve import Doors  # noqa: PLC0415
-    from colonnade.cli.serve import serve as run_it  # noqa: PLC0415
+    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+    from colonnade.cli.run.serve import Doors  # noqa: PLC0415
+    from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
 
     run_it(run, file, Terms(absent, wait, insecure), Doors(http, grpc, tokens, rate, certificate, key))
 
@@ -187,7 +188,7 @@ def export(
     out: Annotated[Path | None, typer.Option("--out", help="where to; the party's folder", show_default=False)] = None,
 ) -> None:
     """Writes a party's part of a model as safetensors and as a program that torch.export reads."""
-    from colonnade.cli.export import export as run_it  # noqa: PLC0415
+    from colonnade.cli.read.export import export as run_it  # noqa: PLC0415
 
     run_it(run, party, file, out)
 
@@ -212,9 +213,9 @@ def deal(
     owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="who is to own what is dealt")] = "",
 ) -> None:
     """Deals a folder to every member: its configuration, its keys, and its columns or labels alone."""
-    from colonnade.cli.deal import Terms, read_owner  # noqa: PLC0415
-    from colonnade.cli.deal import deal as run  # noqa: PLC0415
-    from colonnade.cli.folder import demo_file  # noqa: PLC0415
+    from colonnade.cli.data.deal import Terms, read_owner  # noqa: PLC0415
+    from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
+    from colonnade.cli.launcher.run_folder import demo_file  # noqa: PLC0415
 
     run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
 
@@ -222,7 +223,7 @@ def deal(
 @app.command()
 def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = None) -> None:
     """Runs a federation in this process on a virtual clock: an hour of stragglers in seconds."""
-    from colonnade.cli.simulate import simulate as run  # noqa: PLC0415
+    from colonnade.cli.run.simulate import simulate as run  # noqa: PLC0415
 
     run(file, _overrides(sets, chaos), out)
 
@@ -230,7 +231,7 @@ def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = No
 @app.command()
 def check(file: Given, sets: Sets = None) -> None:
     """Checks a configuration, and the data and keys that it names, and starts nothing."""
-    from colonnade.cli.check import check as run  # noqa: PLC0415
+    from colonnade.cli.data.check import check as run  # noqa: PLC0415
 
     run(file, tuple(sets or ()))
 
@@ -245,7 +246,7 @@ def explain(
     ] = None,
 ) -> None:
     """Says how much each party of a finished run matters: a page with pictures."""
-    from colonnade.cli.explain import explain as run_it  # noqa: PLC0415
+    from colonnade.cli.read.explain import explain as run_it  # noqa: PLC0415
 
     run_it(run, out, sigma, tuple(keep or ()))
 
@@ -260,10 +261,10 @@ def report(
 ) -> None:
     """Makes a page of what a run's folder says: curves, timelines, traffic, privacy; of several runs, a comparison."""
     if again and len(runs) == 1:
-        from colonnade.cli.follow import follow  # noqa: PLC0415
+        from colonnade.cli.read.follow import follow  # noqa: PLC0415
 
         return follow(runs[0], out)
-    from colonnade.cli.report import report as run_it  # noqa: PLC0415
+    from colonnade.cli.read.report import report as run_it  # noqa: PLC0415
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if again:
@@ -282,8 +283,8 @@ def reproduce(
     wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
 ) -> None:
     """Runs what the papers report and prints their values beside ours; what is done already is not run again."""
-    from colonnade.cli.reproduce import Asked, processors  # noqa: PLC0415
-    from colonnade.cli.reproduce import reproduce as run  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import Asked, processors  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
 
     run(Asked(which, seeds, out, processes or processors(), quick, only_list, wire))
 
@@ -299,9 +300,9 @@ def compare(
     processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
 ) -> None:
     """Runs all protocols on one task under one budget, and makes a page that says which to take for what."""
-    from colonnade.cli.compare import Asked  # noqa: PLC0415
-    from colonnade.cli.compare import compare as run  # noqa: PLC0415
-    from colonnade.cli.reproduce import processors  # noqa: PLC0415
+    from colonnade.cli.research.compare import Asked  # noqa: PLC0415
+    from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import processors  # noqa: PLC0415
 
     run(Asked(tuple(names or ()), seeds, out, processes or processors(), only_list))
 
@@ -318,8 +319,8 @@ def attack(
     shadows: Annotated[int, typer.Option(help="membership: federations that are simulated")] = 4,
 ) -> None:
     """Says what curious members can make of the messages of a run that was captured."""
-    from colonnade.cli.attack import Options  # noqa: PLC0415
-    from colonnade.cli.attack import attack as run_it  # noqa: PLC0415
+    from colonnade.cli.research.attack import Options  # noqa: PLC0415
+    from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
 
     run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
 
@@ -331,7 +332,7 @@ def ledger(
     head: Annotated[bool, typer.Option("--head", help="the newest hash alone, to note elsewhere")] = False,
 ) -> None:
     """Says what left a party, by its own record: kinds, bytes, rows, protection, epsilon."""
-    from colonnade.cli.ledger import ledger as run  # noqa: PLC0415
+    from colonnade.cli.read.ledger import ledger as run  # noqa: PLC0415
 
     run(folder, check=check, head=head)
 
@@ -342,7 +343,7 @@ def card(
     out: Annotated[Path | None, typer.Option("--out", help="the card's file; RUN/card.md", show_default=False)] = None,
 ) -> None:
     """Writes a model card: what was trained on what by whom, how good and how protected it is, and what is not."""
-    from colonnade.cli.card import card as run_it  # noqa: PLC0415
+    from colonnade.cli.read.card import card as run_it  # noqa: PLC0415
 
     run_it(run, out)
 
@@ -350,7 +351,7 @@ def card(
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def health(words: typer.Context) -> None:
     """Asks a running member's health service: exit code 0 if it is up, or with `--service colonnade` ready."""
-    from colonnade.cli.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
+    from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
 
     probe(words.args)
 
@@ -358,7 +359,7 @@ def health(words: typer.Context) -> None:
 @app.command()
 def protocols() -> None:
     """Lists the protocols."""
-    from colonnade.cli.protocols import list_all  # noqa: PLC0415
+    from colonnade.cli.research.protocols import list_all  # noqa: PLC0415
 
     list_all()
 
@@ -366,7 +367,7 @@ def protocols() -> None:
 @app.command()
 def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     """Prints a protocol: its contract, the server's half and the parties' half."""
-    from colonnade.cli.protocols import show as run  # noqa: PLC0415
+    from colonnade.cli.research.protocols import show as run  # noqa: PLC0415
 
     run(name)
 
@@ -374,7 +375,7 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
 def _overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...]:
     if not chaos:
         return tuple(sets or ())
-    from colonnade.common.chaos import read_chaos  # noqa: PLC0415
+    from colonnade.common.conversation.chaos import read_chaos  # noqa: PLC0415
 
     return (*(sets or ()), *read_chaos(tuple(chaos)))
 

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """The entry point."""
     if sys.argv[1:2] == ["health"]:
-        from colonnade.cli.health import main as probe  # noqa: PLC0415  # neither typer nor torch
+        from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # neither typer nor torch
 
         probe(sys.argv[2:])
     from colonnade.cli.main import main as command_line  # noqa: PLC0415

@@ -9,17 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.client.matching import Matching
-from colonnade.common import inprocess
+from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import Keys, KeysConfig
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
-from colonnade.common.config import FederationConfig, parse
-from colonnade.common.conversation import SERVER, Carrier, Item
+from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.conversation import SERVER, Carrier, Item
+from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.inprocess import Delay
-from colonnade.common.message import Message, snapshot
+from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.privacy.settings import PolicyConfig
-from colonnade.server.aligning import Aligning
+from colonnade.server.alignment.relay import Aligning
 from tests.federation import tree
 
 KINDS = {kind.__name__: kind for kind in ALIGNMENT}

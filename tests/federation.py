@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.cli.simulation import Outcome, Simulation
-from colonnade.common.config import Config, parse
-from colonnade.common.conversation import SERVER
-from colonnade.common.inprocess import Delay
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.state import State
+from colonnade.simulation.federation import Outcome, Simulation
 
 DIGITS: Mapping[str, Any] = {
     "federation": {

@@ -11,24 +11,24 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.cli.contexts import server_context
-from colonnade.client.run import ClientRun
+from colonnade.client.run.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
-from colonnade.common.config import Config
-from colonnade.common.conversation import Cohort, Save
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import Cohort, Save
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.lines import read_lines
-from colonnade.common.message import largest_bytes
-from colonnade.common.once import Once
+from colonnade.common.messaging.message import largest_bytes
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener
-from colonnade.server.admission import Admission, Facts
-from colonnade.server.blinded import Blinded, blinded
-from colonnade.server.hub import Hub
+from colonnade.server.aggregation.masked_sums import Blinded, blinded
+from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.hub import Hub
+from colonnade.simulation.contexts import server_context
 
 
 class AnyRun(Admission):

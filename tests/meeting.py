@@ -9,20 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from colonnade.cli.contexts import client_context, server_context
-from colonnade.client.agreement import Keys, agree
-from colonnade.client.context import ClientContext
-from colonnade.common.agreement import AGREEMENT, agreement_limits
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER, Item
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import Identity, load_identity
+from colonnade.client.aggregation.key_agreement import Keys, agree
+from colonnade.client.training.context import ClientContext
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.inprocess import connect, run_virtual
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.crypto.signatures import Signer
-from colonnade.common.inprocess import connect, run_virtual
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.agreement import introduce
-from colonnade.server.context import ServerContext
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+from colonnade.server.aggregation.key_agreement import introduce
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.contexts import client_context, server_context
 from tests.federation import config
 
 NAMES = ("ada", "bob", "eve")

@@ -11,9 +11,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
-from colonnade.common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
-from colonnade.common.message import DTYPES, Message, TensorSpec, schema
+from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, schema
 
 WORD = st.text(max_size=12)
 PLAIN = WORD.map(escaped)  # as a notice's texts are when they have come off the wire

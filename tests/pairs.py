@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.common.protocols.pairs import Difference, Pair
-from colonnade.server.heads import joint_head
+from colonnade.server.fusion.heads import joint_head
 from tests.federation import Outcome, parameters
 
 WIDTH = 8

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 
 COLUMNS = 3
 

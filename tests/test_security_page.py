@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common import capacity, descriptors, outbox
-from colonnade.common.config import load
+from colonnade.common.config.federation import load
+from colonnade.common.conversation.conversation import capacity, outbox
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime import descriptors
 from colonnade.common.wire import frame, listen
-from colonnade.server import member
+from colonnade.server.membership import party as member
 
 ROOT = Path(__file__).parents[1]
 SECTION = (ROOT / "docs/security.md").read_text().partition("## What each side learns\n")[2].partition("\n### ")[0]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.common import inprocess
-from colonnade.common.conversation import SERVER, Cohort, Link
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.conversation import SERVER, Cohort, Link
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import PartyAway
-from colonnade.common.mailbox import Mailbox
-from colonnade.common.message import Kinds, largest_bytes
+from colonnade.common.messaging.message import Kinds, largest_bytes
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.dial import Dialer

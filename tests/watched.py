@@ -11,12 +11,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from colonnade.client.run import ClientRun
-from colonnade.common.config import Config, parse
-from colonnade.common.conversation import SERVER
-from colonnade.common.lines import read_lines
-from colonnade.common.telemetry import Event
-from colonnade.server.run import ServerRun
+from colonnade.client.run.process import ClientRun
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.server.run.training import ServerRun
 from tests.federation import tree
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

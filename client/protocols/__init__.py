@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from colonnade.client.context import ClientContext
-from colonnade.client.local import Local, bottom, headed
+from colonnade.client.models.local import Local, bottom, headed
 from colonnade.client.protocols import (
     agg_vfl,
     c_vfl,
@@ -26,7 +25,8 @@ from colonnade.client.protocols import (
     vimadmm_j,
     zoo_vfl,
 )
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
 
 Participate = Callable[[ClientContext, Link], Awaitable[None]]
 

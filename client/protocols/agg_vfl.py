@@ -6,10 +6,10 @@ from functools import partial
 
 from torch import nn
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.local import Local
-from colonnade.common.conversation import Link
+from colonnade.client.models.local import Local
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.told import told
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.label_messages import told
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper

@@ -7,9 +7,9 @@ from functools import partial
 
 from torch import nn
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols.centralized import Config, Evaluation, Features
 

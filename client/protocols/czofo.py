@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.turns import take_turns
-from colonnade.common.conversation import SERVER, Link
-from colonnade.common.directions import Directions, Drawn
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.round_modes import take_turns
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.directions import Directions, Drawn
 from colonnade.common.numerics.zeroth_order import estimate
 from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
 

@@ -6,12 +6,12 @@ from functools import partial
 
 import torch
 
-from colonnade.client.blinded import terms
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.local import headed
-from colonnade.client.told import told
-from colonnade.common.conversation import Link
+from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.models.local import headed
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.label_messages import told
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
 from colonnade.common.numerics.losses import OBJECTIVES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.local_steps import stale_steps
 from colonnade.common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from colonnade.client.agreement import agree
-from colonnade.client.coded import Coded
-from colonnade.client.context import ClientContext
-from colonnade.client.local import Local
-from colonnade.client.quantised import polynomial
-from colonnade.common.coded_rows import CodedRows
-from colonnade.common.conversation import Link
+from colonnade.client.aggregation.coded import Coded
+from colonnade.client.aggregation.key_agreement import agree
+from colonnade.client.aggregation.quantised import polynomial
+from colonnade.client.models.local import Local
+from colonnade.client.training.context import ClientContext
+from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config, Gradient
 
 

@@ -8,10 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.local import Local
-from colonnade.common.conversation import Link
+from colonnade.client.models.local import Local
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.numerics.ridge import Ridge
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.client.context import ClientContext
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
 
 
 async def participate(ctx: ClientContext, server: Link) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.blinded import terms
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.turns import take_turns
-from colonnade.common.conversation import SERVER, Link
+from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.round_modes import take_turns
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.turns import take_turns
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.round_modes import take_turns
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.blinded import terms
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.common.conversation import SERVER, Link
+from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.common.conversation import Link
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.heads import MlpHeadConfig

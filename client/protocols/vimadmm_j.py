@@ -7,11 +7,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.client.blinded import terms
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.local import headed
-from colonnade.common.conversation import Link
+from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.models.local import headed
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
 from colonnade.common.numerics.local_steps import joint_local_steps

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from colonnade.client.context import ClientContext
-from colonnade.client.evaluation import evaluate
-from colonnade.client.pairs import Follower
-from colonnade.client.turns import take_turns
-from colonnade.common.conversation import Link
+from colonnade.client.models.pairs import Follower
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.evaluation import evaluate
+from colonnade.client.training.round_modes import take_turns
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.pairs import Evaluation
 from colonnade.common.protocols.zoo_vfl import Config
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from colonnade.common.crypto.group import ELEMENT
-from colonnade.common.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.outgoing import Concealed
+from colonnade.common.messaging.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Concealed
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
     from colonnade.common.protocols.contract import Contract
 
 BLOCK = 8192

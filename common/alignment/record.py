@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.keys import Keys
+from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.errors import CheckpointError, DataError
-from colonnade.common.once import Once
-from colonnade.common.raw import to_bytes, to_tensor
+from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 _NAME = "alignment"
 

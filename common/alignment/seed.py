@@ -9,8 +9,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from colonnade.common.alignment.hand import Draw
-from colonnade.common.durable import write_kept
+from colonnade.common.alignment.psi_member import Draw
+from colonnade.common.runtime.durable import write_kept
 
 NAME = "alignment.seed"
 """Of its file."""

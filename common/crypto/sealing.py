@@ -31,11 +31,11 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from colonnade.common.crypto.identity import Identity
+from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.errors import PeerError
-from colonnade.common.outgoing import Concealed
-from colonnade.common.raw import to_tensor
+from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.raw import to_tensor
 
 KEY_BYTES = PROOF_BYTES = 32
 OVERHEAD = 12 + 16  # bytes that a box is longer than its content: a nonce and a tag
@@ -143,7 +143,8 @@ class PairKeys:
 
     Args:
         seals: between it and every other party.
-        masks: a key for masks with each of the others, 32 bytes, the same at both ends (`common/crypto/blinding.py`).
+        masks: a key for masks with each of the others, 32 bytes, the same at both ends
+        (`common/secure_aggregation/masks.py`).
     """
 
     seals: Seals

@@ -6,9 +6,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from colonnade.common.crypto.certificates import fingerprint, name_of, read_certificate, short
-from colonnade.common.crypto.identity import Identity
-from colonnade.common.crypto.keys import parse_key
+from colonnade.common.crypto.pki.certificates import fingerprint, name_of, read_certificate, short
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.pki.keys import parse_key
 from colonnade.common.errors import ConfigError, IdentityError, PeerError
 
 

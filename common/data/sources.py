@@ -22,22 +22,22 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor
 
-from colonnade.common.data import adult, cifar
-from colonnade.common.data.bundled import Bundled, BundledName
-from colonnade.common.data.catalogue import KNOWN
-from colonnade.common.data.encode import EncodeConfig, Encoder
-from colonnade.common.data.features import Features, Source
-from colonnade.common.data.idx import IdxImages, holds, read_labels
-from colonnade.common.data.kept import EncoderFile
+from colonnade.common.data.columns.encode import EncodeConfig, Encoder
+from colonnade.common.data.columns.features import Features, Source
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.columns.noise import NoiseConfig
+from colonnade.common.data.columns.scale import Columns, ScaleConfig, Scaler
+from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
+from colonnade.common.data.formats.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
+from colonnade.common.data.known_sets import adult, cifar
+from colonnade.common.data.known_sets.bundled import Bundled, BundledName
+from colonnade.common.data.known_sets.catalogue import KNOWN
+from colonnade.common.data.known_sets.places import find, find_file
+from colonnade.common.data.known_sets.views import MatView, read_classes
 from colonnade.common.data.labels import Labels
-from colonnade.common.data.noise import NoiseConfig
-from colonnade.common.data.places import find, find_file
-from colonnade.common.data.scale import Columns, ScaleConfig, Scaler
 from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
 from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels
 from colonnade.common.data.targets import Task
-from colonnade.common.data.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
-from colonnade.common.data.views import MatView, read_classes
 from colonnade.common.errors import ConfigError, DataError
 
 

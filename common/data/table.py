@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from colonnade.common.data import cells, looks
-from colonnade.common.data.features import Features
-from colonnade.common.data.fields import Doubt, Field, Type
+from colonnade.common.data.columns import cells, looks
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Doubt, Field, Type
+from colonnade.common.data.columns.notation import PLAIN, Notation
 from colonnade.common.data.keys import check_keys
-from colonnade.common.data.notation import PLAIN, Notation
 from colonnade.common.errors import DataError, nearest
 
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from colonnade.common.data.encode import Missing, Unseen
-from colonnade.common.data.features import Features
-from colonnade.common.data.fields import Decimal, Thousands, Type, Unit
+from colonnade.common.data.columns.encode import Missing, Unseen
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Decimal, Thousands, Type, Unit
+from colonnade.common.data.columns.noise import NoiseConfig
+from colonnade.common.data.columns.scale import ScaleConfig
+from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.labels import Labels, classify
-from colonnade.common.data.noise import NoiseConfig
-from colonnade.common.data.places import find, find_file
-from colonnade.common.data.scale import ScaleConfig
 from colonnade.common.data.split import AllSplit, Seat, SplitConfig
 from colonnade.common.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from colonnade.common.data.notation import Notation
+    from colonnade.common.data.columns.notation import Notation
     from colonnade.common.data.table import Table
 
 # What reads tables is imported where one is read: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
@@ -53,7 +53,7 @@ class _Table(BaseModel):
     @property
     def notation(self) -> Notation:
         """Of numbers in text."""
-        from colonnade.common.data.notation import Notation  # noqa: PLC0415
+        from colonnade.common.data.columns.notation import Notation  # noqa: PLC0415
 
         return Notation(self.decimal, self.thousands)
 
@@ -177,7 +177,7 @@ class _Csv(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""
-        from colonnade.common.data.csv_file import CsvFile  # noqa: PLC0415
+        from colonnade.common.data.formats.csv_file import CsvFile  # noqa: PLC0415
 
         return CsvFile.open(find_file(self.path, base), self.delimiter, self.encoding)
 
@@ -198,7 +198,7 @@ class _Parquet(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
-        from colonnade.common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+        from colonnade.common.data.formats.arrow_files import ArrowFiles  # noqa: PLC0415
 
         return ArrowFiles(find(self.path, base, Path.exists, "Parquet file"), "parquet")
 
@@ -221,7 +221,7 @@ class _Arrow(_Table):
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
-        from colonnade.common.data.arrow_files import ArrowFiles  # noqa: PLC0415
+        from colonnade.common.data.formats.arrow_files import ArrowFiles  # noqa: PLC0415
 
         return ArrowFiles(find(self.path, base, Path.exists, "Arrow file"), "arrow")
 
@@ -250,7 +250,7 @@ class _Sql(_Table):
 
     def opened(self, base: Path) -> Table:
         """Asks for the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""
-        from colonnade.common.data.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
+        from colonnade.common.data.formats.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
 
         database = Database(self.url, base)
         if self.query is not None:
@@ -274,7 +274,7 @@ class _Npy(_Table):
 
     def opened(self, base: Path) -> Table:
         """Maps the file. Raises DataError."""
-        from colonnade.common.data.arrays import ArrayFile  # noqa: PLC0415
+        from colonnade.common.data.formats.arrays import ArrayFile  # noqa: PLC0415
 
         return ArrayFile(find_file(self.path, base))
 

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from colonnade.common.data.split import Shape
 from colonnade.common.errors import ConfigError
-from colonnade.common.models.cnn import CnnConfig
 from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
-from colonnade.common.models.lenet import LenetConfig
-from colonnade.common.models.linear import LinearConfig
-from colonnade.common.models.mlp import MlpConfig
 from colonnade.common.models.own import OwnConfig, first_line
-from colonnade.common.models.polynomial import PolynomialConfig
-from colonnade.common.models.resnet import ResnetConfig
+from colonnade.common.models.towers.cnn import CnnConfig
+from colonnade.common.models.towers.lenet import LenetConfig
+from colonnade.common.models.towers.linear import LinearConfig
+from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.common.models.towers.polynomial import PolynomialConfig
+from colonnade.common.models.towers.resnet import ResnetConfig
 
 
 def _expand(value: object) -> object:

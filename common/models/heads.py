@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from colonnade.common.models.norm import BatchNorm
+from colonnade.common.models.towers.norm import BatchNorm
 
 
 class LinearHeadConfig(BaseModel):

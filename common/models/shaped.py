@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from colonnade.common.numerics.regions import RegionName, bring_into
+from colonnade.common.privacy.regions import RegionName, bring_into
 from colonnade.common.privacy.rescale import Rescale
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.numerics.regions import RegionName
-from colonnade.common.privacy.calibration import gaussian_sigma
+from colonnade.common.privacy.accounting.calibration import gaussian_sigma
+from colonnade.common.privacy.regions import RegionName
 from colonnade.common.privacy.settings import NoiseConfig
 
 UNBOUNDED = (

@@ -12,11 +12,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from colonnade.common.numerics.quantise import AS_IS, Form, pack, unpack
-from colonnade.common.outgoing import Released
-from colonnade.common.privacy.budget import Budget
+from colonnade.common.compression.quantise import AS_IS, Form, pack, unpack
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
 from colonnade.common.privacy.noise import Normals, add_normals
-from colonnade.common.privacy.plan import Plan
 
 
 class Release(Protocol):

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.regions import bring_into
-from colonnade.common.outgoing import Released
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
-from colonnade.common.privacy.answers import RowNoise
 from colonnade.common.privacy.noise import Normals, add_normals
-from colonnade.common.privacy.plan import Plan
+from colonnade.common.privacy.regions import bring_into
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.response_noise import RowNoise
 
 _ROUNDING = 1e-6  # relative, of float32 norms and sums
 

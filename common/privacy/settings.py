@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from colonnade.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 _BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
 

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.outgoing import Released
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

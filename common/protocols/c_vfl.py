@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.label_messages import TOLD
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
-from colonnade.common.outgoing import Released
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
-from colonnade.common.told import TOLD
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

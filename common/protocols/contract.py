@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from colonnade.common.departure import objection
-from colonnade.common.message import Kinds, Message
+from colonnade.common.messaging.departure import objection
+from colonnade.common.messaging.message import Kinds, Message
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class ProtocolConfig(BaseModel):
@@ -31,13 +31,13 @@ class Contract:
         title: what it is, in one line.
         source: the publication that it follows.
         config: its keys under `federation.protocol`; the field `name` is a Literal.
-        messages: every kind that may travel, and no other does; each says who sends it (common/departure.py).
+        messages: every kind that may travel, and no other does; each says who sends it (common/messaging/departure.py).
         limits: the largest value of every dimension name, from the agreed config.
         subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
         active: whether the server holds columns of its own (`server.active`), as the active party.
         answers_protected: whether noise on what goes back to the parties can protect the labels
-            (`server.privacy.answers`): everything that depends on labels passes `server/answers.py`.
+            (`server.privacy.answers`): everything that depends on labels passes `server/privacy/response_noise.py`.
         embeddings: whether all that parties release is embeddings of the rows of a batch, each of its own row alone,
             so that `federation.privacy.mechanism: adaptive` can protect them.
         predicts: what a party says of a row when a model of this protocol is asked: its embedding, or logits if it

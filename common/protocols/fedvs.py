@@ -31,18 +31,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.common.agreement import AGREEMENT, agreement_limits
-from colonnade.common.blinded import check_smallest_set
+from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.numerics.field import Field as PrimeField
-from colonnade.common.numerics.lagrange import LagrangeCode, agreed_code
-from colonnade.common.outgoing import Concealed
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
 

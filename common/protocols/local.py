@@ -22,7 +22,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

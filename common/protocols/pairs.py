@@ -16,13 +16,13 @@ from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
 from colonnade.common.numerics.two_point import Draw
-from colonnade.common.outgoing import Released
 from colonnade.common.protocols.contract import ProtocolConfig
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class PairsConfig(ProtocolConfig):

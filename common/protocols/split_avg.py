@@ -35,14 +35,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.common.blinded import BLINDED, Summing, blinded_limits
 from colonnade.common.errors import ConfigError
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.outgoing import Released
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

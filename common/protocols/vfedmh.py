@@ -15,7 +15,7 @@ own. Party k's model is an embedding network h and a prediction network p:
           server     the same on theta_a with R_a = p(E; theta_a)
 
 The paper sends the scalar L_k in step 4, which nobody can differentiate; dR_k takes its place. What r_k is, and
-why not what the paper says: common/crypto/blinding.py.
+why not what the paper says: common/secure_aggregation/masks.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from colonnade.common.blinded import BLINDED, Summing, blinded_limits
-from colonnade.common.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.outgoing import Released
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
 from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

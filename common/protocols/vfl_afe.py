@@ -26,7 +26,7 @@ from colonnade.common.protocols import split
 from colonnade.common.protocols.contract import Contract
 
 if TYPE_CHECKING:
-    from colonnade.common.config import FederationConfig
+    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(split.Config):

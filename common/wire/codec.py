@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.message import Kinds, Message, TensorSpec, declared, schema
-from colonnade.common.numerics.quantise import AS_IS, Form, Packed, unpack
+from colonnade.common.compression.quantise import AS_IS, Form, Packed, unpack
+from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
 from colonnade.common.wire._generated import (
     agg_vfl_pb2,
     agreement_pb2,

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import grpc
 
-from colonnade.common.capacity import Capacity, Unlimited
+from colonnade.common.conversation.capacity import Capacity, Unlimited
+from colonnade.common.conversation.membership import Begin, Hello, Parcel
+from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.escaped import escaped
-from colonnade.common.membership import Begin, Hello, Parcel
-from colonnade.common.outbox import Outbox
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack

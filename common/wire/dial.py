@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.proxy import proxy_for
+from colonnade.common.network.proxy import proxy_for
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection, channel_options
 from colonnade.common.wire.frame import METHOD

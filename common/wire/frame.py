@@ -9,10 +9,21 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.conversation import Close, Open, Save
+from colonnade.common.conversation.conversation import Close, Open, Save
+from colonnade.common.conversation.membership import (
+    Begin,
+    Failure,
+    Farewell,
+    Hello,
+    Parcel,
+    Refusal,
+    Rewind,
+    Saved,
+    Spent,
+    Welcome,
+)
 from colonnade.common.escaped import escaped
-from colonnade.common.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Saved, Spent, Welcome
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
 from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import LENGTH, VARINT, WireError, nested, read_fields, tag, varint

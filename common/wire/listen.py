@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc
 
-from colonnade.common.descriptors import connections
 from colonnade.common.escaped import escaped
-from colonnade.common.ports import cannot_listen, refuse_taken
+from colonnade.common.network.ports import cannot_listen, refuse_taken
+from colonnade.common.runtime.descriptors import connections
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection, channel_options
 from colonnade.common.wire.frame import METHOD

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.message import DTYPES, dtype_name
-from colonnade.common.numerics.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from colonnade.common.compression.quantise import AS_IS, HALF, Coded, Form, Largest, Packed, Shape, Signs
+from colonnade.common.messaging.message import DTYPES, dtype_name
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,

@@ -7,10 +7,9 @@ from functools import partial
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.server.active_joint import active_joint
-from colonnade.server.context import ServerContext
-from colonnade.server.joint import Joint
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.server.fusion.active_joint import active_joint
+from colonnade.server.fusion.joint import Joint
 from colonnade.server.protocols import (
     agg_vfl,
     c_vfl,
@@ -31,6 +30,7 @@ from colonnade.server.protocols import (
     vimadmm_j,
     zoo_vfl,
 )
+from colonnade.server.training.context import ServerContext
 
 Serve = Callable[[ServerContext, Cohort], Awaitable[None]]
 

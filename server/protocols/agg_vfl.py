@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
-from colonnade.server.active import active_party
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.standin import StandIn
+from colonnade.server.fusion.active import active_party
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

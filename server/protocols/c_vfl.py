@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.heads import agreed_head
-from colonnade.server.joint import JointHead
-from colonnade.server.standin import StandIn
-from colonnade.server.told import told
+from colonnade.server.fusion.heads import agreed_head
+from colonnade.server.fusion.joint import JointHead
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.label_messages import told
 
 
 def joint(ctx: ServerContext) -> JointHead:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.protocols.centralized import Config, Evaluation, Features
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.heads import joint_head
-from colonnade.server.joined import Joined
+from colonnade.server.fusion.heads import joint_head
+from colonnade.server.fusion.joined_columns import Joined
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

@@ -7,15 +7,15 @@ from functools import partial
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
-from colonnade.server.combined import CombinedHead
-from colonnade.server.context import ServerContext
-from colonnade.server.differences import Perturbed
-from colonnade.server.evaluation import evaluate
-from colonnade.server.standin import StandIn
-from colonnade.server.turns import as_they_come, together
+from colonnade.server.fusion.combined import CombinedHead
+from colonnade.server.fusion.differences import Perturbed
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from colonnade.common.conversation import Cohort
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
-from colonnade.server.blinded import blinded
-from colonnade.server.context import ServerContext
-from colonnade.server.joint import LogitSum
-from colonnade.server.standin import StandIn
-from colonnade.server.sums import Clear, evaluate_sums
-from colonnade.server.told import told
+from colonnade.server.aggregation.masked_sums import blinded
+from colonnade.server.aggregation.sums import Clear, evaluate_sums
+from colonnade.server.fusion.joint import LogitSum
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.label_messages import told
 
 
 def joint(ctx: ServerContext) -> LogitSum:

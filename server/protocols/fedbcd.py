@@ -6,13 +6,13 @@ from functools import partial
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.joint import JointHead
-from colonnade.server.standin import StandIn
+from colonnade.server.fusion.joint import JointHead
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext) -> JointHead:

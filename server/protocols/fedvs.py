@@ -6,14 +6,14 @@ from functools import partial
 
 import torch
 
-from colonnade.common.coded_rows import CodedRows
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.coded_computing.coded_rows import CodedRows
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.fedvs import Config, Gradient
-from colonnade.server.agreement import introduce
-from colonnade.server.coded import Sums
-from colonnade.server.combined import CombinedHead
-from colonnade.server.context import ServerContext
+from colonnade.server.aggregation.coded import Sums
+from colonnade.server.aggregation.key_agreement import introduce
+from colonnade.server.fusion.combined import CombinedHead
+from colonnade.server.training.context import ServerContext
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.joint import LogitSum
-from colonnade.server.standin import StandIn
+from colonnade.server.fusion.joint import LogitSum
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext) -> LogitSum:

@@ -6,12 +6,12 @@ import asyncio
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.local import Config
-from colonnade.server.active import active_party
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate_alone
+from colonnade.server.fusion.active import active_party
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate_alone
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

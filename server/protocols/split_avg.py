@@ -7,17 +7,17 @@ from functools import partial
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
-from colonnade.common.message import Message
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
+from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
-from colonnade.server.blinded import blinded
-from colonnade.server.combined import CombinedHead
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.standin import StandIn
-from colonnade.server.sums import Sums, evaluate_sums
-from colonnade.server.turns import as_they_come, together
+from colonnade.server.aggregation.masked_sums import blinded
+from colonnade.server.aggregation.sums import Sums, evaluate_sums
+from colonnade.server.fusion.combined import CombinedHead
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext) -> CombinedHead:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from colonnade.common.conversation import Cohort
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.syn_zoo_vfl import Config
-from colonnade.server.context import ServerContext
-from colonnade.server.pairs import PairedHead, answer_pairs
-from colonnade.server.standin import StandIn
-from colonnade.server.turns import together
+from colonnade.server.fusion.pairs import PairedHead, answer_pairs
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.round_modes import together
 
 
 def joint(ctx: ServerContext) -> PairedHead:

@@ -7,15 +7,15 @@ from functools import partial
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
-from colonnade.server.answers import protection
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.standin import StandIn
-from colonnade.server.turns import as_they_come, together
-from colonnade.server.weighted import WeightedHead
+from colonnade.server.fusion.weighted import WeightedHead
+from colonnade.server.privacy.response_noise import protection
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
+from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext) -> WeightedHead:

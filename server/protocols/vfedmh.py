@@ -8,16 +8,16 @@ from operator import attrgetter
 
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.errors import ContractError
-from colonnade.common.harvest import Harvest
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
-from colonnade.server.active import active_party
-from colonnade.server.blinded import blinded
-from colonnade.server.context import ServerContext
-from colonnade.server.standin import StandIn
-from colonnade.server.sums import Clear, Found, Sums
+from colonnade.server.aggregation.masked_sums import blinded
+from colonnade.server.aggregation.sums import Clear, Found, Sums
+from colonnade.server.fusion.active import active_party
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import StandIn
 
 
 async def serve(ctx: ServerContext, clients: Cohort) -> None:

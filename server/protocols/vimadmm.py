@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation import Cohort
-from colonnade.common.harvest import Harvest
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.vimadmm import Config, Embedding, Evaluation, Update
-from colonnade.server.context import ServerContext
-from colonnade.server.evaluation import evaluate
-from colonnade.server.heads import party_heads
-from colonnade.server.joint import HeadSum
-from colonnade.server.standin import StandIn
+from colonnade.server.fusion.heads import party_heads
+from colonnade.server.fusion.joint import HeadSum
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext) -> HeadSum:

@@ -6,14 +6,14 @@ from operator import attrgetter
 
 import torch
 
-from colonnade.common.conversation import Cohort
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
-from colonnade.server.blinded import blinded
-from colonnade.server.context import ServerContext
-from colonnade.server.joint import LogitSum
-from colonnade.server.standin import StandIn
-from colonnade.server.sums import Clear, evaluate_sums
+from colonnade.server.aggregation.masked_sums import blinded
+from colonnade.server.aggregation.sums import Clear, evaluate_sums
+from colonnade.server.fusion.joint import LogitSum
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext) -> LogitSum:

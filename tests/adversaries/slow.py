@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "t" * 43
@@ -26,11 +26,11 @@ import asyncio, json, os, resource, ssl, sys
 import uvloop
 folder, soft, hard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from colonnade.server.serving.callers import Callers
-from colonnade.server.serving.desk import Desk
-from colonnade.server.serving.remote import Remote
-from colonnade.server.serving.web import Web
-from colonnade.server.predicting import Questions
+from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.batching import Desk
+from colonnade.server.prediction.serving.grpc_service import Remote
+from colonnade.server.prediction.serving.web import Web
+from colonnade.server.prediction.exchange import Questions
 
 class Model:
     names, classes, questions = ("a", "b"), 2, Questions()

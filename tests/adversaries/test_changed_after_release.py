@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.door import Door
-from colonnade.common.conversation import SERVER, Item
+from colonnade.client.privacy.egress import Door
+from colonnade.common.conversation.conversation import SERVER, Item
 from colonnade.common.errors import ContractError
-from colonnade.common.message import tensors
-from colonnade.common.outgoing import Released
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.messaging.message import tensors
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.split import Embedding
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from colonnade.cli.contexts import client_context, server_context
-from colonnade.client.context import ClientContext
-from colonnade.common.conversation import SERVER
+from colonnade.client.training.context import ClientContext
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.once import Once
 from colonnade.common.protocols.fedvs import Answer, Senders
-from colonnade.server.context import ServerContext
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.contexts import client_context, server_context
 from tests.federation import Outcome, config, federate
 
 PROTOCOL = {"name": "fedvs", "embedding": 8, "segments": 1}
@@ -41,8 +41,8 @@ def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
 
         return made
 
-    monkeypatch.setattr("colonnade.cli.simulation.server_context", lasting(server_context))
-    monkeypatch.setattr("colonnade.cli.simulation.client_context", lasting(client_context))
+    monkeypatch.setattr("colonnade.simulation.federation.server_context", lasting(server_context))
+    monkeypatch.setattr("colonnade.simulation.federation.client_context", lasting(client_context))
     return folders
 
 

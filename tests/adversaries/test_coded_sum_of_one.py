@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.config import Config
-from colonnade.common.course import QuorumConfig
+from colonnade.common.config.federation import Config
+from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.fedvs import Answer, Senders
 from tests.federation import config, federate

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.seed import Seed
-from colonnade.common.config import Config, parse
+from colonnade.common.config.federation import Config, parse
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError, ConfigError, PeerError
-from colonnade.server.aligning import Aligning
+from colonnade.server.alignment.relay import Aligning
 from tests.lying_server import Liar, lying
 from tests.tables import table_tree, write_tables
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.asked import Asked
-from colonnade.cli.check import check
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
+from colonnade.cli.data.check import check
+from colonnade.cli.run.prediction_files import Asked
+from colonnade.common.config.federation import load
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import DataError, InputError
+from colonnade.simulation.federation import Simulation
 from tests.tables import table_tree, write_tables
 
 _ALONE = Seat(0, 1)

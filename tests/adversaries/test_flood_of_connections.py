@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.server.handshakes import _sift
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.server.membership.handshakes import _sift
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
@@ -18,12 +18,12 @@ COUNT = 400
 SERVER = """
 import asyncio, socket, sys
 from pathlib import Path
-from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.telemetry import Telemetry
+from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.handshakes import watch_handshakes
+from colonnade.server.membership.handshakes import watch_handshakes
 
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 server = load_identity(folder / "server")

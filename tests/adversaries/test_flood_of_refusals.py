@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from colonnade.cli.progress import PartyProgress, Progress
-from colonnade.cli.screen import Screen
-from colonnade.common.digest import CAPS, Digest
+from colonnade.common.conversation.membership import Hello
 from colonnade.common.errors import RefusedError
-from colonnade.common.membership import Hello
-from colonnade.common.telemetry import Event, Telemetry
-from colonnade.server.metrics import ServerMetrics
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.runtime.rate_limit import CAPS, Digest
+from colonnade.reports.console.progress import PartyProgress, Progress
+from colonnade.reports.console.screen import Screen
+from colonnade.server.run.metrics import ServerMetrics
 from tests.server.stage import FakeConnection, hello, play, stage
 
 LINE = 10_000

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from colonnade.cli.main import app
 from colonnade.common.errors import DataError, IdentityError
-from colonnade.server.serving.callers import Callers, add_caller
+from colonnade.server.prediction.serving.tokens import Callers, add_caller
 
 
 def keep(folder: Path, text: str) -> Path:

@@ -10,11 +10,11 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.check import check
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import Config, parse
+from colonnade.cli.data.check import check
+from colonnade.common.config.federation import Config, parse
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.simulation.federation import Simulation
 from tests.cli.test_up import events, finish, start
 from tests.tables import table_tree, write_tables
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.folder import run_folder
-from colonnade.cli.scratch import remove_stale, scratch
-from colonnade.common.crypto import files
+from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.launcher.scratch import remove_stale, scratch
+from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
-from colonnade.common.permissions import VARIABLE, keep_private, narrow
+from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
 from tests.tables import table_tree, write_tables
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_certificates_can_be_read_by_others_as_far_as_the_user_lets_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for outside, mode in ((0o022, 0o644), (0o077, 0o600), (0o027, 0o640)):
-        monkeypatch.setattr("colonnade.common.permissions._outside", None)
+        monkeypatch.setattr("colonnade.common.runtime.permissions._outside", None)
         os.umask(outside)
         keep_private()
         files.write(tmp_path / "cert.pem", b"public", overwrite=True)

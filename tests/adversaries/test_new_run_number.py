@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config import Config
-from colonnade.common.conversation import Save
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
 from tests.federation import config
 from tests.lying_server import Liar, lying
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.agreement import KeyProofs, KeyRing
-from colonnade.common.conversation import Item
+from colonnade.common.conversation.conversation import Item
 from colonnade.common.crypto.signatures import ForgedError
-from colonnade.common.raw import lay_out, take_apart
+from colonnade.common.messaging.raw import lay_out, take_apart
+from colonnade.common.secure_aggregation.key_agreement import KeyProofs, KeyRing
 from tests.federation import config, federate
 from tests.meeting import NAMES, Meeting, Passes, certified_meeting
 

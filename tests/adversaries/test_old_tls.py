@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 
 ROOT = Path(__file__).parents[2]
 
 SCENE = """
 import asyncio, json, socket, ssl, sys
 from pathlib import Path
-from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.dial import ClientTls, Dialer

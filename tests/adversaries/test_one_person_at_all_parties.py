@@ -6,10 +6,10 @@ import dp_accounting
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from colonnade.cli.guarantee import describe_privacy
-from colonnade.cli.reporting.privacy import headline
-from colonnade.common.privacy.calibration import gaussian_sigma
-from colonnade.server.summary import protection
+from colonnade.common.privacy.accounting.calibration import gaussian_sigma
+from colonnade.reports.guarantee import describe_privacy
+from colonnade.reports.run_page.privacy import headline
+from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 8}
@@ -79,7 +79,7 @@ def test_the_rows_of_all_parties_are_composed_too() -> None:
 
 
 def test_the_numbers_of_the_documentation() -> None:
-    from colonnade.common.privacy.accountant import epsilon
+    from colonnade.common.privacy.accounting.accountant import epsilon
 
     sigma = gaussian_sigma(8, 1e-5)
     found = [epsilon(parties, sigma, 1e-5, "row") for parties in (2, 4, 14)]

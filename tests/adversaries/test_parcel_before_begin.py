@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import torch
 
+from colonnade.common.conversation.membership import Refusal
 from colonnade.common.errors import PartyAway
-from colonnade.common.membership import Refusal
 from colonnade.common.protocols.split import Embedding
 from tests.server.stage import play, stage
 

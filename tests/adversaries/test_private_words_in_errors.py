@@ -11,10 +11,11 @@ import grpc
 import pytest
 
 import colonnade
-from colonnade.client.run import ClientRun
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.config import Config, parse
-from colonnade.common.conversation import SERVER
+from colonnade.client.run.process import ClientRun
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import (
     BudgetSpent,
     ColonnadeError,
@@ -26,13 +27,12 @@ from colonnade.common.errors import (
     RefusedError,
     declared,
 )
-from colonnade.common.state import Snapshot
-from colonnade.common.telemetry import Event
-from colonnade.server.model import Model
-from colonnade.server.predictions import PredictionRun
-from colonnade.server.run import ServerRun
-from colonnade.server.serving.callers import Callers
-from colonnade.server.serving.remote import METHOD, Remote
+from colonnade.common.observability.telemetry import Event
+from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.run import PredictionRun
+from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
+from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.run.training import ServerRun
 from tests.federation import tree
 from tests.tables import table_tree, write_tables
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 from tests.federation import tree
 
 pytestmark = pytest.mark.processes
@@ -64,7 +64,7 @@ class NoFamily:
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, with nobody to start."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for place in ("colonnade.cli.up.Family", "colonnade.cli.opened.Family"):
+    for place in ("colonnade.cli.run.up.Family", "colonnade.cli.run.prediction_run.Family"):
         monkeypatch.setattr(place, NoFamily)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)

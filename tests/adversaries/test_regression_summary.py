@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from colonnade.cli.card import markdown
-from colonnade.cli.progress import score_words
-from colonnade.cli.reporting.about import headline
-from colonnade.cli.reporting.comparison import comparison
-from colonnade.cli.reporting.run import read_run
-from colonnade.cli.simulate import summary
-from colonnade.cli.simulation import Simulation
-from colonnade.cli.summary import show_summary
-from colonnade.common.config import parse
+from colonnade.cli.read.card import markdown
+from colonnade.simulation.folder import summarise
+from colonnade.common.config.federation import parse
+from colonnade.reports.console.progress import score_words
+from colonnade.reports.console.summary import show_summary
+from colonnade.reports.records.run import read_run
+from colonnade.reports.run_page.about import headline
+from colonnade.reports.run_page.comparison import comparison
+from colonnade.simulation.federation import Simulation
 from tests.cli.reports import leave
 
 PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a number that is not
@@ -47,7 +47,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "optimiser": {"name": "adam", "lr": 0.05},
         },
     }  # fmt: skip
-    said = summary(Simulation(parse(tree), folder).run())
+    said = summarise(Simulation(parse(tree), folder).run())
     assert said["stopped"] and said["best"]["round"] < said["rounds"]  # else nothing below could fail
     assert said["best"]["test_rmse"] != said["metrics"]["test_rmse"] > 10_000
     more = {"bytes": {way: {"payload": 1, "wire": 1} for way in ("up", "down")}, "error": None,

@@ -9,22 +9,22 @@ import pytest
 import torch
 import yaml
 
-from colonnade.cli.card import markdown
-from colonnade.cli.check import check
-from colonnade.cli.guarantee import describe_privacy
-from colonnade.cli.reporting.privacy import headline
-from colonnade.cli.reporting.run import read_run
-from colonnade.cli.simulate import simulate_captured
-from colonnade.cli.simulation import Outcome, Simulation
-from colonnade.client.context import ClientContext
-from colonnade.client.privacy import Privacy
+from colonnade.cli.data.check import check
+from colonnade.cli.read.card import markdown
+from colonnade.simulation.folder import simulate_captured
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.training.context import ClientContext
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ConfigError
-from colonnade.common.metric import privacy as metrics
+from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.privacy.settings import PolicyConfig
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.schedule import Schedule
-from colonnade.common.state import State
-from colonnade.server.summary import protection
+from colonnade.reports.guarantee import describe_privacy
+from colonnade.reports.records.run import read_run
+from colonnade.reports.run_page.privacy import headline
+from colonnade.server.reporting.summary import protection
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.federation import config, federate, tree
 
 AFE = {"name": "vfl_afe", "embedding": 16}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.card import card
-from colonnade.common.begun import as_begun, load_begun
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.config import Config, parse
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.state import Snapshot
-from colonnade.server.releases import open_releases
+from colonnade.cli.read.card import card
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.server.privacy.label_budget import open_releases
 from tests.cli.test_up import finish, start
 from tests.federation import config, tree
 
@@ -86,7 +86,7 @@ def test_answers_that_were_counted_by_renyi_are_still(tmp_path: Path) -> None:
     answers = {"clip": 0.1, "head_clip": 1, "noise_multiplier": 20}
     cfg = config({"name": "vafl"}, f"server.privacy.answers={json.dumps(answers)}")
     asked, federation = cfg.server.privacy.answers, cfg.federation
-    from colonnade.common.schedule import Schedule
+    from colonnade.common.config.schedule import Schedule
 
     schedule = Schedule(federation, 1797, 0)
 

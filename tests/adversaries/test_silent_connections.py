@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
@@ -23,8 +23,8 @@ LIMITS = {"raised": (200, 4096), "kept in reserve": (260, 260)}  # soft and hard
 SERVER = """
 import asyncio, resource, sys
 from pathlib import Path
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.listen import Listener, ServerTls

@@ -15,11 +15,11 @@ import grpc
 import pytest
 from aiohttp import web
 
-from colonnade.common.gate import Gate
+from colonnade.common.network.web_gate import Gate
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from colonnade.server.serving.callers import Callers
-from colonnade.server.serving.remote import METHOD, Remote
-from colonnade.server.serving.web import Web
+from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
+from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.web import Web
 from tests.adversaries.slow import HALF_BODY, HALF_HEADER, TOKEN
 from tests.server.serving.test_desk import Stage
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import grpc
 import pytest
 
-from colonnade.common.config import parse
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import load_identity
-from colonnade.common.crypto.names import dns_name
-from colonnade.common.crypto.revocation import RevocationList
-from colonnade.common.membership import Hello
+from colonnade.common.config.federation import parse
+from colonnade.common.conversation.membership import Hello
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.crypto.pki.names import dns_name
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.telemetry import Event, Telemetry
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.admission import Admission, Facts
-from colonnade.server.hub import Hub
+from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.hub import Hub
 
 CODEC = Codec("split", CONTRACT.kinds)
 LARGEST = 1 << 20

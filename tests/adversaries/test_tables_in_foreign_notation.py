@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from colonnade.cli.check import check
-from colonnade.common.config import load
+from colonnade.cli.data.check import check
+from colonnade.common.config.federation import load
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import DataError

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from colonnade.cli.progress import PartyProgress, Progress
-from colonnade.cli.screen import Screen
-from colonnade.client.dialer import Membership
+from colonnade.client.membership.dialer import Membership
+from colonnade.common.conversation.membership import Begin, Failure, Hello, Notice, Refusal, Rewind, Saved
 from colonnade.common.errors import ContractError, PartyFailed, RefusedError
 from colonnade.common.escaped import LONGEST, escaped, escaped_lines
-from colonnade.common.membership import Begin, Failure, Hello, Notice, Refusal, Rewind, Saved
+from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.telemetry import Telemetry
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import pack, unpack
+from colonnade.reports.console.progress import PartyProgress, Progress
+from colonnade.reports.console.screen import Screen
 from tests.server.stage import hello, play, stage
 
 CODEC = Codec("split", CONTRACT.kinds)

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 import torch
 
-from colonnade.common.membership import Farewell, Parcel
+from colonnade.common.conversation.membership import Farewell, Parcel
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import codec as codec_module
 from colonnade.common.wire.codec import Codec

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.common.config import Config, parse
+from colonnade.common.config.federation import Config, parse
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import ModelConfig, build_model
 from colonnade.common.models.mixing import mixing
@@ -19,7 +19,7 @@ TOWERS = """
 import random
 import torch
 from torch import nn
-from colonnade.common.models.polynomial import Polynomial
+from colonnade.common.models.towers.polynomial import Polynomial
 
 
 class Tower(nn.Module):

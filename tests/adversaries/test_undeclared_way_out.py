@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.door import Door
+from colonnade.client.privacy.egress import Door
 from colonnade.common.alignment.messages import ALIGNMENT
-from colonnade.common.conversation import SERVER, Item
-from colonnade.common.departure import objection, ways_out
+from colonnade.common.conversation.conversation import SERVER, Item
 from colonnade.common.errors import ContractError
-from colonnade.common.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
-from colonnade.common.outgoing import Released
-from colonnade.common.prediction import Output
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.messaging.departure import objection, ways_out
+from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.prediction.messages import Output
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.contract import Contract, ProtocolConfig

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 import torch
 
-from colonnade.common.capacity import AHEAD
+from colonnade.common.conversation.capacity import AHEAD
+from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway
-from colonnade.common.harvest import Quorum
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from tests.transports import Transport, Wired, both
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import load_identity
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 from tests.server.stage import Stage, federation, hello, play, stage
 

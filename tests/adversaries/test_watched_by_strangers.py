@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.dashboard.current import Current
-from colonnade.cli.dashboard.site import Site
-from colonnade.cli.health import state
-from colonnade.common import gate
-from colonnade.common.exposition import Exposition
-from colonnade.common.health import Health
+from colonnade.cli.run.health import state
+from colonnade.common.network import web_gate as gate
+from colonnade.common.observability.exposition import Exposition
+from colonnade.common.observability.health import Health
+from colonnade.reports.dashboard.current import Current
+from colonnade.reports.dashboard.site import Site
 from tests.cli.reports import leave
 
 MANY = 40
@@ -92,7 +92,7 @@ def test_connections_that_say_nothing_do_not_keep_the_health_service_from_answer
 
 
 def test_the_health_service_closes_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.common.health._PATIENCE", 0.3)
+    monkeypatch.setattr("colonnade.common.observability.health._PATIENCE", 0.3)
     with Health("127.0.0.1:0", "server.health") as health:
         host, _, port = health.address.rpartition(":")
         with socket.create_connection((host, int(port)), 20) as line:

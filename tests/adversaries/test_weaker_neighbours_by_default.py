@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.schedule import Schedule
-from colonnade.server.summary import protection
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 8}

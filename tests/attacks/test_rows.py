@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from colonnade.attacks.rows import Piece, Told, by_field, pieces, vectors
-from colonnade.cli.simulation import Outcome
-from colonnade.common.capture import EVALUATIONS, TRAINING, Captured, read_capture
-from colonnade.common.config import Config
+from colonnade.common.config.federation import Config
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
+from colonnade.common.observability.capture import EVALUATIONS, TRAINING, Captured, read_capture
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.schedule import Schedule
+from colonnade.simulation.federation import Outcome
 from tests.attacks.stage import home
 from tests.federation import config, federate
 

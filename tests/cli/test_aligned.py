@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from colonnade.attacks.run import open_run as open_attacked
-from colonnade.cli.check import check
-from colonnade.cli.contexts import server_context
-from colonnade.cli.deal import Terms, deal
-from colonnade.cli.explanation.trained import open_run
-from colonnade.cli.simulation import Outcome, Simulation
-from colonnade.common.config import parse
-from colonnade.common.conversation import SERVER
+from colonnade.cli.data.check import check
+from colonnade.cli.data.deal import Terms, deal
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.federation import parse
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.lines import read_lines
-from colonnade.common.once import Once
-from colonnade.common.telemetry import Telemetry
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.reports.explanation.trained import open_run
+from colonnade.simulation.contexts import server_context
+from colonnade.simulation.federation import Outcome, Simulation
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.tables import table_tree, write_tables
 

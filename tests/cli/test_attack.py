@@ -22,7 +22,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made["parties"] = {f"party{seat}": {"capture": {}} for seat in (1, 2, 3)}
     (folder / "federation.yaml").write_text(yaml.safe_dump(made))
     with pytest.MonkeyPatch.context() as patch:
-        from colonnade.cli.simulate import simulate
+        from colonnade.cli.run.simulate import simulate
 
         patch.chdir(folder)
         simulate(folder / "federation.yaml", (), folder / "run")

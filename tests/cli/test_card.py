@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.card import card
-from colonnade.common.config import parse
+from colonnade.cli.read.card import card
+from colonnade.common.config.federation import parse
 from colonnade.common.errors import InputError
 from colonnade.common.protocols import CONTRACTS
 from tests.cli.reports import EVENTS, NAMES, add_parties, leave, summary

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from colonnade.cli.certs import app
-from colonnade.common.crypto.authority import Authority
-from colonnade.common.crypto.certificates import describe, fingerprint
-from colonnade.common.crypto.identity import load_identity
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.cli.keys.certs import app
+from colonnade.common.crypto.pki.authority import Authority
+from colonnade.common.crypto.pki.certificates import describe, fingerprint
+from colonnade.common.crypto.pki.identity import load_identity
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ColonnadeError
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.check import check
-from colonnade.client.coded import Coded
-from colonnade.client.quantised import margin
-from colonnade.common.config import load
+from colonnade.cli.data.check import check
+from colonnade.client.aggregation.coded import Coded
+from colonnade.client.aggregation.quantised import margin
+from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, DataError
 from tests.federation import DIGITS, Simulation
 

@@ -10,17 +10,29 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.beside.figures import figures
-from colonnade.cli.beside.lane import Lane
-from colonnade.cli.beside.needs import needs
-from colonnade.cli.beside.pages import Pages
-from colonnade.cli.beside.plan import ATTACKED, FILE, OWN, PLAIN, SLOW, Entry, Plan, chosen, jobs, noisy, read_plan
-from colonnade.cli.beside.table import head, row
-from colonnade.cli.compare import Asked, compare
-from colonnade.cli.reproduction.measures import Point, Record, value
-from colonnade.common.config import load
+from colonnade.cli.research.compare import Asked, compare
+from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.protocols import CONTRACTS
+from colonnade.reproduction.comparison.figures import figures
+from colonnade.reproduction.comparison.pages import Pages
+from colonnade.reproduction.comparison.plan import (
+    ATTACKED,
+    FILE,
+    OWN,
+    PLAIN,
+    SLOW,
+    Entry,
+    Plan,
+    chosen,
+    jobs,
+    noisy,
+    read_plan,
+)
+from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.recommendations import needs
+from colonnade.reproduction.comparison.table import head, row
+from colonnade.reproduction.papers.measures import Point, Record, value
 from tests.cli.browser import CHROMIUM, Browser
 
 PLAN = read_plan()

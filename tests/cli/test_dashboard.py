@@ -14,12 +14,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from colonnade.cli.dashboard.address import completed, read_address
-from colonnade.cli.dashboard.current import PERIOD, Current
-from colonnade.cli.dashboard.live import Dashboard
-from colonnade.cli.dashboard.site import Site
 from colonnade.common.errors import EnvironmentFault, InputError
-from colonnade.common.loopback import is_loopback
+from colonnade.common.network.loopback import is_loopback
+from colonnade.reports.dashboard.address import completed, read_address
+from colonnade.reports.dashboard.current import PERIOD, Current
+from colonnade.reports.dashboard.live import Dashboard
+from colonnade.reports.dashboard.site import Site
 from tests.cli.browser import CHROMIUM, Browser
 from tests.cli.reports import Page, leave
 from tests.cli.test_up import finish, start, wait_for_round
@@ -173,7 +173,7 @@ def wait_for(browser: Browser, line: str) -> None:
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_browser_keeps_what_its_reader_has_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.cli.dashboard.current.PERIOD", 0.1)
+    monkeypatch.setattr("colonnade.reports.dashboard.current.PERIOD", 0.1)
     folder = tmp_path / "run"
     served_page = Dashboard(folder, "0")
     try:
@@ -208,7 +208,7 @@ def test_a_browser_keeps_what_its_reader_has_done(tmp_path: Path, monkeypatch: p
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.cli.dashboard.current.PERIOD", 0.1)
+    monkeypatch.setattr("colonnade.reports.dashboard.current.PERIOD", 0.1)
     so_far(tmp_path / "run", 9)
     served_page = Dashboard(tmp_path / "run", "0")
     asked = "performance.getEntriesByType('resource').length"

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from colonnade.cli.datasets import app
-from colonnade.common.data import places
-from colonnade.common.data.catalogue import KNOWN
+from colonnade.cli.data.datasets import app
+from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.errors import DataError
 
 
@@ -48,7 +48,7 @@ def test_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         say("a file")
         return into / name
 
-    monkeypatch.setattr("colonnade.cli.datasets.fetch_set", fetched)
+    monkeypatch.setattr("colonnade.cli.data.datasets.fetch_set", fetched)
     result = CliRunner().invoke(app, ["fetch", "mnist", "--into", str(tmp_path)])
     assert asked == [("mnist", tmp_path)]
     assert result.output.splitlines() == [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.deal import Terms, deal, read_owner
-from colonnade.common.config import load
+from colonnade.cli.data.deal import Terms, deal, read_owner
+from colonnade.common.config.federation import load
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import InputError

@@ -15,25 +15,25 @@ import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 
-from colonnade.cli.explanation import trained as opening
-from colonnade.cli.explanation.findings import Findings, PartyFindings, measure
-from colonnade.cli.explanation.keep import Keep, reduced
-from colonnade.cli.explanation.maps import flatten_map
-from colonnade.cli.explanation.page import numbers, sentences
-from colonnade.cli.explanation.picture import bars
-from colonnade.cli.explanation.trained import open_run
-from colonnade.cli.page.curves import HEIGHT, WIDTH, coloured, curves
-from colonnade.cli.simulation import Outcome
 from colonnade.client.protocols import LOCAL
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.config import Config, load, parse
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.config.federation import Config, load, parse
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import InputError
 from colonnade.common.protocols import CONTRACTS
+from colonnade.reports.explanation import trained as opening
+from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
+from colonnade.reports.explanation.keep import Keep, reduced
+from colonnade.reports.explanation.maps import flatten_map
+from colonnade.reports.explanation.page import numbers, sentences
+from colonnade.reports.explanation.picture import bars
+from colonnade.reports.explanation.trained import open_run
+from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
 from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.simulation.federation import Outcome
 from tests.cli.test_up import finish, start
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run

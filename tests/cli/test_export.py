@@ -11,8 +11,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from colonnade.cli.export import export
-from colonnade.common.data.kept import EncoderFile
+from colonnade.cli.read.export import export
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import InputError
 from tests.cli.test_explain import leave_behind

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.cli.ledger import ledger as summarise
+from colonnade.cli.read.ledger import ledger as summarise
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.budget import Budget
-from colonnade.common.privacy.chain import newest
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.chain import newest
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.split import Embedding, Evaluation
 
 

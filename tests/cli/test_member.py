@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.cli.member import _watched
+from colonnade.cli.run.member import _watched
 from colonnade.common.errors import ConfigError
 from tests.federation import config
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.asked import Asked, Predictions
-from colonnade.cli.screen import INTERRUPTED
+from colonnade.cli.run.prediction_files import Asked, Predictions
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ColonnadeError
-from colonnade.common.schedule import Schedule
+from colonnade.reports.console.screen import INTERRUPTED
 from tests.cli.test_up import finish, start, write
 from tests.cli.test_wrong_input import run
 from tests.federation import config

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.accounting.accountant import epsilon
 from tests.cli.test_resume import resume
 from tests.cli.test_up import events, finish, start, write
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.reporting.quality import quality
-from colonnade.cli.reporting.run import read_run
+from colonnade.reports.records.run import read_run
+from colonnade.reports.run_page.quality import quality
 from tests.cli.reports import evaluated, leave, page, summary
 
 BIN = {"from": 0.9, "to": 1.0, "rows": 9, "confidence": 0.95, "share": 0.875}

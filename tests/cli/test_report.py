@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.folder import run_folder
-from colonnade.cli.follow import follow
+from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.read.follow import follow
 from colonnade.common.errors import EnvironmentFault, InputError
 from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
 from tests.cli.test_up import UNHURRIED, finish, start, wait_for_round
@@ -344,7 +344,7 @@ def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeyp
             shutil.copy(said, folder)
         assert len(seen) <= len(stages) + 3, "it goes on after the end"
 
-    monkeypatch.setattr("colonnade.cli.follow.time.sleep", sleep)
+    monkeypatch.setattr("colonnade.cli.read.follow.time.sleep", sleep)
     follow(folder, out)
     refresh = '<meta http-equiv="refresh" content="5">'
     assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 7
@@ -368,17 +368,17 @@ def test_a_run_that_nobody_goes_on_with_is_left_after_a_while(tmp_path: Path, mo
         if clock["now"] == 300:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr("colonnade.cli.follow.time.sleep", sleep)
-    monkeypatch.setattr("colonnade.cli.follow.time.monotonic", lambda: clock["now"])
+    monkeypatch.setattr("colonnade.cli.read.follow.time.sleep", sleep)
+    monkeypatch.setattr("colonnade.cli.read.follow.time.monotonic", lambda: clock["now"])
     follow(folder, None)
     assert 300 + 85 <= clock["now"] <= 300 + 100
     assert "refresh" not in (folder / "report.html").read_text()
 
 
 def test_a_folder_that_stays_empty_and_a_partys_own_are_said(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("colonnade.cli.follow.time.sleep", lambda _: None)
+    monkeypatch.setattr("colonnade.cli.read.follow.time.sleep", lambda _: None)
     clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr("colonnade.cli.follow.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("colonnade.cli.read.follow.time.monotonic", lambda: next(clock))
     with pytest.raises(EnvironmentFault, match="nobody has begun a run"):
         follow(tmp_path, None)
     (tmp_path / "events.jsonl").write_text(json.dumps(event("end", 1.0, party="party1", round=3)) + "\n")

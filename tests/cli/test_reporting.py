@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colonnade.cli.page.html import Html, tag
-from colonnade.cli.reporting.charts import charts
-from colonnade.cli.reporting.clock import Clock
-from colonnade.cli.reporting.presence import cover
-from colonnade.cli.reporting.run import read_run
-from colonnade.cli.reporting.thin import thin
-from colonnade.cli.reporting.words import amount, seconds
+from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.records.clock import Clock
+from colonnade.reports.records.run import read_run
+from colonnade.reports.records.thin import thin
+from colonnade.reports.run_page.charts import charts
+from colonnade.reports.run_page.presence import cover
+from colonnade.reports.words import amount, seconds
 from tests.cli.reports import EVENTS, Page, evaluated, event, leave, round_of
 
 

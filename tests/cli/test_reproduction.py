@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.reproduce import Asked, reproduce
-from colonnade.cli.reproduction.measures import Point, Record, lower_is_better, reached, value
-from colonnade.cli.reproduction.pages import Pages
-from colonnade.cli.reproduction.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
-from colonnade.cli.reproduction.results import Results
-from colonnade.cli.reproduction.running import Job, perform
-from colonnade.cli.reproduction.standing import CellStanding, ClaimStanding, count, stand
-from colonnade.cli.reproduction.work import about, jobs, missing, run_all, told
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
+from colonnade.cli.research.reproduce import Asked, reproduce
+from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.reproduction.pages.pages import Pages
+from colonnade.reproduction.papers.measures import Point, Record, lower_is_better, reached, value
+from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, count, stand
+from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
+from colonnade.reproduction.papers.results import Results
+from colonnade.reproduction.papers.running import Job, perform
+from colonnade.reproduction.papers.work import about, jobs, missing, run_all, told
+from colonnade.simulation.federation import Simulation
 
 RECORD = Record(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},

@@ -7,9 +7,9 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from colonnade.cli.reproduction.papers import Cell, Claim, Excluded, Paper, Run, chosen, names, read_paper
-from colonnade.common.config import load
+from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, InputError
+from colonnade.reproduction.papers.papers import Cell, Claim, Excluded, Paper, Run, chosen, names, read_paper
 
 QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
 
@@ -50,7 +50,7 @@ def test_a_cell_of_an_unknown_run_is_refused() -> None:
 
 def test_a_note_on_all_cells_stays_with_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = read_paper("vim").model_copy(update={"note": "Ten epochs."})
-    monkeypatch.setattr("colonnade.cli.reproduction.papers.read_paper", lambda _name, *, quick: paper)
+    monkeypatch.setattr("colonnade.reproduction.papers.papers.read_paper", lambda _name, *, quick: paper)
     ((_, asked),) = chosen("vim/table3")
     assert asked.note == "Ten epochs."
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.cli.reproduction import longtail
-from colonnade.common.data.idx import IdxImages, read_labels
+from colonnade.common.data.formats.idx import IdxImages, read_labels
 from colonnade.common.data.split import AllSplit, Seat
+from colonnade.reproduction.papers import longtail
 from tests.idx import write_idx
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.reproduction.axis import Axis, margin
-from colonnade.cli.reproduction.fills import FILLS
-from colonnade.cli.reproduction.papers import Cell, Claim, PaperTable
-from colonnade.cli.reproduction.pictures import Picture, pictures
-from colonnade.cli.reproduction.standing import CellStanding, ClaimStanding, TableStanding
+from colonnade.reproduction.pages.axis import Axis, margin
+from colonnade.reproduction.pages.fills import FILLS
+from colonnade.reproduction.pages.pictures import Picture, pictures
+from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
+from colonnade.reproduction.papers.papers import Cell, Claim, PaperTable
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _WIDE = 7  # pixels of a letter in a wide face, at most

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.cli.restarts import Restarts
-from colonnade.common.config import LaunchConfig
+from colonnade.cli.launcher.restarts import Restarts
+from colonnade.common.config.federation import LaunchConfig
 
 
 def test_the_pause_doubles_until_no_restart_is_left() -> None:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from colonnade.cli.deal import Terms, deal
-from colonnade.cli.tables import app
-from colonnade.common.config import Config, load
+from colonnade.cli.data.deal import Terms, deal
+from colonnade.cli.data.tables import app
+from colonnade.common.config.federation import Config, load
 from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 from tests.federation import config, federate, tree
 from tests.patience import PATIENCE
 
@@ -213,7 +213,7 @@ def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_pa
 
 
 def _payload(message: object) -> int:
-    from colonnade.common.message import Message, payload_bytes
+    from colonnade.common.messaging.message import Message, payload_bytes
 
     assert isinstance(message, Message)
     return payload_bytes(message)

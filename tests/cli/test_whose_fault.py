@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.up import _Run
+from colonnade.cli.run.up import _Run
 from tests.federation import config
 
 REFUSED = "error: noisy-labels.safetensors was drawn for other settings\n  set the deviation that the run began with\n"
@@ -34,7 +34,7 @@ class Scripted:
 
 
 def run_with(folder: Path, family: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("colonnade.cli.up._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
     return _Run(settings, folder, folder, folder, 0.0, secure=False, resumed=True).go(family)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def test_who_was_killed_by_another_is_to_blame(
 def test_of_a_run_that_has_not_begun_nothing_is_left_but_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("colonnade.cli.up._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)
     (scratch := tmp_path / "scratch").mkdir()
     (out := tmp_path / "out").mkdir()
     (out / "notes.txt").write_text("mine")

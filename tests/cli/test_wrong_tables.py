@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from colonnade.cli.check import check
-from colonnade.cli.simulation import Simulation
-from colonnade.common.config import load
+from colonnade.cli.data.check import check
+from colonnade.common.config.federation import load
 from colonnade.common.errors import DataError
+from colonnade.simulation.federation import Simulation
 from tests.tables import table_tree, write_tables
 
 Change = Callable[[Path, dict[str, Any]], object]

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colonnade.client.agreement import agree
-from colonnade.common.agreement import KeyOffer, KeyProof, KeyRing, agreement_limits
-from colonnade.common.conversation import SERVER, Item
+from colonnade.client.aggregation.key_agreement import agree
+from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.inprocess import connect, run_virtual
 from colonnade.common.crypto.sealing import SealError
 from colonnade.common.crypto.signatures import ForgedError, Signer
 from colonnade.common.errors import ConfigError, ContractError, PartyLost
-from colonnade.common.inprocess import connect, run_virtual
-from colonnade.common.message import Message
-from colonnade.common.raw import to_tensor
-from colonnade.server.agreement import introduce
+from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof, KeyRing, agreement_limits
+from colonnade.server.aggregation.key_agreement import introduce
 from tests.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
 
 PAIRS = [(one, other) for one in NAMES for other in NAMES if one != other]

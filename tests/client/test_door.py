@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.door import Door
-from colonnade.common.blinded import Masked
-from colonnade.common.conversation import SERVER, Close, Item, Open
+from colonnade.client.privacy.egress import Door
+from colonnade.common.conversation.conversation import SERVER, Close, Item, Open
 from colonnade.common.errors import ContractError, InputError
-from colonnade.common.message import Message
-from colonnade.common.outgoing import Concealed, Released
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Opened, Shares
 from colonnade.common.protocols.split import Embedding
+from colonnade.common.secure_aggregation.masked_sums import Masked
 
 
 class Outside:

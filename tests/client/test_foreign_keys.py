@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.foreign_keys import NAME, ForeignKeys
-from colonnade.client.progress import Progress
-from colonnade.client.rows import Rows
-from colonnade.common.data.features import Features
+from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
+from colonnade.client.alignment.rows import Rows
+from colonnade.client.training.progress import Progress
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.once import Once
+from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.settings import PolicyConfig
-from colonnade.common.telemetry import Telemetry
 from tests.alignment import federation
 
 
@@ -76,7 +76,7 @@ def test_a_list_that_the_disk_does_not_take_is_not_raised(tmp_path: Path, monkey
 
     keys = opened(tmp_path)
     keys.count("server", 6, "one")
-    monkeypatch.setattr("colonnade.common.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.runtime.durable.write_durably", full)
     for _ in range(2):
         with pytest.raises(EnvironmentFault, match="cannot be written: No space left on device"):
             keys.count("server", 2, "two")

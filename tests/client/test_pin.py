@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.pin import Pin
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.conversation import Save
+from colonnade.client.membership.pin import Pin
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
-from colonnade.common.membership import Begin
-from colonnade.common.once import Once
-from colonnade.common.state import Snapshot
 
 
 def opened(folder: Path) -> Pin:
@@ -130,7 +130,7 @@ def test_a_full_disk_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     pin = opened(tmp_path)
     pin.admit(begin(1))
-    monkeypatch.setattr("colonnade.common.durable.write_durably", full)
+    monkeypatch.setattr("colonnade.common.runtime.durable.write_durably", full)
     with pytest.raises(EnvironmentFault, match=r"pinned\.json cannot be written: No space left on device"):
         pin.admit(begin(2))
     monkeypatch.undo()

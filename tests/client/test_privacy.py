@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.client.privacy import Privacy
+from colonnade.client.privacy.stage import Privacy
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError
-from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.settings import PolicyConfig
-from colonnade.common.schedule import Schedule
-from colonnade.common.state import State
-from colonnade.server.summary import protection
+from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 8, "tau": 2}

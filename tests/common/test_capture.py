@@ -12,15 +12,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.cli.simulation import Outcome
-from colonnade.common.capture import EVALUATIONS, TRAINING, Capture, Captured, evaluates, has_capture, read_capture
-from colonnade.common.config import Config, FederationConfig, PartyConfig
-from colonnade.common.conversation import SERVER, Item, Open
-from colonnade.common.course import CaptureConfig
+from colonnade.common.config.federation import Config, FederationConfig, PartyConfig
+from colonnade.common.config.run_options import CaptureConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER, Item, Open
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
-from colonnade.common.message import Message, schema
+from colonnade.common.messaging.message import Message, schema
+from colonnade.common.observability.capture import (
+    EVALUATIONS,
+    TRAINING,
+    Capture,
+    Captured,
+    evaluates,
+    has_capture,
+    read_capture,
+)
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
-from colonnade.common.schedule import Schedule
+from colonnade.simulation.federation import Outcome
 from tests.federation import config, federate
 
 # Turns, sealed shares, blinded words and packed tensors; 1797 rows make 6 rounds an epoch of 256 rows.

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from colonnade.common.chaos import (
+from colonnade.common.conversation.chaos import (
     Chaos,
     ChaosConfig,
     Pattern,
@@ -26,10 +26,10 @@ from colonnade.common.chaos import (
     read_chaos,
     seconds,
 )
-from colonnade.common.conversation import Close, Item, Open
+from colonnade.common.conversation.conversation import Close, Item, Open
+from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError
-from colonnade.common.inprocess import run_virtual
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.fedvs import Answer, Opened
 from colonnade.common.protocols.split import Embedding, Evaluation
 from tests.federation import config

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.state import Snapshot
 
 OURS = Owner("party1", "run-a", {"seed": "1", "batch": "2"})
 
@@ -94,7 +94,7 @@ def test_another_format_is_refused(two: Path) -> None:
     path = two / "round-00000020.json"
     record = json.loads(path.read_text()) | {"format": 2}
     del record["checksum"]
-    from colonnade.common.checkpoints import _checksum  # the only way to forge one
+    from colonnade.common.checkpointing.checkpoints import _checksum  # the only way to forge one
 
     path.write_text(json.dumps({**record, "checksum": _checksum(record)}))
     with pytest.raises(CheckpointError, match="has format 2"):

@@ -9,11 +9,11 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from colonnade.common.coding_costs import CodingCost, coding_costs
-from colonnade.common.config import FederationConfig, parse
-from colonnade.common.conversation import SERVER
+from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
+from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import Partition
-from colonnade.common.message import Message, payload_bytes
+from colonnade.common.messaging.message import Message, payload_bytes
 from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
 from tests.federation import Outcome, config, federate
 

@@ -7,10 +7,10 @@ import re
 import pytest
 import torch
 
-from colonnade.common.compress import form_of
-from colonnade.common.config import Config, FederationConfig
+from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Signs
+from colonnade.common.config.federation import Config, FederationConfig
+from colonnade.common.conversation.compression import form_of
 from colonnade.common.errors import ConfigError
-from colonnade.common.numerics.quantise import AS_IS, Coded, Form, Largest, Signs
 from colonnade.common.privacy.release import QuantisedRelease, release_clear
 from colonnade.common.protocols import CONTRACTS
 from tests.federation import config, federate

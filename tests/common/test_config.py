@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.common.config import Config, differences, parse
+from colonnade.common.config.federation import Config, differences, parse
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols import CONTRACTS
 

@@ -9,9 +9,9 @@ import time
 import pytest
 import torch
 
-from colonnade.common.conversation import Save
+from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyLost
-from colonnade.common.harvest import Quorum
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
 from tests.transports import Transport, Wired, both
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from colonnade.common.directions import Directions, Draw
+from colonnade.common.numerics.directions import Directions, Draw
 
 DRAWS: tuple[Draw, ...] = ("sphere", "normal", "signs", "orthogonal")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.durable import write_durably
+from colonnade.common.runtime.durable import write_durably
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import time
 import pytest
 import torch
 
-from colonnade.common.conversation import Item, Open
-from colonnade.common.harvest import Quorum
-from colonnade.common.inprocess import connect, run_virtual, snapshot
-from colonnade.common.message import Message
+from colonnade.common.conversation.conversation import Item, Open
+from colonnade.common.conversation.inprocess import connect, run_virtual, snapshot
+from colonnade.common.conversation.responses import Quorum
+from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 
 LIMITS = {"rows": 8, "width": 4}

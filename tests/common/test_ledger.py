@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.agreement import KeyOffer
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.lines import open_to_append, read_lines
-from colonnade.common.message import Message
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.protocols.fedvs import Answer, Prepared, Shares
 from colonnade.common.protocols.split import Embedding, Evaluation
-from colonnade.common.telemetry import Telemetry
+from colonnade.common.runtime.json_lines import open_to_append, read_lines
+from colonnade.common.secure_aggregation.key_agreement import KeyOffer
 
 
 def embedding(round: int) -> Embedding:

@@ -6,10 +6,10 @@ import asyncio
 
 import torch
 
+from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import PartyLost
-from colonnade.common.inprocess import run_virtual
-from colonnade.common.mailbox import Mailbox
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split import Embedding, Gradient
 
 ONE = torch.ones(1, 1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.errors import CheckpointError, EnvironmentFault
-from colonnade.common.members import MemberRecord
-from colonnade.common.once import Once
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 
 ROSTER = ("ada", "bob", "cyd", "eve")
 ALL, SOME, OTHERS = frozenset(ROSTER), frozenset(("ada", "bob", "cyd")), frozenset(("ada", "bob", "eve"))
@@ -44,7 +44,7 @@ def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: p
         round += rounds
         if what == "crash":
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("colonnade.common.once.write_durably", _crash)
+                patch.setattr("colonnade.common.checkpointing.run_cache.write_durably", _crash)
                 try:
                     record.enter(round, parties)
                 except KeyboardInterrupt:
@@ -116,7 +116,9 @@ def test_another_run_is_refused_and_forgets_nothing(tmp_path: Path, run: str) ->
     assert opened(tmp_path).bound(5) == ALL
 
 
-@pytest.mark.parametrize("failing", ["safetensors.torch.save_file", "os.fsync", "colonnade.common.once.write_durably"])
+@pytest.mark.parametrize(
+    "failing", ["safetensors.torch.save_file", "os.fsync", "colonnade.common.checkpointing.run_cache.write_durably"]
+)
 def test_a_full_disk_lets_nobody_in_and_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

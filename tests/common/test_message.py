@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.errors import ContractError
-from colonnade.common.message import (
+from colonnade.common.messaging.message import (
     SCALAR_ALLOWANCE,
     Message,
     TensorSpec,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.numbers import plain
+from colonnade.common.runtime.numbers import plain
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from torch import Tensor
 
-from colonnade.common import once as once_module
+from colonnade.common.checkpointing import run_cache as once_module
+from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.errors import EnvironmentFault
-from colonnade.common.once import Once
 
 FIRST = {"shares": torch.arange(12, dtype=torch.int32).view(3, 4)}
 SECOND = {"shares": torch.full((2, 4), 7, dtype=torch.int32), "more": torch.rand(3)}
@@ -126,7 +126,7 @@ def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkey
     [
         ("safetensors.torch.save_file", SafetensorError("I/O error: No space left on device (os error 28)")),
         ("os.fsync", OSError(28, "No space left on device")),
-        ("colonnade.common.once.write_durably", OSError(28, "No space left on device")),
+        ("colonnade.common.checkpointing.run_cache.write_durably", OSError(28, "No space left on device")),
     ],
     ids=["tensors", "forced to the disk", "record"],
 )

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.inprocess import run_virtual
-from colonnade.common.mailbox import Mailbox
-from colonnade.common.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
+from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 
 ALL = (COMPUTING, WAITING, EVALUATION, CHECKPOINT)
 

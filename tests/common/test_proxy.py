@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.errors import ConfigError, EnvironmentFault
-from colonnade.common.proxy import Proxy, connect, proxy_for
+from colonnade.common.network.proxy import Proxy, connect, proxy_for
 
 CONNECTED = b"HTTP/1.1 200 Connection established\r\nVia: a test\r\n\r\nthe far end"
 

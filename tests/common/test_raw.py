@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.raw import lay_out, take_apart, to_bytes, to_tensor
+from colonnade.common.messaging.raw import lay_out, take_apart, to_bytes, to_tensor
 
 PIECES = st.lists(st.binary(max_size=20), max_size=6)
 

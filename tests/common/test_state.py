@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.errors import CheckpointError
 from colonnade.common.models.optimiser import (
     AdadeltaConfig,
@@ -16,7 +17,6 @@ from colonnade.common.models.optimiser import (
     build_optimiser,
     stepper,
 )
-from colonnade.common.state import Snapshot, State
 
 OPTIMISERS = [
     SgdConfig(momentum=0),

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.telemetry import Event, Telemetry
+from colonnade.common.observability.telemetry import Event, Telemetry
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

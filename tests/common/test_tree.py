@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config import load, parse
+from colonnade.common.config.federation import load, parse
 from colonnade.common.errors import ConfigError
 from tests.common.test_config import TREE, error, tree
 

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 import yaml
 
-from colonnade.common.data.tensors import read_tensor_labels
+from colonnade.common.data.formats.tensors import read_tensor_labels
 from tests.cli.test_up import finish, start
 from tests.deploy.compose import IMAGE, MEMBERS, PARTIES, ROOT, Project, dealing, engine, project
 

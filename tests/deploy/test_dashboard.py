@@ -15,8 +15,8 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from colonnade.common.conversation import SERVER
-from colonnade.common.telemetry import Event
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.observability.telemetry import Event
 from colonnade.common.version import VERSION
 from tests.watched import Watched, config, read
 

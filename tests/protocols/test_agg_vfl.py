@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.state import State
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
-from colonnade.common.state import State
-from colonnade.server.active import active_party
+from colonnade.server.fusion.active import active_party
 from tests.federation import Outcome, config, federate
 
 AGG = {"name": "agg_vfl", "embedding": 16}

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.vafl import Embedding, Gradient
-from colonnade.server import answers
-from colonnade.server.context import ServerContext
-from colonnade.server.summary import answer_privacy
+from colonnade.server.privacy import response_noise as answers
+from colonnade.server.reporting.summary import answer_privacy
+from colonnade.server.training.context import ServerContext
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import PROTOCOLS, same
 

@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.cli.contexts import client_context, server_context
-from colonnade.client.context import ClientContext
-from colonnade.common.blinded import Masked, Members, ring
-from colonnade.common.conversation import SERVER, Open
-from colonnade.common.crypto.blinding import Blinder
+from colonnade.client.training.context import ClientContext
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.conversation.conversation import SERVER, Open
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
-from colonnade.common.once import Once
-from colonnade.common.outgoing import Concealed
+from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.protocols import CONTRACTS
-from colonnade.server.context import ServerContext
+from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
+from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.contexts import client_context, server_context
 from tests.federation import Outcome, config, federate, parameters
 
 BLIND: dict[str, dict[str, Any]] = {
@@ -246,8 +246,8 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Once]:
 
         return made
 
-    monkeypatch.setattr("colonnade.cli.simulation.server_context", lasting(server_context))
-    monkeypatch.setattr("colonnade.cli.simulation.client_context", lasting(client_context))
+    monkeypatch.setattr("colonnade.simulation.federation.server_context", lasting(server_context))
+    monkeypatch.setattr("colonnade.simulation.federation.client_context", lasting(client_context))
     return kept
 
 
@@ -327,7 +327,7 @@ def test_values_beyond_the_bound_are_clipped_with_one_warning() -> None:
 
 
 def test_what_is_no_number_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.client.door.Door.release", lambda _self, private, **_: private / 0 * 0)
+    monkeypatch.setattr("colonnade.client.privacy.egress.Door.release", lambda _self, private, **_: private / 0 * 0)
     with pytest.raises(InputError, match="a number is not finite and has no word"):
         run("fdml")
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
-from colonnade.common.message import payload_bytes
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
+from colonnade.common.messaging.message import payload_bytes
 from colonnade.common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Other
-from colonnade.common.told import Beliefs, Labels, Targets
 from tests.federation import Outcome, config, federate, parameters
 
 C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.build import build_head
 from colonnade.common.protocols.centralized import CONTRACT, Evaluation, Features
-from colonnade.server.joined import Joined
+from colonnade.server.fusion.joined_columns import Joined
 from tests.federation import Outcome, config, federate, parameters
 
 CENTRALIZED = {"name": "centralized"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.config import Config, parse
+from colonnade.common.config.federation import Config, parse
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.class_weights import balanced
 from colonnade.common.protocols import CONTRACTS

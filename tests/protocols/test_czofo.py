@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from colonnade.client.protocols import czofo as party_half
-from colonnade.common.conversation import SERVER
-from colonnade.common.directions import Directions
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, InputError
+from colonnade.common.numerics.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
-from colonnade.server.context import ServerContext
-from colonnade.server.summary import findings
+from colonnade.server.reporting.summary import findings
+from colonnade.server.training.context import ServerContext
 from tests.federation import Outcome, config, federate, parameters
 
 CZOFO = {"name": "czofo", "embedding": 16, "directions": 6, "mu": 0.01}
@@ -304,7 +304,7 @@ def test_another_label_moves_answers_by_no_more_than_twice_the_clip(
 ) -> None:
     """The first answer to every party, without the noise: nothing else of it depends on the label."""
     monkeypatch.setattr(
-        "colonnade.server.answers.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64)
+        "colonnade.server.privacy.response_noise.secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64)
     )
     sets = (TOGETHER, "federation.rounds=1", f"federation.protocol.delta={delta}", private(1e-6, 0.05, seeded=False))
     one = run(*sets)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.cli import contexts
 from colonnade.common.errors import EnvironmentFault
+from colonnade.simulation import contexts
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import CASES, PROTOCOLS
 from tests.second_device import second_device, second_process

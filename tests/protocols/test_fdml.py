@@ -7,11 +7,11 @@ import copy
 import torch
 from torch.nn import functional
 
-from colonnade.common.blinded import BLINDED
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
 from colonnade.common.models.heads import xavier
 from colonnade.common.protocols.fdml import CONTRACT, Aggregate, Evaluation, Logits
-from colonnade.common.told import Beliefs, Labels, Targets
+from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from tests.federation import Outcome, config, federate
 
 FDML = {"name": "fdml", "embedding": 16}

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.fedbcd import CONTRACT, Embedding, Evaluation, Gradient
 from tests.federation import Outcome, config, federate, parameters
 

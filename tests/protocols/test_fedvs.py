@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.coded import Coded
-from colonnade.client.door import Door
-from colonnade.common.coded_rows import CodedRows
+from colonnade.client.aggregation.coded import Coded
+from colonnade.client.privacy.egress import Door
+from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.crypto.sealing import OVERHEAD
 from colonnade.common.errors import ContractError, PartyLost
+from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.numerics import fixed_point
-from colonnade.common.outgoing import Concealed
 from colonnade.common.protocols.fedvs import (
     CONTRACT,
     Answer,
@@ -28,7 +28,7 @@ from colonnade.common.protocols.fedvs import (
     Shares,
     hash_of,
 )
-from colonnade.server.coded import Sums
+from colonnade.server.aggregation.coded import Sums
 from tests.federation import Outcome, config, federate, parameters
 
 FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
@@ -204,7 +204,7 @@ def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: p
 
 
 def test_an_answer_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.client.coded.hash_of", lambda senders: hash_of(1 - senders))
+    monkeypatch.setattr("colonnade.client.aggregation.coded.hash_of", lambda senders: hash_of(1 - senders))
     with pytest.raises(ContractError, match=r"Answer\.senders"):
         run()
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.numerics.ridge import Ridge

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.conversation import Link
+from colonnade.common.checkpointing.state import State
+from colonnade.common.conversation.conversation import Link
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ConfigError, ContractError
-from colonnade.common.mailbox import Mailbox
 from colonnade.common.protocols.local import CONTRACT
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.state import State
-from colonnade.server.active import active_party
+from colonnade.server.fusion.active import active_party
 from tests.federation import Outcome, config, federate
 
 LOCAL = {"name": "local", "embedding": 16}

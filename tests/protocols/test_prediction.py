@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.answering import _refuse_unknown, answer
-from colonnade.client.context import ClientContext
-from colonnade.common import prediction
-from colonnade.common.config import Config
-from colonnade.common.conversation import Cohort, Link
+from colonnade.client.prediction.exchange import _refuse_unknown, answer
+from colonnade.client.training.context import ClientContext
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import Cohort, Link
+from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost
-from colonnade.common.inprocess import Delay, connect, run_virtual
-from colonnade.common.message import Message, payload_bytes
-from colonnade.common.prediction import Ask, Output
+from colonnade.common.messaging.message import Message, payload_bytes
+from colonnade.common.prediction import messages as prediction
+from colonnade.common.prediction.messages import Ask, Output
 from colonnade.common.protocols import CONTRACTS
-from colonnade.server.absence import Absent
-from colonnade.server.predicting import Questions, predict
+from colonnade.server.prediction.exchange import Questions, predict
+from colonnade.server.training.absence import Absent
 from tests.federation import config, federate
 
 ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]

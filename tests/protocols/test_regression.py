@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from colonnade.common.config import Config, parse
-from colonnade.common.conversation import SERVER
-from colonnade.common.data.bundled import Bundled
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.errors import CheckpointError, ConfigError
 from colonnade.common.protocols import CONTRACTS
-from colonnade.server.context import ServerContext
+from colonnade.server.training.context import ServerContext
 from tests.federation import AGREED, NEEDS, federate
 
 DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "columns"}

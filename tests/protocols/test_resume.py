@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.state import Snapshot, State
 from tests.federation import config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

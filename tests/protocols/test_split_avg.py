@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from colonnade.common.blinded import BLINDED
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split_avg import CONTRACT, Embedding, Evaluation, Gradient
+from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from tests.federation import Outcome, config, federate, parameters
 
 AVERAGE = {"name": "split_avg", "embedding": 16}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER
 from tests.federation import Outcome, config, federate
 from tests.protocols.test_resume import PROTOCOLS, same
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
-from colonnade.common.schedule import Schedule
-from colonnade.server.summary import protection
+from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate
 from tests.protocols.test_resume import SHORT, same
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.pairs import Difference, Evaluation, Pair

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from torch.nn import functional
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
 from tests.federation import Outcome, config, federate, parameters
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.blinded import BLINDED, Masked, Members, ring
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
+from colonnade.common.secure_aggregation.masked_sums import BLINDED, Masked, Members, ring
 from tests.federation import Outcome, config, federate, parameters
 
 ROUNDS = ("federation.rounds=6", "federation.epochs=0", "every_party.optimiser.lr=0.1")

@@ -9,19 +9,19 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from colonnade.client.context import _refuse_mixing
-from colonnade.client.privacy import Privacy
-from colonnade.common.conversation import SERVER
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.training.context import _refuse_mixing
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
-from colonnade.common.message import tensors
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.privacy.calibration import gaussian_epsilon
+from colonnade.common.messaging.message import tensors
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.privacy.settings import PolicyConfig
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.protocols.vfl_afe import CONTRACT
-from colonnade.common.schedule import Schedule
-from colonnade.server.summary import protection
+from colonnade.server.reporting.summary import protection
 from tests.federation import Outcome, config, federate, parameters
 
 AFE = {"name": "vfl_afe", "embedding": 16}

@@ -7,11 +7,11 @@ import copy
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
-from colonnade.server.heads import MlpHeads
+from colonnade.server.fusion.heads import MlpHeads
 from tests.federation import Outcome, config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 5}

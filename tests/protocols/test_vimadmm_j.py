@@ -7,12 +7,12 @@ import copy
 import pytest
 import torch
 
-from colonnade.common.blinded import BLINDED
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import xavier
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
+from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from tests.federation import Outcome, config, federate, parameters
 
 VIMADMM_J = {"name": "vimadmm_j", "embedding": 16, "tau": 5}

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
-from colonnade.common.message import Message
+from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.pairs import Difference, Evaluation, Pair
 from tests.federation import Outcome, config, federate, parameters
 from tests.pairs import SETS, WIDTH, Replica
@@ -111,7 +111,7 @@ def test_a_turn_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) 
     def zeroth(t: int, _turn: int, h: torch.Tensor, perturbed: torch.Tensor) -> Message:
         return Pair(t, 0, h, perturbed)
 
-    monkeypatch.setattr("colonnade.client.pairs.Pair", zeroth)
+    monkeypatch.setattr("colonnade.client.models.pairs.Pair", zeroth)
     with pytest.raises(ContractError, match=r"Pair\.turn: expected at least 1, got 0"):
         run()
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.config import FederationConfig, parse
-from colonnade.common.conversation import Cohort
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.membership import Hello, Parcel, Refusal
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, PartyAway
-from colonnade.common.inprocess import run_virtual
-from colonnade.common.membership import Hello, Parcel, Refusal
+from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.protocols.split import CONTRACT
-from colonnade.common.telemetry import Event, Telemetry
 from colonnade.common.version import VERSION
-from colonnade.server.admission import Admission, Facts, claimed
-from colonnade.server.hub import Hub
+from colonnade.server.membership.admission import Admission, Facts, claimed
+from colonnade.server.membership.hub import Hub
 
 RUN = "a-run"
 FACTS = Facts(100, 20)

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.cli.contexts import client_context, server_context
-from colonnade.common.config import parse
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.federation import parse
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.state import State
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.active import active_party, load_columns
-from colonnade.server.context import ServerContext
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.fusion.active import active_party, load_columns
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.contexts import client_context, server_context
 from tests.federation import config, tree
 
 AGG = {"name": "agg_vfl", "embedding": 16}

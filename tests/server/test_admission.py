@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import Identity, load_identity
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.conversation.membership import Refusal, Welcome
+from colonnade.common.conversation.responses import Quorum
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import PartyAway, PartyLost, RefusedError
-from colonnade.common.harvest import Quorum
-from colonnade.common.membership import Refusal, Welcome
 from colonnade.common.protocols.split import Embedding
 from tests.patience import PATIENCE
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, refused, stage

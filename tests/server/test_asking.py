@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config import ServerConfig
+from colonnade.common.config.federation import ServerConfig
+from colonnade.common.conversation.membership import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
-from colonnade.common.membership import Failure
-from colonnade.server.asking import Asking
-from colonnade.server.predictions import PredictionRun
+from colonnade.server.prediction.run import PredictionRun
+from colonnade.server.prediction.sessions import Asking
 from tests.server.stage import Stage, play, stage
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config import parse
-from colonnade.common.course import StopConfig
+from colonnade.common.config.federation import parse
+from colonnade.common.config.run_options import StopConfig
 from colonnade.common.errors import ConfigError
-from colonnade.server.best import Best
+from colonnade.server.evaluation.best import Best
 from tests.common.test_config import tree
 
 

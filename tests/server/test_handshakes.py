@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.server.handshakes import reason_of
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.server.membership.handshakes import reason_of
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -21,11 +21,11 @@ COUNT = 20
 SERVER = """
 import asyncio, json, os, socket, ssl, sys
 from pathlib import Path
-from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.handshakes import watch_handshakes
+from colonnade.server.membership.handshakes import watch_handshakes
 from tests.patience import PATIENCE
 
 folder, count = sys.argv[1], int(sys.argv[2])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation import Open
+from colonnade.common.conversation.conversation import Open
+from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
+from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
-from colonnade.common.harvest import Quorum
-from colonnade.common.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION
 from tests.patience import PATIENCE

@@ -15,25 +15,25 @@ import grpc
 import pytest
 import torch
 
-from colonnade.client.dialer import Membership
-from colonnade.common.config import FederationConfig, parse
-from colonnade.common.conversation import SERVER, Link
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import Identity, load_identity
-from colonnade.common.crypto.names import dns_name
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.client.membership.dialer import Membership
+from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.conversation.membership import Hello
+from colonnade.common.conversation.responses import Quorum
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.names import dns_name
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
-from colonnade.common.harvest import Quorum
-from colonnade.common.membership import Hello
-from colonnade.common.message import largest_bytes
+from colonnade.common.messaging.message import largest_bytes
+from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
-from colonnade.common.telemetry import Telemetry
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.admission import Admission, Facts
-from colonnade.server.hub import Hub
+from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.hub import Hub
 
 CODEC = Codec("split", CONTRACT.kinds)
 LIMITS = {"rows": 8, "width": 60}

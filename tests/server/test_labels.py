@@ -9,7 +9,7 @@ import torch
 
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
-from colonnade.server.labels import NoisyLabelFile
+from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 
 LABELS = torch.arange(40) % 4
 TRAIN = torch.arange(0, 40, 2)

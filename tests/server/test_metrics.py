@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.cli.health import state
-from colonnade.common.chaos import ChaosConfig
-from colonnade.common.conversation import SERVER
-from colonnade.common.lines import read_lines
-from colonnade.common.telemetry import Event
+from colonnade.cli.run.health import state
+from colonnade.common.conversation.chaos import ChaosConfig
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.runtime.json_lines import read_lines
 from tests.watched import Samples, Watched, config, value
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 2}

@@ -9,16 +9,16 @@ import torch
 
 from colonnade.common.alignment.keys import Keys, KeysConfig
 from colonnade.common.alignment.record import Record
-from colonnade.common.conversation import SERVER, Cohort
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.conversation.conversation import SERVER, Cohort
+from colonnade.common.conversation.inprocess import run_virtual
+from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.labels import Labels
 from colonnade.common.errors import DataError, declared
-from colonnade.common.inprocess import run_virtual
-from colonnade.common.mailbox import Mailbox
-from colonnade.common.once import Once
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.held import digest_of, hold_labels, refuse_other_labels
-from colonnade.server.rows import Rows
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.rows import Rows
+from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from tests.federation import config
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from colonnade.common.data.targets import TargetScale
-from colonnade.server.quality import BINS, describe
-from colonnade.server.residuals import Residuals
-from colonnade.server.score import Score
+from colonnade.server.evaluation.quality import BINS, describe
+from colonnade.server.evaluation.residuals import Residuals
+from colonnade.server.evaluation.score import Score
 
 
 def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

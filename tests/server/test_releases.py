@@ -12,10 +12,10 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.privacy.answers import AnswerPrivacyConfig
-from colonnade.common.schedule import Schedule
-from colonnade.server.releases import RowReleases, open_releases
+from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
+from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from tests.federation import config as digits
 
 CONFIG = AnswerPrivacyConfig(clip=0.1, head_clip=1, noise_multiplier=20)
@@ -57,7 +57,8 @@ def test_the_ceiling_is_on_the_disk_before_a_release_passes_it(tmp_path: Path, m
     releases = opened(tmp_path, begun=False)
     written = []
     monkeypatch.setattr(
-        "colonnade.server.releases.write_durably", lambda _path, content: written.append(json.loads(content))
+        "colonnade.server.privacy.label_budget.write_durably",
+        lambda _path, content: written.append(json.loads(content)),
     )
     for count in range(1, 22):
         releases.spend(FIRST)

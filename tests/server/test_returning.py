@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colonnade.common.conversation import Save
+from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
+from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost
-from colonnade.common.harvest import Quorum
-from colonnade.common.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.protocols.split import Embedding
 from tests.patience import PATIENCE
 from tests.server.stage import FakeConnection, Stage, federation, hello, play, stage

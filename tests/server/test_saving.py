@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.conversation import Save
-from colonnade.common.course import CheckpointConfig
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.run_options import CheckpointConfig
+from colonnade.common.conversation.conversation import Save
 from colonnade.common.errors import PartyLost
-from colonnade.common.state import Snapshot
-from colonnade.common.telemetry import Event, Telemetry
-from colonnade.server.saving import Saving
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.server.membership.saving import Saving
 
 OWNER = Owner("server", "a-run")
 STATE = Snapshot({"x": torch.ones(2)}, {"x": {"tensor": "x"}})

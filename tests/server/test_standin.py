@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.sources import load_labels
-from colonnade.common.schedule import Schedule
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.context import ServerContext
-from colonnade.server.standin import How, StandIn
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.imputation import How, StandIn
 from tests.federation import config
 
 BATCH = torch.tensor([4, 0, 9])

@@ -11,17 +11,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.hand import Hand, draw_for, tag_of
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import Points, Positions
-from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.psi_member import Hand, draw_for, tag_of
+from colonnade.common.alignment.psi_ring import Ring
 from colonnade.common.alignment.scratch import Scratch
-from colonnade.common.conversation import SERVER
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyLost
-from colonnade.common.message import payload_bytes
-from colonnade.common.raw import to_bytes
+from colonnade.common.messaging.message import payload_bytes
+from colonnade.common.messaging.raw import to_bytes
 from tests.alignment import KINDS, Found, align, federation
 
 TABLES = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
-from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.psi_ring import Ring
 from colonnade.common.alignment.scratch import places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.errors import ContractError

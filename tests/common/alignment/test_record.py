@@ -9,11 +9,11 @@ import torch
 
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.record import Record, kept_rows
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, DataError
-from colonnade.common.once import Once
-from colonnade.common.telemetry import Telemetry
-from colonnade.server.rows import Rows
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.rows import Rows
 from tests.alignment import federation
 
 ROWS = torch.tensor([2, 0])

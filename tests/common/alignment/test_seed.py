@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.alignment.hand import about
 from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.ring import Ring
+from colonnade.common.alignment.psi_member import about
+from colonnade.common.alignment.psi_ring import Ring
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.errors import EnvironmentFault
 

@@ -15,10 +15,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.crypto.authority import CLOCK_SKEW, Authority, Role
-from colonnade.common.crypto.certificates import certificate_pem, describe, name_of
-from colonnade.common.crypto.keys import new_key
-from colonnade.common.crypto.requests import make_request, read_request
+from colonnade.common.crypto.pki.authority import CLOCK_SKEW, Authority, Role
+from colonnade.common.crypto.pki.certificates import certificate_pem, describe, name_of
+from colonnade.common.crypto.pki.keys import new_key
+from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

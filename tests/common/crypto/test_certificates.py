@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from colonnade.common.crypto.certificates import (
+from colonnade.common.crypto.pki.certificates import (
     check_fingerprint,
     check_validity,
     describe,

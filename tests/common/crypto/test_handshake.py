@@ -17,13 +17,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from colonnade.common.crypto.certificates import fingerprint, read_certificate
-from colonnade.common.crypto.identity import Identity, IdentityFiles, load_identity
-from colonnade.common.crypto.keys import key_pem, new_key, parse_key, save_key
-from colonnade.common.crypto.names import SERVER, dns_name
-from colonnade.common.crypto.peers import verify_peer
-from colonnade.common.crypto.probe import fetch_certificate
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
+from colonnade.common.crypto.pki.identity import Identity, IdentityFiles, load_identity
+from colonnade.common.crypto.pki.keys import key_pem, new_key, parse_key, save_key
+from colonnade.common.crypto.pki.names import SERVER, dns_name
+from colonnade.common.crypto.pki.peers import verify_peer
+from colonnade.common.crypto.pki.probe import fetch_certificate
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
 from tests.patience import PATIENCE
 

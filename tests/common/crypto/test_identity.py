@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from colonnade.common.crypto.certificates import certificate_pem, read_certificate
-from colonnade.common.crypto.identity import IdentityFiles, load_identity
-from colonnade.common.crypto.keys import load_key
-from colonnade.common.crypto.requests import make_request
+from colonnade.common.crypto.pki.certificates import certificate_pem, read_certificate
+from colonnade.common.crypto.pki.identity import IdentityFiles, load_identity
+from colonnade.common.crypto.pki.keys import load_key
+from colonnade.common.crypto.pki.requests import make_request
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

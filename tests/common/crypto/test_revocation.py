@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from colonnade.common.crypto.revocation import RevocationList
+from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import load_identity
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.sealing import (
     KEY_BYTES,
     OVERHEAD,

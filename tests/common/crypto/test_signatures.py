@@ -14,8 +14,8 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.crypto.certificates import fingerprint, read_certificate
-from colonnade.common.crypto.names import SERVER
+from colonnade.common.crypto.pki.certificates import fingerprint, read_certificate
+from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.errors import ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
+from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import ConfigError, DataError

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.data import places
-from colonnade.common.data.catalogue import KNOWN, DataFile, known
-from colonnade.common.data.places import presence
+from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets.catalogue import KNOWN, DataFile, known
+from colonnade.common.data.known_sets.places import presence
 from colonnade.common.errors import DataError
 
 FILES = [(name, file) for name, data_set in KNOWN.items() for file in data_set.files]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data import records
-from colonnade.common.data.cifar import CifarImages, holds, read_labels
+from colonnade.common.data.formats import records
+from colonnade.common.data.known_sets.cifar import CifarImages, holds, read_labels
 from colonnade.common.data.rows import RowsConfig, partition
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
 from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PatchesSplit, Seat

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.data.csv_file import CsvFile
-from colonnade.common.data.features import Features
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.csv_file import CsvFile
 from colonnade.common.data.table import TableColumns, read_words, require
 from colonnade.common.errors import DataError
 

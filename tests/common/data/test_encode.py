@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import Tensor
 
-from colonnade.common.data.encode import MOST_WORDS, EncodeConfig, Encoder
-from colonnade.common.data.features import Features
-from colonnade.common.data.fields import Field
+from colonnade.common.data.columns.encode import MOST_WORDS, EncodeConfig, Encoder
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Field
 from colonnade.common.errors import DataError
 
 NAN = float("nan")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.data import fetch as fetch_module
-from colonnade.common.data.catalogue import KNOWN, Archive, DataFile, DataSet
-from colonnade.common.data.fetch import fetch
+from colonnade.common.data.known_sets import fetch as fetch_module
+from colonnade.common.data.known_sets.catalogue import KNOWN, Archive, DataFile, DataSet
+from colonnade.common.data.known_sets.fetch import fetch
 from colonnade.common.errors import DataError, EnvironmentFault
 
 BYTES = b"a small data set\n" * 100

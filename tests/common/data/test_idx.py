@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.common.data import records
-from colonnade.common.data.idx import IdxImages, holds, read_labels
+from colonnade.common.data.formats import records
+from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
 from colonnade.common.errors import DataError
 from tests.idx import write_idx

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data.noise import NoiseConfig
+from colonnade.common.data.columns.noise import NoiseConfig
 from colonnade.common.data.sources import DataConfig, load_features, prepare
 from colonnade.common.data.split import Seat, SplitConfig
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.data.cells import Misfit, Reading
-from colonnade.common.data.notation import FOREIGN, PLAIN, Notation, notations, without_unit
+from colonnade.common.data.columns.cells import Misfit, Reading
+from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations, without_unit
 
 EVERY = (PLAIN, *FOREIGN)
 

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy
 from pydantic import TypeAdapter
 
-from colonnade.common.data.features import Features
-from colonnade.common.data.fields import Field
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Field
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import DataError

@@ -6,8 +6,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from sklearn import datasets
 
-from colonnade.common.data import places
-from colonnade.common.data.bundled import Bundled
+from colonnade.common.data.known_sets import places
+from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.data.rows import RowsConfig, partition
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
 from colonnade.common.data.split import Seat
@@ -45,7 +45,7 @@ def test_parties_of_digits_hold_the_whole_image_between_them() -> None:
 
 
 def test_a_scikit_learn_without_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.common.data.bundled._folder", lambda: tmp_path)
+    monkeypatch.setattr("colonnade.common.data.known_sets.bundled._folder", lambda: tmp_path)
     with pytest.raises(EnvironmentFault, match=r"scikit-learn has no iris\.csv"):
         Bundled("iris")
 

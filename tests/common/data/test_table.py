@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.common.data.dealt import keyed_labels_bytes, table_bytes
-from colonnade.common.data.features import Features
-from colonnade.common.data.fields import Field
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError

@@ -12,11 +12,11 @@ from pydantic import TypeAdapter
 from safetensors.torch import save
 from torch import Tensor
 
-from colonnade.common.data.features import Features
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import Labels
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
 from colonnade.common.data.split import Seat
-from colonnade.common.data.tensors import columns_bytes, labels_bytes
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python

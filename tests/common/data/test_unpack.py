@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.data import unpack
-from colonnade.common.data.unpack import unpacked
+from colonnade.common.data.formats import unpack
+from colonnade.common.data.formats.unpack import unpacked
 
 
 @pytest.fixture

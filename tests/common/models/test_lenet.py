@@ -8,8 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional
 
 from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.image import averages
-from colonnade.common.models.lenet import LenetConfig
+from colonnade.common.models.towers.image import averages
+from colonnade.common.models.towers.lenet import LenetConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 

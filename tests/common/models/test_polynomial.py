@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.polynomial import Polynomial, PolynomialConfig
+from colonnade.common.models.towers.polynomial import Polynomial, PolynomialConfig
 from colonnade.common.numerics.backprop import backprop
 
 model = TypeAdapter(ModelConfig).validate_python

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.models.build import ModelConfig, build_model
-from colonnade.common.models.resnet import Residual, ResnetConfig
+from colonnade.common.models.towers.resnet import Residual, ResnetConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 NAMES = ("resnet18", "resnet50")

@@ -11,10 +11,10 @@ from torch import nn
 
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import HeadConfig, ModelConfig, build_head, build_model, output_width
-from colonnade.common.models.cnn import CnnConfig
 from colonnade.common.models.heads import MlpHeadConfig
-from colonnade.common.models.linear import LinearConfig
-from colonnade.common.models.mlp import MlpConfig
+from colonnade.common.models.towers.cnn import CnnConfig
+from colonnade.common.models.towers.linear import LinearConfig
+from colonnade.common.models.towers.mlp import MlpConfig
 
 model = TypeAdapter(ModelConfig).validate_python
 head = TypeAdapter(HeadConfig).validate_python

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.numerics.bits import GROUP, join, split
+from colonnade.common.compression.bits import GROUP, join, split
 
 
 @given(st.integers(1, 8), st.data())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colonnade.common.numerics.contrastive import contrast
+from colonnade.common.embeddings.contrastive import contrast
 
 seeds = st.integers(0, 10**6)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from skfuzzy import cmeans
 from torch import Tensor
 
+from colonnade.common.embeddings.fuzzy import Clusters, fuzzy_c_means
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.fuzzy import Clusters, fuzzy_c_means
 
 seeds = st.integers(0, 10**6)
 

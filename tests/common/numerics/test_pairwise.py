@@ -13,8 +13,8 @@ from scipy.spatial.distance import pdist
 from scipy.special import erfinv
 from torch import Tensor
 
+from colonnade.common.embeddings.pairwise import Moments, Spread, distances
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.pairwise import Moments, Spread, distances
 
 seeds = st.integers(0, 10**6)
 sizes = st.tuples(st.integers(2, 20), st.integers(1, 9))

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from colonnade.common.compression import scale as scale_module
+from colonnade.common.compression.quantise import HALF, Coded, Form, Largest, Packed, Signs, pack, unpack
 from colonnade.common.errors import InputError
-from colonnade.common.numerics import scale as scale_module
-from colonnade.common.numerics.quantise import HALF, Coded, Form, Largest, Packed, Signs, pack, unpack
 
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False)
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=3, max_side=7)

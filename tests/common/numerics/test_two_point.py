@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colonnade.common.models.norm import BatchNorm
+from colonnade.common.models.towers.norm import BatchNorm
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.numerics.two_point import TwoPoint, row_losses
 

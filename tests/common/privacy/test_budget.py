@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import BudgetSpent, EnvironmentFault
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.privacy.budget import Budget
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.ledger import Ledger
 
 
 def spend(budget: Budget, times: int) -> None:

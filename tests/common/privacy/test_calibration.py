@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from colonnade.common.privacy.calibration import classical_sigma, gaussian_delta, gaussian_epsilon, gaussian_sigma
+from colonnade.common.privacy.accounting.calibration import (
+    classical_sigma,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
 
 SETTINGS = [(0.05, 1e-2), (0.2, 1e-2), (0.5, 1e-5), (1.0, 1e-5), (4.0, 1e-8), (30.0, 1e-6)]
 

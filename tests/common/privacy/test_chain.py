@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.lines import read_lines
-from colonnade.common.privacy.budget import Budget
-from colonnade.common.privacy.chain import BEGINNING, Chain, newest, verify
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.chain import BEGINNING, Chain, newest, verify
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.runtime.json_lines import read_lines
 from tests.common.test_ledger import embedding
 
 ROOT = Path(__file__).parents[3]
@@ -118,7 +118,7 @@ def test_wherever_a_crash_cuts_the_file_off_the_next_start_goes_on(
 WRITER = """
 import sys
 from pathlib import Path
-from colonnade.common.privacy.chain import Chain
+from colonnade.common.privacy.accounting.chain import Chain
 chain = Chain(Path(sys.argv[1]))
 for number in range(200):
     chain.append({"number": number})

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.privacy.plan import plan
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.accounting.plan import plan
 from colonnade.common.privacy.settings import PrivacyConfig
-from colonnade.common.schedule import Schedule
 from tests.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 4}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.errors import BudgetSpent
-from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
 from colonnade.common.privacy.noise import secure_normals, seeded_normals
-from colonnade.common.privacy.plan import Plan
 from colonnade.common.privacy.release import GaussianRelease, clip_frobenius
 from colonnade.common.privacy.settings import PrivacyConfig
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from colonnade.common.embeddings.pairwise import Spread
 from colonnade.common.models.shaped import Shape
-from colonnade.common.numerics.pairwise import Spread
 from colonnade.common.privacy.rescale import Rescale
 
 

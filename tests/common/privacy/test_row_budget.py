@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.errors import BudgetSpent
-from colonnade.common.privacy.budget import Budget
-from colonnade.common.privacy.row_budget import RowBudget
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.row_budget import RowBudget
 
 
 def fresh(limit: int | None = None, path: Path | None = None) -> RowBudget:

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.privacy.budget import Budget
 from colonnade.common.privacy.noise import secure_normals
-from colonnade.common.privacy.plan import Plan
 from colonnade.common.privacy.rescale import Rescale
-from colonnade.common.privacy.row_budget import RowBudget
 from colonnade.common.privacy.rows import RowRelease, deviation
 
 ROWS = torch.arange(2000)

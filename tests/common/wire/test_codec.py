@@ -19,13 +19,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colonnade.common import prediction
-from colonnade.common.agreement import AGREEMENT
 from colonnade.common.alignment.messages import ALIGNMENT
-from colonnade.common.blinded import BLINDED
-from colonnade.common.message import DTYPES, Message, TensorSpec, message, schema
+from colonnade.common.messaging.label_messages import TOLD
+from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, message, schema
+from colonnade.common.prediction import messages as prediction
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.told import TOLD
+from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
+from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from colonnade.common.wire import codec as codec_module
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import PROTOS, SHARED, Codec

@@ -13,9 +13,9 @@ import grpc
 import pytest
 import torch
 
-from colonnade.common.conversation import Open
+from colonnade.common.conversation.conversation import Open
+from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost
-from colonnade.common.membership import Begin, Failure, Farewell, Hello, Parcel
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.conversation import Close, Open, Save
-from colonnade.common.membership import Begin, Farewell, Hello, Parcel
-from colonnade.common.message import Message, largest_bytes, payload_bytes
+from colonnade.common.conversation.conversation import Close, Open, Save
+from colonnade.common.conversation.membership import Begin, Farewell, Hello, Parcel
+from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import CONTRACT, Embedding
 from colonnade.common.wire._generated import federation_pb2, split_pb2

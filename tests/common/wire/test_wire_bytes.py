@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation import SERVER, Link, Open
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.identity import Identity, load_identity
-from colonnade.common.crypto.names import dns_name
-from colonnade.common.message import largest_bytes
+from colonnade.common.conversation.conversation import SERVER, Link, Open
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.names import dns_name
+from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import DataError, IdentityError
-from colonnade.server.serving.callers import Bucket, Callers, TooMany, Unknown
+from colonnade.server.prediction.serving.tokens import Bucket, Callers, TooMany, Unknown
 
 
 class Clock:

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.data.labels import Labels
-from colonnade.common.prediction import ROWS
+from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from colonnade.server.model import Model
-from colonnade.server.people import People
-from colonnade.server.predicting import Answer as Said
-from colonnade.server.predicting import Question, Questions
-from colonnade.server.serving.callers import Callers
-from colonnade.server.serving.desk import Answer, Desk
-from colonnade.server.serving.remote import METHOD, Remote
-from colonnade.server.serving.web import Refused, Web, read_ids
+from colonnade.server.prediction.exchange import Answer as Said
+from colonnade.server.prediction.exchange import Question, Questions
+from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.row_index import People
+from colonnade.server.prediction.serving.batching import Answer, Desk
+from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
+from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.web import Refused, Web, read_ids
 from tests.federation import config
 
 PEOPLE = 50

@@ -1,0 +1,71 @@
+"""Whether the members' tables are about the same people, where all of them are on this machine to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.rows import Partition
+from colonnade.common.errors import DataError
+from colonnade.reports.console.screen import out
+
+
+def in_parts(rows: Partition) -> str:
+    """How many rows are for what."""
+    return f"{len(rows.train)} train, {len(rows.validation)} validate, {len(rows.test)} test"
+
+
+class Overlap:
+    """The keys of those members whose tables have been read.
+
+    Args:
+        federation: the agreed section.
+    """
+
+    def __init__(self, federation: FederationConfig) -> None:
+        self._federation = federation
+        self._keys: dict[str, Keys] = {}
+
+    def add(self, member: str, ids: Sequence[str] | None) -> None:
+        """Takes a member's in. Raises DataError if rows go by keys, and these are of no use."""
+        if self._federation.align != "none" or ids is not None:
+            self._keys[member] = Keys.of(ids, self._federation.keys, member)
+
+    def show(self) -> None:
+        """Says how many rows are common to all, if all have been read.
+
+        Raises:
+            DataError: there are none, or with `sorted` or without alignment the keys are not the same.
+            InputError: there are fewer than a batch has.
+        """
+        align = self._federation.align
+        if align == "none":
+            self._refuse_others()
+        elif set(self._keys) == {SERVER, *self._federation.names}:
+            everyones = self._keys.values()
+            if align == "sorted":
+                refuse_other_sizes(align, tuple(self._keys), [len(keys) for keys in everyones])
+            common = len(set.intersection(*(set(keys.values) for keys in everyones)))
+            refuse_nothing(align, common if align == "psi" or common == len(self._keys[SERVER]) else 0)
+            parts = in_parts(Schedule(self._federation, common, 0).partition)
+            out.print(f"{common} rows are common to all: {parts}", markup=False)
+        else:
+            out.print("how many rows are common to all is known after alignment", markup=False)
+
+    @property
+    def most(self) -> str:
+        """Before the rows of a member: of those whom it knows, only those whom all know count."""
+        return "" if self._federation.align == "none" else "up to "
+
+    def _refuse_others(self) -> None:
+        """Rows that are said to be in the same order have the same keys in every row, where they have any."""
+        for member, keys in self._keys.items():
+            if SERVER in self._keys and keys.digest != self._keys[SERVER].digest:
+                raise DataError(
+                    f"{member}: the keys of its table are others than those of server.labels, or in another order",
+                    hint="federation.align: psi finds the rows that all have; or bring the tables into one order",
+                )

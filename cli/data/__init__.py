@@ -1,0 +1,1 @@
+"""Commands about tables and data sets."""

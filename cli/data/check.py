@@ -1,0 +1,108 @@
+"""`colonnade check`: all that can be found wrong before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from colonnade.cli.checks.coding import Coding
+from colonnade.cli.checks.identities import check_identities
+from colonnade.cli.checks.overlap import Overlap, in_parts
+from colonnade.client.training.context import party_seed
+from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.config.federation import Config, load
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import ConfigError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.reports.console.screen import out
+from colonnade.server.fusion.active import load_columns
+from colonnade.server.training.context import check_labels
+from colonnade.simulation.contexts import refuse_other_rows
+
+
+def check(file: Path, sets: tuple[str, ...]) -> None:
+    """Reads a configuration, the data, models and keys that it names, and says what it found."""
+    config = load(file, sets)
+    federation = config.federation
+    base = file.parent.resolve()
+    overlap = Overlap(federation)
+    rows = _check_labels(config, base, overlap)
+    coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
+    for name, party in config.parties.items():
+        with whose(name):
+            features = load_features(party.data, federation.seat(name), base)
+            if federation.align == "none" and rows is not None:
+                refuse_other_rows(name, len(features.values), rows)
+            overlap.add(name, features.ids)
+            schedule = Schedule(federation, len(features.values), features.official_test)
+            columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+        shape = tuple(columns.shape[1:])
+        width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
+        model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
+        more = coding.add(name, columns, model, schedule.partition) if coding else ""
+        out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
+        for doubt in doubts(features):
+            out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
+    overlap.show()
+    if coding:
+        coding.show()
+    if federation.privacy is not None and federation.privacy.unbounded:
+        said = f"federation.privacy: {federation.privacy.unbounded}"
+        out.print(f"{said}; with federation.privacy.steps there is one", style="yellow", markup=False, soft_wrap=True)
+    check_identities(config, base)  # last: data can be checked before certificates have come back
+    out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
+
+
+def check_members(config: Config, file: Path) -> None:
+    """Refuses a file that `up` cannot run: it needs the server's section and every party's.
+
+    Raises:
+        ConfigError: naming what is missing.
+    """
+    if config.server is None:
+        raise ConfigError(f"{file}: no `server` section", hint="`up` runs the server too; it needs its labels")
+    missing = [name for name in config.federation.names if name not in config.parties]
+    if missing:
+        raise ConfigError(
+            f"{file}: no section for {', '.join(missing)}",
+            hint="add parties.NAME for each, or `every_party` for all",
+        )
+
+
+def refuse_others(config: Config, folder: Path) -> None:
+    """Refuses a run of `up` whose members cannot go on under this configuration, before anything is written.
+
+    Raises:
+        CheckpointError: whose checkpoints are another's, or of another configuration.
+    """
+    hashes = config.federation.lasting_hashes()
+    for name in (SERVER, *config.federation.names):
+        home = folder if name == SERVER else folder / "parties" / name
+        with whose(name):
+            Checkpoints(home / "checkpoints").refuse_others(name, hashes)
+
+
+def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
+    if config.server is None:
+        return None
+    with whose(SERVER):
+        labels = load_labels(config.server.labels, base, config.federation.task)
+        overlap.add(SERVER, labels.ids)
+    check_labels(labels, config.federation)
+    schedule = Schedule(config.federation, len(labels.values), labels.official_test)
+    kinds = f"of {len(labels.classes)} classes" if labels.classes else f"with {labels.values.shape[1]} targets a row"
+    parts = "" if overlap.most else f": {in_parts(schedule.partition)}"  # of the common rows, which show() counts
+    out.print(f"server: {overlap.most}{len(labels.values)} labels {kinds}{parts}", markup=False)
+    if labels.without:
+        out.print(f"server: {labels.without}", markup=False)
+    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
+    if columns is not None and config.server.active is not None:
+        width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]
+        bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
+        out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
+    return len(labels.values)

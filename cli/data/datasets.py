@@ -1,0 +1,60 @@
+"""colonnade datasets: the sets that Colonnade knows, and their download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from colonnade.common.data.known_sets.catalogue import KNOWN, DataSet, known
+from colonnade.common.data.known_sets.fetch import fetch as fetch_set
+from colonnade.common.data.known_sets.places import presence
+
+app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
+
+
+@app.callback(invoke_without_command=True)
+def datasets(context: typer.Context) -> None:
+    """List the data sets that Colonnade knows: what they are and where they lie."""
+    if context.invoked_subcommand is not None:
+        return
+    table = Table("name", "rows", "size", "licence", box=None, header_style="bold")
+    table.add_column("where", overflow="fold")
+    for name, data_set in KNOWN.items():
+        table.add_row(
+            name,
+            f"{data_set.rows:,}",
+            f"{data_set.bytes / 1e6:.1f} MB" if data_set.files else "",
+            data_set.licence,
+            _where(name, data_set),
+        )
+    console = Console()
+    console.print(table)
+    console.print("\nDownload one that is marked `fetch`: colonnade datasets fetch NAME", highlight=False)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="One of the names that `colonnade datasets` lists.")],
+    into: Annotated[
+        Path | None, typer.Option(help="Folder that gets the folder NAME. Default: the user's cache.")
+    ] = None,
+) -> None:
+    """Download a data set and check it against its checksums."""
+    data_set = known(name)
+    typer.echo(f"{data_set.title}; licence: {data_set.licence}")
+    folder = fetch_set(name, into, say=typer.echo)
+    typer.echo(f"{name} is at {folder}")
+
+
+def _where(name: str, data_set: DataSet) -> str:
+    if not data_set.files:
+        return "comes with scikit-learn"
+    place = presence(name, data_set)
+    if place is not None:
+        whole = len(data_set.files)
+        return f"{place.folder}" + (f" ({place.files} of {whole} files)" if place.files < whole else "")
+    return "by hand" if data_set.by_hand else "fetch"

@@ -1,0 +1,72 @@
+"""colonnade tables: known sets cut into tables as real parties bring them, for experiments/tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.common.errors import EnvironmentFault
+from colonnade.reports.console.outputs import make_folder
+
+app = typer.Typer(no_args_is_help=True, help="Cut a known set into csv tables with keys, one a member.")
+
+Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, ..")]
+Parties = Annotated[int, typer.Option("--parties", min=1, help="how many parties share the columns")]
+Overlap = Annotated[float, typer.Option("--overlap", help="share of the people that every member knows")]
+Seed = Annotated[int, typer.Option("--seed", help="of orders and of who knows whom")]
+
+Rows = Sequence[Sequence[str]]
+
+
+@app.command()
+def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
+    """The Adult census: who earns more than 50,000 a year?"""
+    from colonnade.common.data.known_sets.adult import holds, read_rows  # noqa: PLC0415
+    from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
+
+    header, rows = read_rows(find("adult", Path(), holds, "adult.data and adult.test"))
+    _cut(out, "adult", header, rows, parties, overlap, seed)
+
+
+@app.command()
+def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
+    """Credit cards: who does not pay next month?"""
+    from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
+
+    path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
+    with path.open(newline="") as lines:
+        header, *rows = csv.reader(lines)
+    _cut(out, "credit", header[1:], [row[1:] for row in rows], parties, overlap, seed)
+
+
+def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, parties: int, overlap: float, seed: int) -> None:
+    """Writes the members' tables; the last column is the label."""
+    import numpy as np  # noqa: PLC0415
+
+    from colonnade.common.data.shares import share  # noqa: PLC0415
+    from colonnade.common.data.split import Seat, band  # noqa: PLC0415
+
+    label = len(header) - 1
+    bands = [band(label, Seat(seat, parties), "columns") for seat in range(parties)]
+    columns = {"server": [label], **{f"party{seat + 1}": [*range(label)[part]] for seat, part in enumerate(bands)}}
+    # A key says nothing of a person's place in the set that was cut.
+    numbers = np.random.default_rng(seed + 1).permutation(len(rows))
+    keys = [f"{name}-{number:06d}" for number in numbers]
+    known = share(len(rows), parties + 1, overlap, seed)
+    make_folder(out)
+    for (member, places), people in zip(columns.items(), known, strict=True):
+        table = [[keys[row], *(rows[row][place] for place in places)] for row in people.tolist()]
+        _write(out / f"{member}.csv", ["key", *(header[place] for place in places)], table)
+        typer.echo(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
+
+
+def _write(path: Path, header: Sequence[str], rows: Rows) -> None:
+    try:
+        with path.open("w", newline="", encoding="utf-8") as lines:
+            csv.writer(lines).writerows([header, *rows])
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

@@ -1,0 +1,150 @@
+"""The fork server: imports torch once, then bears the processes of a run, each in milliseconds.
+
+It is given requests as JSON lines on its standard input and reports on its standard output:
+
+    {"start": NAME, "argv": [...], "log": PATH, "threads": N}   -> {"started": NAME, "pid": N}
+    {"signal": NAME, "number": 15}
+                                                      whenever a child ends   -> {"exited": NAME, "code": N}
+
+What it never does, since a child would inherit it: run a tensor operation, import gRPC, look for
+a GPU, read a key or a configuration. When its input ends, so do its children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Serves requests until the input ends."""
+    _preload()
+    gc.freeze()  # what is imported now stays shared: a collection would write to every page
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    children: dict[int, str] = {}
+    _say(ready=os.getpid())
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(wake, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == wake:
+                    os.read(wake, 4096)
+                    _reap(children)
+                    continue
+                read = os.read(sys.stdin.fileno(), 65536)
+                if not read:
+                    _end_all(children)
+                    return
+                *lines, rest = (rest + read).split(b"\n")
+                for line in lines:
+                    _obey(json.loads(line), children)
+
+
+def _preload() -> None:
+    """Everything heavy that both roles need, except what must not be inherited."""
+    import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
+
+    from colonnade.server.protocols import SERVE  # noqa: PLC0415
+
+    assert "grpc" not in sys.modules, "a protocol imports gRPC"
+    assert SERVE
+
+
+def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
+    if "signal" in request:
+        for pid, name in children.items():
+            if name == request["signal"]:
+                os.kill(pid, request["number"])
+        return
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        _become(request)
+    children[pid] = request["start"]
+    _say(started=request["start"], pid=pid)
+
+
+def _become(request: dict[str, Any]) -> NoReturn:
+    """The child: takes on its own environment, then runs the command line as if started plainly."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _redirect(Path(request["log"]))
+        _reseed(request["threads"])
+        code = _run(request["argv"])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(log: Path) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
+def _reseed(threads: int) -> None:
+    """Children are born equal; their random numbers must not be."""
+    import random  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+    import torch  # noqa: PLC0415
+
+    torch.set_num_threads(threads)
+    seed = int.from_bytes(os.urandom(4))
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # the global one, since libraries use it
+    random.seed()
+
+
+def _run(argv: list[str]) -> int:
+    from colonnade.cli.main import main as command_line  # noqa: PLC0415
+
+    sys.argv = ["colonnade", *argv]
+    try:
+        command_line()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def _reap(children: dict[int, str]) -> None:
+    while children:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        _say(exited=children.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+
+def _end_all(children: dict[int, str]) -> None:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _say(**report: Any) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""`colonnade certs`: keys, certificates and the revocation list.
+
+Every party makes its own key, which never leaves its machine; the authority only signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.common.crypto.pki import files
+from colonnade.common.crypto.pki.authority import Authority, Role
+from colonnade.common.crypto.pki.certificates import (
+    certificate_pem,
+    check_fingerprint,
+    describe,
+    in_words,
+    name_of,
+    read_certificate,
+)
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.keys import PrivateKey, key_fingerprint, load_key, new_key, save_key
+from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
+from colonnade.common.crypto.pki.requests import make_request, read_request
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.errors import IdentityError
+
+app = typer.Typer(help="Make, sign, show and revoke certificates.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
+Days = Annotated[int, typer.Option(help="How long it holds, in days.")]
+Dns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="A DNS name of the server; repeatable.")]
+Ip = Annotated[list[str] | None, typer.Option(metavar="IP", help="An IP address of the server; repeatable.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+@app.command()
+def ca(folder: Folder, days: Days = 3650) -> None:
+    """Make a certificate authority in DIR, on a machine that stays offline."""
+    authority = Authority.make_in(folder, days=days)
+    typer.echo(f"Made the authority {describe(authority.certificate).subject!r} in {folder}.")
+    typer.echo(f"  Keep {folder / 'key.pem'} here: whoever has it can sign any name.")
+    typer.echo(f"  Give {folder / 'cert.pem'} to the server and every party, as their ca.pem.")
+    typer.echo(f"Next, for each request: colonnade certs sign FILE.csr --ca {folder} --out cert.pem")
+
+
+@app.command()
+def request(
+    name: Annotated[str, typer.Argument(help="The party's name, or `server`.", show_default=False)],
+    folder: Folder,
+    *,
+    dns: Dns = None,
+    ip: Ip = None,
+    loopback: Annotated[bool, typer.Option("--loopback", help="Also localhost, 127.0.0.1, ::1.")] = False,
+    force: Force = False,
+) -> None:
+    """Make a key and a certificate request for NAME in DIR."""
+    key = new_key()
+    asked = make_request(key, name, [*(dns or ()), *(ip or ()), *(LOOPBACK if loopback else ())])
+    path = files.make_folder(folder) / "key.pem"
+    if path.exists() and not force:
+        raise IdentityError(
+            f"{path} exists already and is not overwritten",
+            hint=f"for a new certificate: colonnade certs renew {folder}; for a new key: --force",
+        )
+    save_key(key, path, overwrite=force)
+    _keep_request(asked, key, name, folder)
+
+
+@app.command()
+def renew(folder: Folder) -> None:
+    """Make a new request from the key and certificate in DIR."""
+    missing = f"make a first one: colonnade certs request NAME {folder}"
+    key = load_key(folder / "key.pem", hint=missing)
+    path = folder / "cert.pem"
+    certificate = read_certificate(files.read(path, hint=missing), str(path))
+    name = name_of(certificate)
+    asked = make_request(key, name, describe(certificate).hosts)
+    _keep_request(asked, key, name, folder)
+    typer.echo("The new certificate has a new fingerprint: every roster has to pin that one.")
+
+
+@app.command()
+def sign(
+    requested: Annotated[Path, typer.Argument(metavar="REQUEST", help="A .csr file.", show_default=False)],
+    *,
+    authority: Annotated[Path, typer.Option("--ca", metavar="DIR", help="The authority's folder.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the certificate goes.")],
+    days: Days = 365,
+    role: Annotated[Role, typer.Option(help="What its owner is.")] = Role.PARTY,
+    force: Force = False,
+) -> None:
+    """Sign a request with the authority in --ca."""
+    pem = files.read(requested, hint="it is made by: colonnade certs request NAME DIR")
+    certificate = Authority.load(authority).sign(pem, role=role, days=days)
+    shown = describe(certificate)
+    files.write(out, certificate_pem(certificate), overwrite=force, hint="name another file, or --force")
+    typer.echo(f"Signed {shown.subject!r} until {in_words(shown.valid_until)} into {out}.")
+    typer.echo(f"  The key it is for: {key_fingerprint(read_request(pem).public_key)}")
+    typer.echo(f"  Ask {shown.subject} by another way, a telephone say, whether this is its key.")
+    if shown.hosts:
+        typer.echo(f"  It answers as: {', '.join(shown.hosts)}")
+    typer.echo(f"Next: send back {out} as cert.pem, and {authority / 'cert.pem'} as ca.pem; and pin")
+    typer.echo(f"  {shown.subject}: {shown.fingerprint}")
+    typer.echo("in the roster of the server and of every party.")
+
+
+@app.command()
+def show(paths: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)]) -> None:
+    """Say whose certificates these are, their fingerprints, and how long they hold."""
+    for path in paths:
+        certificate = read_certificate(files.read(path, hint="name a certificate's file"), str(path))
+        shown = describe(certificate)
+        typer.echo(f"{shown.subject}  ({path})")
+        typer.echo(f"  fingerprint  {shown.fingerprint}")
+        typer.echo(f"  holds        {_period(shown.valid_from, shown.valid_until)}")
+        typer.echo(f"  issuer       {shown.issuer}")
+        typer.echo(f"  serial       {shown.serial}")
+        if shown.hosts:
+            typer.echo(f"  answers as   {', '.join(shown.hosts)}")
+
+
+@app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="FILE|FINGERPRINT", show_default=False)],
+    listed: Annotated[Path, typer.Option("--list", metavar="FILE", help="The list; made if missing.")],
+    reason: Annotated[str, typer.Option(help="Why; the party is told.")],
+) -> None:
+    """Add a certificate to a revocation list, for good."""
+    known = check_fingerprint(which) if which.startswith("sha256:") else _certificate(Path(which))
+    held = RevocationList(listed) if listed.exists() else RevocationList.create(listed)
+    entry = held.revoke(known, reason)
+    typer.echo(f"{entry.name or 'The certificate'} {entry.fingerprint} is revoked since {entry.time}:")
+    typer.echo(f"  {entry.reason}")
+    typer.echo("A process that was started with this list turns it away from now on. Others need a copy.")
+
+
+@app.command("all")
+def everyone(
+    folder: Folder,
+    parties: Annotated[str, typer.Option(metavar="A,B,C", help="The parties' names, by commas.")],
+    dns: Dns = None,
+    ip: Ip = None,
+    days: Days = 30,
+) -> None:
+    """Make an authority, the server's identity and every party's in DIR, for demos."""
+    hosts: Sequence[str] = [*LOOPBACK, *(dns or ()), *(ip or ())]
+    prints = make_federation(folder, [name.strip() for name in parties.split(",")], hosts, days=days)
+    for name, fingerprint in prints.items():
+        typer.echo(f"{name}: {fingerprint}")
+    typer.secho(
+        f"Warning: {folder} holds everyone's private key. Whoever reads it can be anyone: this is for "
+        "demos. In a federation of several organisations each runs `colonnade certs request` itself.",
+        err=True,
+        fg="yellow",
+    )
+
+
+def _keep_request(asked: bytes, key: PrivateKey, name: str, folder: Path) -> None:
+    path = folder / "request.csr"
+    files.write(path, asked, overwrite=True)
+    role = " --role server" if name == SERVER else ""
+    typer.echo(f"Made a request for {name!r} in {path}.")
+    typer.echo(f"  Keep {folder / 'key.pem'} here, and send it to nobody.")
+    typer.echo(f"  The key's fingerprint: {key_fingerprint(key.public_key())}")
+    typer.echo(f"Next: send {path} to whoever holds the authority. They run")
+    typer.echo(f"  colonnade certs sign request.csr --ca DIR --out {name}.pem{role}")
+    typer.echo(f"What they send back goes to {folder / 'cert.pem'} and {folder / 'ca.pem'}.")
+
+
+def _certificate(path: Path) -> bytes:
+    return certificate_pem(read_certificate(files.read(path, hint=_WHICH), str(path)))
+
+
+def _period(begin: datetime, end: datetime) -> str:
+    now = datetime.now(UTC)
+    state = " (EXPIRED)" if now > end else " (NOT YET)" if now < begin else ""
+    return f"{in_words(begin)} until {in_words(end)}{state}"
+
+
+_WHICH = "name a certificate's file, or its fingerprint: sha256: and 64 hex digits"

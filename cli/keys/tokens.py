@@ -1,0 +1,20 @@
+"""`colonnade token`: who may ask a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="the caller's name", show_default=False)],
+    tokens: Annotated[
+        Path, typer.Option("--tokens", metavar="FILE", help="as `serve` reads it: RUN/serve.tokens", show_default=False)
+    ],
+) -> None:
+    """Makes a token for a caller of `serve`, adds it to the file of tokens and prints it."""
+    from colonnade.server.prediction.serving.tokens import add_caller  # noqa: PLC0415
+
+    typer.echo(add_caller(tokens, name))

@@ -1,0 +1,1 @@
+"""Processes of a run on this machine: started, watched, restarted."""

@@ -1,0 +1,107 @@
+"""The parties of a run that `up` made, started again to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.cli.launcher.processes import Family, last_words
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.errors import PartyFailed
+
+_LINGER = 15.0  # seconds that they have for their farewell
+
+
+class Answerers:
+    """A process for every party, each with its own file, folder and throw-away keys.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        keys: where keys, files and the server's address are kept while this lasts.
+        insecure: without TLS.
+        needed: whether a party whose folder is gone is missed.
+
+    Attributes:
+        config: as given, with the members' fingerprints and the server's identity.
+        names: of those that are started.
+    """
+
+    def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
+        self._base, self._folder, self._keys, self._insecure = base, folder, keys, insecure
+        self._address, self._needed = keys / "address", needed
+        self._all = config.federation.names
+        self.names = [name for name in self._all if needed or self._home(name).exists()]
+        tree = config.model_dump(mode="json", exclude_none=True)
+        if not insecure:
+            self._identify(tree)
+        tree["server"]["listen"] = "127.0.0.1:0"
+        self._tree, self.config = tree, parse(tree)
+
+    def start(self, family: Family) -> None:
+        """Bears them."""
+        threads = max(1, (os.cpu_count() or 1) // (len(self.names) + 1))
+        for name in self.names:
+            file = self._keys / f"{name}.yaml"
+            own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
+            file.write_text(yaml.safe_dump(own, sort_keys=False))
+            argv = ["answer", str(file), "--in", str(self._home(name)), "--base", str(self._base)]
+            argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
+            family.start(name, argv, self._log(name), threads=threads)
+
+    def note(self, event: dict[str, Any]) -> None:
+        """Tells them where the server listens."""
+        if event["kind"] == "listening":
+            partial = self._address.with_suffix(".partial")
+            partial.write_text(event["address"])
+            partial.replace(self._address)
+
+    async def watch(self, family: Family) -> None:
+        """Waits until one fails that is needed, or all have ended. Raises PartyFailed with what it said last."""
+        while True:
+            await asyncio.sleep(0.2)
+            family.wait(0.0)
+            for name, code in family.codes.items():
+                if code and (self._needed or len(family.codes) == len(self.names)):
+                    reason, hint = last_words(self._log(name), code)
+                    raise PartyFailed(name, reason, hint=hint)
+
+    def in_its_words(self, failed: PartyFailed, family: Family) -> PartyFailed:
+        """The same as the party has said it to itself: it runs on this machine, where all of it may be read."""
+        deadline = time.monotonic() + _LINGER
+        while failed.party in family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
+        if not (code := family.codes.get(failed.party)):
+            return failed
+        reason, hint = last_words(self._log(failed.party), code)
+        return PartyFailed(failed.party, reason, hint=hint)
+
+    def end(self, family: Family) -> None:
+        """Waits for those that say farewell, and ends the others."""
+        deadline = time.monotonic() + _LINGER
+        while family.running() and time.monotonic() < deadline and not any(family.codes.values()):
+            family.wait(0.1)
+        for name in family.running():
+            family.signal(name, signal.SIGTERM)
+
+    def _identify(self, tree: dict[str, Any]) -> None:
+        pins = make_federation(self._keys / "members", self._all)
+        tree["federation"]["server"] = pins.pop("server")
+        tree["federation"]["parties"] = pins
+        tree["server"]["identity"] = str(self._keys / "members" / "server")
+        for name in self._all:
+            tree["parties"][name]["identity"] = str(self._keys / "members" / name)
+
+    def _home(self, name: str) -> Path:
+        return self._folder / "parties" / name
+
+    def _log(self, name: str) -> Path:
+        return self._home(name) / "answers.log"

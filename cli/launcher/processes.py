@@ -1,0 +1,105 @@
+"""The processes of one run on this machine, born by the fork server."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from colonnade.common.errors import EnvironmentFault
+
+
+class Family:
+    """A fork server and its children.
+
+    Its children are out of the terminal's process group: a Ctrl-C reaches them only through us.
+    Should this process die, the fork server's input ends and it takes its children along.
+    """
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "colonnade.cli.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        # Not a Queue: a Ctrl-C that strikes while one takes its lock in Python leaves that lock taken for good.
+        self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        assert self._server.stdout is not None and self._server.stdin is not None  # we asked for both
+        self._input: TextIO = self._server.stdin  # type: ignore[assignment]
+        threading.Thread(target=self._listen, args=(self._server.stdout,), daemon=True).start()
+        self.codes: dict[str, int] = {}
+        self.pids: dict[str, int] = {}
+
+    def start(self, name: str, argv: list[str], log: Path, *, threads: int) -> None:
+        """Bears a child that runs `colonnade ARGV`; its output goes to `log`."""
+        self.codes.pop(name, None)  # of an earlier start
+        self._ask(start=name, argv=argv, log=str(log), threads=threads)
+        self.pids[name] = 0
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to a child that still runs."""
+        if name in self.running():
+            self._ask(signal=name, number=number)
+
+    def running(self) -> list[str]:
+        """The children that have not ended."""
+        return [name for name in self.pids if name not in self.codes]
+
+    def wait(self, seconds: float) -> None:
+        """Takes in what the fork server reports, for at most so long if there is nothing."""
+        try:
+            report = self._reports.get(timeout=seconds)
+            while True:
+                self._take(report)
+                report = self._reports.get_nowait()
+        except queue.Empty:
+            pass
+
+    def close(self) -> None:
+        """Ends the fork server, and with it every child that is left."""
+        self._input.close()
+        try:
+            self._server.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+
+    def _ask(self, **request: Any) -> None:
+        try:
+            self._input.write(json.dumps(request) + "\n")
+            self._input.flush()
+        except BrokenPipeError:
+            raise EnvironmentFault("the fork server has ended", hint="see what it printed above") from None
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if "started" in report:
+            self.pids[report["started"]] = report["pid"]
+        elif "exited" in report:
+            self.codes[report["exited"]] = report["code"]
+        elif "ended" in report:
+            raise EnvironmentFault("the fork server has ended by itself", hint="is there enough memory?")
+
+    def _listen(self, output: Any) -> None:
+        for line in output:
+            self._reports.put(json.loads(line))
+        self._reports.put({"ended": True})
+
+
+def last_words(log: Path, code: int) -> tuple[str, str]:
+    """Why a child ended with an exit code, and what to do, as far as its log says so."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}", ""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    for at, line in reversed(list(enumerate(lines))):
+        if line.startswith("error: "):
+            hint = lines[at + 1].strip() if len(lines) > at + 1 and lines[at + 1].startswith("  ") else ""
+            return line.removeprefix("error: "), hint
+    return f"ended with exit code {code}", "see its log"

@@ -1,0 +1,45 @@
+"""Which members are started again after they were killed, and when."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from colonnade.common.config.federation import LaunchConfig
+
+
+class Restarts:
+    """Counts restarts and times them.
+
+    Args:
+        config: how many there may be, and the first pause; each pause is twice the one before.
+        clock: seconds.
+    """
+
+    def __init__(self, config: LaunchConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._clock = config, clock
+        self._used: Counter[str] = Counter()
+        self._at: dict[str, float] = {}
+
+    def hopeful(self, name: str, code: int) -> bool:
+        """Whether a member that ended with this code will be started again.
+
+        Only one that was killed (a negative code): who ends by itself has said why, and would again.
+        """
+        return code < 0 and (name in self._at or self._used[name] < self._config.restarts)
+
+    def noticed(self, name: str) -> bool:
+        """Notes that a hopeful member has ended; True the first time."""
+        if name in self._at:
+            return False
+        self._at[name] = self._clock() + self._config.backoff * 2 ** self._used[name]
+        self._used[name] += 1
+        return True
+
+    def due(self, name: str) -> bool:
+        """Whether it is time to start it; True once."""
+        if self._clock() < self._at[name]:
+            return False
+        del self._at[name]
+        return True

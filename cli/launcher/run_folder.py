@@ -1,0 +1,122 @@
+"""A run's folder: made for one run, held by one process, and gone again if nothing came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.runtime.permissions import narrow
+from colonnade.reports.console.screen import counted, err
+
+_OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
+_LOCK = ".lock"
+_ATTEMPTS = 10  # at a lock, which who only looks whether it is held takes for a moment
+
+
+def demo_file() -> Path:
+    """The configuration of the demo."""
+    return Path(__file__).parents[2] / "experiments" / "demo.yaml"
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run was begun in a folder, by the launcher, a server or a party."""
+    return any((folder / file).exists() for file in _OF_A_RUN)
+
+
+@contextmanager
+def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
+    """Makes the folder that is wanted, or runs/NAME-TIME; removes what it has made if that is left empty.
+
+    Args:
+        wanted: `--out`.
+        name: of a folder under runs/ where none is wanted.
+        resume: the folder of a run that is to go on, instead.
+        lock_name: a launcher and the server that it starts work in one folder, under locks of their own.
+
+    Raises:
+        EnvironmentFault: it holds a run already, cannot be made, or another process works in it.
+        InputError: there is no run to resume.
+    """
+    if resume is not None:
+        if wanted is not None:
+            raise InputError("--out and --resume: a run goes on in its own folder", hint="leave --out away")
+        folder = resume.resolve()
+        if not holds_run(folder):
+            raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
+    else:
+        folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        used = holds_run(folder)
+        lock = (folder / lock_name).open("a+")
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{folder} cannot be written: {failed.strerror}", hint="choose another --out, or make it writable"
+        ) from None
+    with lock:
+        _hold(lock, folder)
+        if used and resume is None:
+            raise EnvironmentFault(
+                f"{folder} holds a run already", hint="go on with it by --resume, choose another --out, or remove it"
+            )
+        if resume is not None:
+            _narrow(folder)
+        elif not made and len(list(folder.iterdir())) == 1:  # it was there, and is the run's alone
+            narrow(folder)
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):  # it is not empty: there was a run
+                if len(list(folder.iterdir())) == 1:
+                    (folder / lock_name).unlink()
+                for path in made:
+                    path.rmdir()
+
+
+def _narrow(folder: Path) -> None:
+    narrowed, foreign = narrow(folder)
+    if narrowed:
+        said = f"{folder}: others could read or change {narrowed} of its files and folders; they no longer can"
+        err.print(said, style="yellow", markup=False)
+    if foreign:
+        said = f"{folder}: {counted(foreign, 'file')} of another user can be read or changed by others"
+        err.print(said, style="yellow", markup=False)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process works in a folder, whatever its number is called from here."""
+    try:
+        with (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _hold(lock: TextIO, folder: Path) -> None:
+    """Until this process ends, however it ends. The file says which process it is."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        lock.seek(0)
+        raise EnvironmentFault(
+            f"another process ({lock.read().strip() or 'unknown'}) works in {folder}",
+            hint="end it first, or choose another --out",
+        )
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()

@@ -1,0 +1,185 @@
+"""`colonnade export`: a party's part of a model, for use outside Colonnade."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from colonnade.client.models.local import Local
+from colonnade.client.protocols import LOCAL
+from colonnade.client.training.context import ClientContext
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.federation import Config, load
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.data.columns.encode import Encoder
+from colonnade.common.data.columns.kept_encoder import NAME as ENCODER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import load_features, prepare_others
+from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
+from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime.device import choose_device
+from colonnade.common.runtime.durable import write_durably
+from colonnade.common.version import VERSION
+from colonnade.reports.console.outputs import make_folder
+from colonnade.reports.console.screen import out as console
+
+_TRACED = 7  # rows of the example that the program is made from: a number that nothing else is likely to have
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a party's run is.
+
+    Args:
+        home: the party's own folder.
+        config: with its section.
+        base: the folder that paths in it are relative to.
+    """
+
+    home: Path
+    config: Config
+    base: Path
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A party's part of a model.
+
+    Args:
+        local: rows -> what it says of them, in evaluation mode.
+        shape: of a row as the model takes it.
+        round: that it is of.
+        run: the run's number.
+        encoder: makes such rows of the party's table.
+        names: of the table's columns.
+    """
+
+    local: Local
+    shape: tuple[int, ...]
+    round: int
+    run: str
+    encoder: Encoder
+    names: tuple[str, ...]
+
+
+def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
+    """Writes model.safetensors, model.pt2 and model.json beside a copy of the encoder."""
+    place = _find(folder, party, file)
+    opened = _open(place, party)
+    into = out or place.home / "export"
+    program = _program(opened)  # first: it is this that may be refused
+    make_folder(into)
+    weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
+    _write(into / "model.safetensors", weights)
+    _write(into / ENCODER, (place.home / ENCODER).read_bytes())
+    _write(into / "model.pt2", program)
+    record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
+    _write(into / "model.json", (json.dumps(record, indent=2) + "\n").encode())
+    console.print(f"{into}: {party}'s part of the model after round {opened.round}", markup=False, soft_wrap=True)
+    console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
+
+
+def _find(folder: Path, party: str, file: Path | None) -> Place:
+    """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
+    if file is not None:
+        config, home, base = as_begun(load(file), folder), folder, file.parent.resolve()
+    else:
+        try:
+            base = Path(json.loads((folder / "launch.json").read_text())["base"])
+        except (OSError, ValueError, KeyError, TypeError):
+            hint = "of a party by itself, name its file too: --file party1.yaml"
+            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint) from None
+        config, home = load_begun(folder / "config.yaml"), folder / "parties" / party
+    if party not in config.parties:
+        raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
+    return Place(home, config, base)
+
+
+def _open(place: Place, party: str) -> Opened:
+    federation, own = place.config.federation, place.config.parties[party]
+    name = federation.protocol.name
+    if name not in LOCAL:
+        hint = f"there are {', '.join(LOCAL)}"
+        raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
+    store = Checkpoints(place.home / "checkpoints")
+    owner = Owner(party, store.run(), federation.lasting_hashes())
+    if not (rounds := store.usable(owner)):
+        raise CheckpointError(f"{place.home / 'checkpoints'} holds no whole checkpoint", hint="see --party")
+    features = load_features(own.data, federation.seat(party), place.base)
+    kept = EncoderFile(place.home, begun=True)
+    columns = prepare_others(own.data, features, federation.seed, party, kept)
+    aligned = federation.align != "none"
+    rows = len(kept_rows(Once(place.home / "once"), party)) if aligned else len(features.values)
+    schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
+    never: Any = None  # nothing is released here
+    state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
+    ctx = ClientContext(
+        party, federation, own, columns, schedule, never, never, base=place.base, device=device, state=state
+    )
+    local = LOCAL[name](ctx)
+    local.eval()
+    return Opened(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
+
+
+def _program(opened: Opened) -> bytes:
+    example = torch.zeros(_TRACED, *opened.shape)
+    try:
+        made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+        program = io.BytesIO()
+        torch.export.save(made, program)
+    except Exception as failed:  # whatever a model of the party's own does that cannot be traced
+        reason = str(failed).splitlines()[0]
+        raise InputError(
+            f"the model cannot be exported as a program: {reason}",
+            hint="its parameters are in the newest of the party's checkpoints, a safetensors file",
+        ) from failed
+    return program.getvalue()
+
+
+def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:
+    federation = config.federation
+    says = CONTRACTS[federation.protocol.name].predicts
+    return {
+        "party": party,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "run": opened.run,
+        "round": opened.round,
+        "input": {"shape": ["rows", *opened.shape], "dtype": "float32", "columns": _columns(opened)},
+        "output": {"what": says, "note": "one part of the joint model: it predicts nothing by itself"},
+        "versions": {"colonnade": VERSION, "torch": str(torch.__version__)},
+    }
+
+
+def _columns(opened: Opened) -> list[str]:
+    """What the model's inputs are, in order: of categories one a word."""
+    if not opened.encoder.codes:
+        return list(opened.names)
+    named: list[str] = []
+    for code in opened.encoder.codes:
+        words = [] if code.words is None else [f"{code.name}={word}" for word in code.words]
+        named += [code.name] if code.words is None else [*words, *([f"{code.name} missing"] if code.own else [])]
+    return named
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = ("model.safetensors", "model.pt2", ENCODER)
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_durably(path, content, mode=0o600)  # a model tells of the rows that it was trained on
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

@@ -1,0 +1,75 @@
+"""`colonnade report --follow`: the page of a run that goes on, made again as it goes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from colonnade.cli.launcher.run_folder import is_held
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.reports.console.screen import out as console
+
+_PERIOD = 5.0  # seconds between two pages
+_PATIENCE = 0.5  # seconds between two looks for a run that has not begun
+_GONE = 90.0  # seconds after which nobody who was killed or has failed will be started again
+
+
+def follow(folder: Path, out: Path | None) -> None:
+    """Writes the page every few seconds until the run is completed, or nobody has worked on it for a while.
+
+    What makes pages is imported when there is something to show: until then the members need the machine.
+
+    Args:
+        folder: of the run, which need not have begun.
+        out: as for `report`.
+
+    Raises:
+        EnvironmentFault: nobody begins a run there.
+        ColonnadeError: as `report`.
+    """
+    console.print(f"waits for a run in {folder}", markup=False, soft_wrap=True)
+    watched = _Watched(folder)
+    while not watched.has_begun():
+        if watched.gone():
+            raise EnvironmentFault(f"nobody has begun a run in {folder}", hint="start its server, then this again")
+        time.sleep(_PATIENCE)
+    from colonnade.cli.read.report import report  # noqa: PLC0415
+
+    while not (watched.completed() or watched.gone()):
+        if watched.has_changed():
+            report([folder], out, again=_PERIOD)
+        time.sleep(_PERIOD)
+    report([folder], out)
+
+
+class _Watched:
+    """A folder, looked at from outside.
+
+    Args:
+        folder: in which a server works, has worked or will work.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._events = folder, folder / "events.jsonl"
+        self._size, self._alive = -1, time.monotonic()
+
+    def has_begun(self) -> bool:
+        """Whether there is something to show."""
+        return any(event["kind"] in ("round", "end") for event in read_lines(self._events))
+
+    def has_changed(self) -> bool:
+        """Since this was last asked."""
+        before, self._size = self._size, self._events.stat().st_size
+        return self._size != before
+
+    def completed(self) -> bool:
+        """Whether the newest start has come to its end, and has left its summary."""
+        last = [event for event in read_lines(self._events) if event["kind"] in ("listening", "end")][-1:]
+        return [event.get("status") for event in last] == ["completed"] and (self._folder / "summary.json").exists()
+
+    def gone(self) -> bool:
+        """Whether no process has worked here for longer than it takes to start one again."""
+        if is_held(self._folder):
+            self._alive = time.monotonic()
+        return time.monotonic() - self._alive > _GONE

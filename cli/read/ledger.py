@@ -1,0 +1,85 @@
+"""`colonnade ledger`: what left a party, from its own record, and whether that record is whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rich.table import Table
+
+from colonnade.common.errors import InputError
+from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.records.ledgers import Book, read_books_of
+from colonnade.reports.words import amount, count
+
+_DELTA = re.compile(r"\bdelta=(\S+)")
+_NAMED = 10  # lines whose numbers are told
+
+
+def ledger(folder: Path, *, check: bool, head: bool) -> None:
+    """Says what left, by kind of message; or the newest hash; or whether all hashes fit.
+
+    Args:
+        folder: a party's own, with ledger.jsonl in it, or that file.
+        check: looks through the chain of hashes.
+        head: prints the newest hash, and nothing else but what `check` says.
+
+    Raises:
+        InputError: there is no ledger, or its chain is broken.
+    """
+    path = folder / "ledger.jsonl" if folder.is_dir() else folder
+    if not path.is_file():
+        raise InputError(
+            f"{path}: there is no ledger", hint="give a party's own folder, as RUN/parties/NAME, or its ledger.jsonl"
+        )
+    if check:
+        _say(path, verify(path))
+    if head:
+        console.print(newest(path), markup=False, soft_wrap=True)
+    if not (check or head):
+        _show(path)
+
+
+def _say(path: Path, found: Verdict) -> None:
+    if found.broken is not None:
+        raise InputError(
+            f"{path}, line {found.broken}: its hash does not fit what stands before it; {count(found.lines, 'line')} "
+            "before it fit",
+            hint="the file was altered there, or a line before it was taken out; compare with a copy",
+        )
+    console.print(f"{count(found.lines, 'line')}, and every hash fits", markup=False)
+    if found.torn:
+        where = ", ".join(map(str, found.torn[:_NAMED])) + (" .." if len(found.torn) > _NAMED else "")
+        cut = f"{count(len(found.torn), 'line')} cut short, as by a crash, and passed over: number {where}"
+        console.print(cut, style="yellow", markup=False, soft_wrap=True)
+    console.print(f"newest hash: {found.head}", markup=False, soft_wrap=True)
+
+
+def _show(path: Path) -> None:
+    table = Table("kind", "messages", "tensors", "rows", "sent again", "protection", title=f"what left, by {path}")
+    for kind, book in read_books_of(path).items():
+        table.add_row(kind, str(book.messages), amount(book.bytes), str(book.rows), str(book.repeats), _ways(book))
+    console.print(table)
+    console.print(_spent(path), markup=False)
+    console.print(f"newest hash: {newest(path)}", markup=False, soft_wrap=True)
+
+
+def _ways(book: Book) -> str:
+    """What protected it: "none" is a release in the clear."""
+    return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
+
+
+def _spent(path: Path) -> str:
+    """Epsilon as the newest message has it, and how many releases were reserved and not given back."""
+    epsilon, reserved, delta = None, 0, ""
+    for entry in read_lines(path):
+        if entry.get("epsilon") is not None:  # what is no release of a model costs none
+            epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
+            delta = f"delta {found[1]}" if found else "the agreed delta"  # of version 0.1.0 a line did not say
+        reserved += entry.get("reserved", 0) - entry.get("returned", 0)
+    if not isinstance(epsilon, int | float):
+        return "no privacy guarantee was counted"
+    spent = f"epsilon {epsilon:.4g} at {delta} after the last message; {count(reserved, 'release')} paid for"
+    return f"{spent}. It is this party's own: a person whose row lies at others too is in their releases as well"

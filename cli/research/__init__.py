@@ -1,0 +1,1 @@
+"""Commands that compare protocols, repeat papers and attack runs."""

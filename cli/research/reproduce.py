@@ -1,0 +1,127 @@
+"""`colonnade reproduce`: the papers' tables beside our own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.table import Table
+
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.reports.console.screen import counted
+from colonnade.reports.console.screen import out as console
+from colonnade.reproduction.pages.pages import Pages, total_words
+from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
+from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.paper_comparison import TableStanding, stand
+from colonnade.reproduction.papers.papers import Paper, chosen
+from colonnade.reproduction.papers.results import Results
+from colonnade.reproduction.papers.running import Job
+from colonnade.reproduction.papers.work import about, jobs, missing, run_all
+
+_MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says.
+
+    Args:
+        which: PAPER, PAPER/TABLE, or "" for all.
+        seeds: how many.
+        out: the folder of results.
+        processes: that run at a time.
+        quick: the quick looks instead of the tables.
+        only_list: whether nothing is to be run.
+        wire: as processes over the wire, rather than on the virtual clock.
+    """
+
+    which: str
+    seeds: int
+    out: Path
+    processes: int
+    quick: bool = False
+    only_list: bool = False
+    wire: bool = False
+
+    def label(self, paper: str) -> str:
+        """What results of a paper are kept under: a quick look has runs of the same names."""
+        return f"quick-{paper}" if self.quick else paper
+
+
+def reproduce(asked: Asked) -> None:
+    """Runs what is missing, prints the paper's values beside ours, and writes pages.
+
+    Raises:
+        InputError: there is no such paper or table.
+        EnvironmentFault: nothing can be written there.
+    """
+    papers = list(chosen(asked.which, quick=asked.quick))
+    make_folder(asked.out)
+    results = Results(asked.out)
+    wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
+    todo = missing(wanted, results)
+    _announce(asked, len(wanted), todo)
+    if todo and not asked.only_list:
+        refuse_unwritable(asked.out)
+    outcomes = () if asked.only_list else run_all(todo, asked.processes)
+    failed = keep_all(outcomes, len(todo), results, _name)
+    standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
+    left = missing(todo, results)
+    for name, paper in papers:
+        _show(asked, name, standings[name], left)
+        console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
+    everything = [table for tables in standings.values() for table in tables]
+    console.print(total_words(everything, asked.seeds), markup=False, soft_wrap=True)
+    if not asked.which:
+        pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
+        for page in pages.write(asked.out):
+            console.print(f"page: {page}", markup=False, soft_wrap=True)
+    refuse_failed(failed)
+
+
+def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
+    how_long = f"{about(todo, asked.processes)} by {counted(asked.processes, 'process')}" if todo else ""
+    rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
+    console.print(f"{counted(wanted, 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
+
+
+def _name(job: Job) -> str:
+    return f"{job.paper}/{job.name}"
+
+
+def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:
+    return results.get(Job(asked.label(name), run, paper.runs[run], seed, asked.wire))
+
+
+def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job]) -> None:
+    for standing in tables:
+        title = _title(asked, name, standing, left)
+        if standing.cells:
+            table = Table("", "", "paper", "ours", "seeds", "", title=title)
+            for one in standing.cells:
+                seeds = str(len(one.ours))
+                table.add_row(one.cell.row, one.cell.column, one.paper_words, one.words, seeds, _MARKS[one.reached])
+            console.print(table)
+        if standing.claims:
+            table = Table("claim", "measured", "seeds", "", title=title)
+            for claim in standing.claims:
+                table.add_row(claim.claim.text, claim.words, claim.seeds, _MARKS[claim.reached])
+            console.print(table)
+        for excluded in standing.table.excluded:
+            said = f"{name}/{standing.name}, left out: {excluded.words}"
+            console.print(said, style="dim", markup=False, soft_wrap=True)
+
+
+def _title(asked: Asked, name: str, standing: TableStanding, left: list[Job]) -> str:
+    """What a table is, and how long those of its runs take that are missing; other tables may need some of them too."""
+    title = f"{name}/{standing.name}: {standing.table.title}"
+    runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]
+    return f"{title} ({about(runs, asked.processes)} to run)" if runs else title
+
+
+def processors() -> int:
+    """How many runs go at a time unless told: one a processor."""
+    return os.cpu_count() or 1

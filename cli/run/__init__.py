@@ -1,0 +1,1 @@
+"""Commands that run a federation or ask a trained one."""

@@ -1,0 +1,175 @@
+"""`colonnade server` and `colonnade client`: one process of a federation on this machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+import torch
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from colonnade.cli.launcher.run_folder import holds_run, run_folder
+from colonnade.client.run.process import ClientRun
+from colonnade.common.config.federation import Config, Endpoint, PartyConfig, ServerConfig, load
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.observability.telemetry import Event, advances
+from colonnade.common.parsing.earlier_defaults import as_begun
+from colonnade.common.runtime.rate_limit import Digest
+from colonnade.reports.console.outputs import write_text
+from colonnade.reports.console.progress import PartyProgress, Progress
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.console.screen import run_to_end
+from colonnade.reports.console.summary import show_summary
+from colonnade.server.run.training import ServerRun
+
+Own = TypeVar("Own", ServerConfig, PartyConfig)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a member's run is, or will be.
+
+    Args:
+        out: of a new run; None takes a folder under runs/.
+        resume: of a run that goes on.
+    """
+
+    out: Path | None
+    resume: Path | None
+
+    @classmethod
+    def of(cls, out: Path | None, resume: Path | None, within: Path | None) -> Self:
+        """`within` is either: services that are started again by others say the same every time."""
+        if within is None:
+            return cls(out, resume)
+        if out is not None or resume is not None:
+            raise InputError("--in with --out or --resume: it stands for either", hint="give one of the three")
+        return cls(None, within) if holds_run(within) else cls(within, None)
+
+    def open(self, name: str) -> AbstractContextManager[Path]:
+        """The folder, held for this process. See `run_folder`."""
+        return run_folder(self.out, name, self.resume)
+
+
+def serve(
+    file: Path,
+    sets: tuple[str, ...],
+    place: Place,
+    *,
+    insecure: bool,
+    base: Path | None,
+    launched: float,
+) -> None:
+    """Runs a server to its end. `launched` is when `up` began, which then shows what there is to see."""
+    config = load(file, sets)
+    if config.server is None:
+        raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
+    server = config.server if launched else _watched(config.server)
+    _set_threads(server.threads)
+    progress = None if launched else Progress(console)
+    with place.open(f"{config.federation.id}-server") as folder:
+        config = as_begun(config, folder)
+        keeping = _Keeping(config, file, folder, resumed=place.resume is not None)
+        listeners = (Digest(progress), keeping) if progress else ()
+        base = base or file.parent.resolve()
+        run = ServerRun(config.federation, server, base, folder, not insecure, launched, listeners)
+        try:
+            run_to_end(run.run())
+        finally:
+            if progress:
+                progress.close()
+            if progress and (run.went_on or place.resume is None):
+                show_summary(console, folder)
+
+
+def participate(
+    file: Path,
+    sets: tuple[str, ...],
+    place: Place,
+    *,
+    party: str,
+    insecure: bool,
+    base: Path | None,
+    server_file: Path | None,
+    answers: bool = False,
+) -> None:
+    """Runs a party to its end. `server_file` is where `up` writes the server's address."""
+    config = load(file, sets)
+    name = _choose(file, party, list(config.parties))
+    own = config.parties[name] if server_file else _watched(config.parties[name])
+    progress = None if server_file else PartyProgress(console, name)
+    listeners = (Digest(progress),) if progress else ()
+    _set_threads(own.threads)
+    find = None if server_file is None else partial(_address, server_file)
+    with place.open(f"{config.federation.id}-{name}") as folder:
+        config = as_begun(config, folder)
+        base = base or file.parent.resolve()
+        run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners, answers)
+        if progress:
+            progress.say(f"dials {own.connect}")
+        run_to_end(run.run())
+
+
+def _address(file: Path) -> str:
+    """What `up` has written there; "" while a server is started again."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+class _Keeping:
+    """Leaves the resolved configuration with the run, once: as soon as there is one, or when a run has gone on.
+
+    Args:
+        config: resolved.
+        file: that it was read from, which is not overwritten.
+        folder: the run's.
+        resumed: whether the folder holds a run with a configuration already.
+    """
+
+    def __init__(self, config: Config, file: Path, folder: Path, *, resumed: bool) -> None:
+        self._config, self._path, self._resumed = config, folder / "config.yaml", resumed
+        self._done = self._path.resolve() == file.resolve()
+
+    def __call__(self, event: Event) -> None:
+        if self._done or not (advances(event) if self._resumed else event["kind"] == "listening"):
+            return
+        self._done = True
+        tree = self._config.model_dump(mode="json", exclude_none=True, include={"federation", "server"})
+        write_text(self._path, yaml.safe_dump(tree, sort_keys=False))
+
+
+def _watched(own: Own) -> Own:
+    """The same, shown where the environment says so: images of containers do, for members that say nothing."""
+    asked = {}
+    for what in ("metrics", "health"):
+        variable = f"COLONNADE_{what.upper()}"
+        if os.environ.get(variable) and not getattr(own, what):
+            try:
+                asked[what] = TypeAdapter(Endpoint).validate_python(os.environ[variable])
+            except ValidationError as wrong:
+                reason = wrong.errors()[0]["ctx"]["error"]
+                raise ConfigError(f"{variable} = {os.environ[variable]!r}: {reason}", hint="or a port alone") from None
+    return own.model_copy(update=asked)
+
+
+def _choose(file: Path, wanted: str, there: list[str]) -> str:
+    if wanted:
+        if wanted not in there:
+            raise ConfigError(f"{file}: no section parties.{wanted}{nearest(wanted, there)}")
+        return wanted
+    if len(there) != 1:
+        found = f"sections for {', '.join(there)}" if there else "no `parties` section"
+        raise ConfigError(f"{file} has {found}", hint="name the one to run: --party NAME")
+    return there[0]
+
+
+def _set_threads(threads: int) -> None:
+    if threads:
+        torch.set_num_threads(threads)

@@ -1,0 +1,216 @@
+"""A run that has ended, opened to be asked: by its folder alone where `up` made it, else with the server's own file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.cli.launcher.prediction_parties import Answerers
+from colonnade.cli.launcher.processes import Family
+from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.launcher.scratch import scratch
+from colonnade.common.config.federation import Config, load
+from colonnade.common.errors import ConfigError, InputError, PartyFailed
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.runtime.numbers import plain
+from colonnade.reports.console.screen import run_to_end
+from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.run import PredictionRun, Work
+from colonnade.server.training.absence import Absent
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a model is asked.
+
+    Args:
+        absent: what is taken for a party that is not there.
+        patience: seconds that parties have to come; None for federation.timeouts.away.
+        insecure: without TLS, on loopback only.
+        own: whether parties predict too, and keep that at home.
+    """
+
+    absent: Absent = "refuse"
+    patience: float | None = None
+    insecure: bool = False
+    own: bool = False
+
+
+class Opened:
+    """A run whose parties are started with it, or run elsewhere.
+
+    Args:
+        config: of the server, and of the parties that are started.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        answerers: the parties' processes with their fork server, None where they run elsewhere.
+        terms: how it is asked.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        base: Path,
+        folder: Path,
+        answerers: tuple[Answerers, Family] | None,
+        terms: Terms,
+    ) -> None:
+        self._config, self._base, self._folder, self._terms = config, base, folder, terms
+        self._answerers = answerers
+        self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
+        assert config.server is not None  # whoever opens it sees to that
+        self._server = config.server
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """In the roster's order."""
+        return self._config.federation.names
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self._folder
+
+    @property
+    def federation(self) -> str:
+        """Its name."""
+        return self._config.federation.id
+
+    @property
+    def protocol(self) -> str:
+        """Its name."""
+        return self._config.federation.protocol.name
+
+    @property
+    def key(self) -> str:
+        """What the server calls the column that says who a row is about, or ""."""
+        return getattr(self._server.labels, "key", None) or ""
+
+    @property
+    def without(self) -> dict[str, str]:
+        """How good the model was on validation rows with a party's mean in its place, as far as the run has said so."""
+        try:
+            found = dict(json.loads((self._folder / "summary.json").read_text())["absent"] or {})
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        numbers = self._config.federation.task == "regression"
+        return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Tells somebody of every event."""
+        self._listeners.append(listener)
+
+    @property
+    def aligns(self) -> bool:
+        """Whether rows go by keys, so that whom one will ask for has to be known first."""
+        return self._config.federation.align != "none"
+
+    def ask(self, work: Work, ids: Collection[str] | None = None) -> None:
+        """Gathers the parties, has the work done and dismisses them.
+
+        Args:
+            work: asks.
+            ids: whom it will ask for, where rows go by keys; None for those whom the run was trained on.
+
+        Raises:
+            ColonnadeError: somebody did not come, or has failed.
+        """
+        run = self._run(work if self._answerers is None else self._watched(work), ids)
+        if self._answerers is None:
+            run_to_end(run.run())
+            return
+        answerers, family = self._answerers
+        answerers.start(family)
+        try:
+            run_to_end(run.run())
+        except PartyFailed as failed:
+            raise answerers.in_its_words(failed, family) from failed
+
+    def check(self) -> None:
+        """Refuses what cannot be asked, before anybody is started. Raises InputError."""
+
+        async def nothing(_model: Model) -> None: ...
+
+        self._run(nothing, None).check()
+
+    def _run(self, work: Work, ids: Collection[str] | None) -> PredictionRun:
+        return PredictionRun(
+            self._config.federation,
+            self._server,
+            self._base,
+            self._folder,
+            work,
+            self._terms.absent,
+            self._terms.patience,
+            None if self._answerers is None else self._answerers[0].names,
+            ids,
+            self._terms.own,
+            not self._terms.insecure,
+            tuple(self._listeners),
+        )
+
+    def _watched(self, work: Work) -> Work:
+        """The work, which ends when a party's process fails."""
+        assert self._answerers is not None  # it is asked for then alone
+        answerers, family = self._answerers
+
+        async def both(model: Model) -> None:
+            tasks = [asyncio.ensure_future(work(model)), asyncio.ensure_future(answerers.watch(family))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        return both
+
+
+@contextmanager
+def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
+    """A run's folder, held for this process.
+
+    Args:
+        folder: the run's.
+        file: the server's own, where its parties are processes elsewhere.
+        terms: how it is asked.
+
+    Raises:
+        InputError: there is no run, or nobody says where its parties are.
+    """
+    with run_folder(None, "", folder) as home:
+        if file is not None:
+            config = as_begun(load(file), home)
+            if config.server is None:
+                raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
+            yield Opened(config, file.parent.resolve(), home, None, terms)
+            return
+        family = Family()
+        try:
+            with scratch() as keys:
+                base = _base(home)
+                config, needed = load_begun(home / "config.yaml"), terms.absent == "refuse"
+                answerers = Answerers(config, base, home, keys, insecure=terms.insecure, needed=needed)
+                try:
+                    yield Opened(answerers.config, base, home, (answerers, family), terms)
+                finally:
+                    answerers.end(family)
+        finally:
+            family.close()
+
+
+def _base(folder: Path) -> Path:
+    try:
+        return Path(json.loads((folder / "launch.json").read_text())["base"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{folder} holds no run that `up` has begun",
+            hint="of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`",
+        ) from None

@@ -1,0 +1,116 @@
+"""`colonnade serve`: a model that answers callers, one by one or many at once."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from colonnade.cli.run.predict import say
+from colonnade.cli.run.prediction_run import Opened, Terms, opened
+from colonnade.common.errors import InputError
+from colonnade.common.network.ports import refuse_taken, split_address
+from colonnade.common.runtime.descriptors import raise_limit
+from colonnade.common.runtime.rate_limit import Digest
+from colonnade.reports.console.screen import out as console
+from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.serving.batching import Desk
+from colonnade.server.prediction.serving.grpc_service import Remote
+from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.web import Web
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_TOKENS = "serve.tokens"
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where callers come in.
+
+    Args:
+        http, grpc: HOST:PORT each; "" keeps it shut.
+        tokens: the file of those who may; None takes the run's own.
+        rate: ids a second that one caller may ask for.
+        certificate, key: PEM files; without them it is loopback alone.
+    """
+
+    http: str
+    grpc: str
+    tokens: Path | None
+    rate: float
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def refuse_shut(self) -> None:
+        """Looks at ports and files before anybody is started. Raises InputError, EnvironmentFault."""
+        _context(self)
+        _pair(self)
+        for name, address in (("--http", self.http), ("--grpc", self.grpc)):
+            if address:
+                refuse_taken(address, name)
+
+    def check(self) -> None:
+        """Raises InputError unless callers from elsewhere come in by TLS."""
+        if not self.http and not self.grpc:
+            raise InputError("--http and --grpc are both shut", hint="open one of them: --http 127.0.0.1:8000")
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("--certificate without --key, or the other way round", hint="give both")
+        for name, address in (("--http", self.http), ("--grpc", self.grpc)):
+            if address and self.certificate is None and split_address(address)[0] not in _LOOPBACK:
+                raise InputError(
+                    f"{name} {address}: callers from elsewhere would send their tokens in the clear",
+                    hint="give --certificate and --key, or listen on 127.0.0.1 behind a proxy that speaks TLS",
+                )
+
+
+def serve(folder: Path, file: Path | None, terms: Terms, doors: Doors) -> None:
+    """Answers until it is stopped."""
+    doors.check()
+    raise_limit()
+    with opened(folder, file, terms) as run:
+        run.check()
+        doors.refuse_shut()
+        tokens = doors.tokens or run.folder / _TOKENS
+        callers = Callers.read(tokens, doors.rate)
+        console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
+        run.listen(Digest(partial(say, run.without, terms.absent)))
+        run.ask(partial(_work, run, callers, doors))
+
+
+async def _work(run: Opened, callers: Callers, doors: Doors, model: Model) -> None:
+    desk = Desk(model)
+    model.show(desk)
+    async with AsyncExitStack() as open_doors:
+        if doors.http:
+            web = Web(desk, callers, {"federation": run.federation, "protocol": run.protocol, "run": model.run})
+            open_doors.push_async_callback(web.stop)
+            scheme = "https" if doors.certificate else "http"
+            console.print(f"HTTP: {scheme}://{await web.start(doors.http, _context(doors))}/v1/predict", markup=False)
+        if doors.grpc:
+            remote = Remote(desk, callers)
+            open_doors.push_async_callback(remote.stop)
+            console.print(f"gRPC: {await remote.start(doors.grpc, _pair(doors))}", markup=False)
+        await desk.run()
+
+
+def _context(doors: Doors) -> ssl.SSLContext | None:
+    if doors.certificate is None or doors.key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(doors.certificate, doors.key)
+    except (OSError, ssl.SSLError) as wrong:
+        said = f"--certificate {doors.certificate}, --key {doors.key}: {wrong}"
+        raise InputError(said, hint="both are PEM") from None
+    return context
+
+
+def _pair(doors: Doors) -> tuple[bytes, bytes] | None:
+    if doors.certificate is None or doors.key is None:
+        return None
+    try:
+        return doors.key.read_bytes(), doors.certificate.read_bytes()
+    except OSError as wrong:
+        raise InputError(f"--certificate, --key: {wrong}", hint="both are PEM") from None

@@ -1,0 +1,369 @@
+"""`colonnade up`: a whole federation on this machine, every member a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from colonnade.cli.launcher.processes import Family, last_words
+from colonnade.cli.launcher.scratch import scratch
+from colonnade.reports.console.screen import INTERRUPTED, debugging, show_error
+from colonnade.reports.console.screen import out as console
+
+if TYPE_CHECKING:
+    from colonnade.common.config.federation import Config
+
+_LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
+_NOTICE = 3.0  # seconds that the others have to notice that a member has failed
+_HASTE = 0.5  # the same, before the run has begun: the others only wait
+
+
+def up(
+    file: Path | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    resume: Path | None,
+    *,
+    insecure: bool,
+    dashboard: str = "",
+    ids: Path | None = None,
+) -> None:
+    """Runs a federation to its end and prints its summary.
+
+    Args:
+        dashboard: where its page is served meanwhile; "" serves none.
+        ids: csv of who is to be predicted once the run has ended, into predictions.csv in its folder; None for nobody.
+    """
+    launched = time.time()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    family = Family()  # it imports torch while we read the configuration
+    try:
+        from colonnade.cli.data.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
+        from colonnade.cli.launcher.run_folder import run_folder  # noqa: PLC0415
+        from colonnade.common.config.federation import load  # noqa: PLC0415
+        from colonnade.common.parsing.earlier_defaults import load_begun  # noqa: PLC0415
+
+        file, base = _choose(file, resume)
+        config = load(file, sets) if resume is None else load_begun(file, sets)
+        check_members(config, file)
+        if resume is not None:
+            refuse_others(config, resume)
+        _refuse_wrong(ids, config)
+        _refuse_own(file, out)
+        with (
+            run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
+            scratch() as place,
+            _shown(folder, dashboard),
+        ):
+            run = _Run(config, base, folder, place, launched, secure=not insecure, resumed=resume is not None)
+            code = run.go(family)
+    finally:
+        family.close()
+    if ids is not None and code == 0:
+        from colonnade.cli.run.predict import predict  # noqa: PLC0415
+        from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+
+        predict(folder, ids, folder / "predictions.csv", "", None, Terms(insecure=insecure))
+    raise SystemExit(code)
+
+
+def _refuse_wrong(ids: Path | None, config: Config) -> None:
+    """Looks through a file of ids before anything is trained. Raises DataError."""
+    from colonnade.cli.run.prediction_files import Asked  # noqa: PLC0415
+
+    if ids is not None and config.server is not None:
+        Asked(ids, like=getattr(config.server.labels, "key", None) or "").count()
+
+
+def _refuse_own(file: Path, out: Path | None) -> None:
+    """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
+    from colonnade.common.errors import InputError  # noqa: PLC0415
+
+    if out is not None and file.resolve() in [out.resolve() / name for name in ("config.yaml", "server.yaml")]:
+        raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
+
+
+@contextlib.contextmanager
+def _shown(folder: Path, dashboard: str) -> Iterator[None]:
+    """Serves the run's page meanwhile, and leaves it as a file."""
+    if not dashboard:
+        yield
+        return
+    from colonnade.reports.dashboard.live import Dashboard  # noqa: PLC0415
+
+    served = Dashboard(folder, dashboard)
+    try:
+        yield
+    finally:
+        served.close()
+    if (folder / "events.jsonl").exists():
+        from colonnade.cli.read.report import report  # noqa: PLC0415
+
+        report([folder], None)
+
+
+def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
+    """The configuration, and the folder that paths in it are relative to."""
+    from colonnade.cli.launcher.run_folder import demo_file  # noqa: PLC0415
+    from colonnade.common.errors import InputError  # noqa: PLC0415
+
+    if resume is None:
+        file = file or demo_file()
+        return file, file.parent.resolve()
+    if file is not None:
+        raise InputError(f"{file} and --resume: a run goes on with its own configuration", hint="leave the file away")
+    try:
+        base = Path(json.loads((resume / "launch.json").read_text())["base"])
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
+        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint) from None
+    return resume / "config.yaml", base
+
+
+class _Run:
+    """One run: its folder, its members' files, and watching them.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        scratch: where throw-away identities are made, and files that nobody needs afterwards.
+        launched: when `up` began, seconds since 1970.
+        secure: False talks plainly.
+        resumed: whether the folder holds a run that goes on.
+    """
+
+    def __init__(
+        self, config: Config, base: Path, folder: Path, scratch: Path, launched: float, *, secure: bool, resumed: bool
+    ) -> None:
+        from colonnade.cli.launcher.restarts import Restarts  # noqa: PLC0415
+        from colonnade.reports.console.progress import Progress  # noqa: PLC0415
+
+        self._config, self._base, self._folder, self._launched = config, base, folder, launched
+        self._scratch, self._secure = scratch, secure
+        self._names = config.federation.names
+        self._progress = Progress(console)
+        self._events = self._follow(folder / "events.jsonl", _size(folder / "events.jsonl"))
+        self._address = scratch / "address"
+        self._begun = self._went_on = False
+        self._resumed = resumed
+        self._files: dict[Path, str] = {}
+        self._there = {path.name for path in folder.iterdir()}
+        self._restarts = Restarts(config.launch)
+        self._sent_away: set[str] = set()  # whom we have ended ourselves
+
+    def go(self, family: Family) -> int:
+        """Starts everyone, watches until all have ended, and returns the exit code."""
+        from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
+
+        interrupted = False
+        self._files = self._make_files()
+        if not self._resumed:
+            self._keep()
+        self._start(family)
+        try:
+            self._watch(family)
+        except KeyboardInterrupt:
+            interrupted = True
+            console.print("stopping ...", style="yellow")
+            self._stop(family)
+        self._take_events()
+        self._progress.close()
+        code = INTERRUPTED if interrupted else self._report(family.codes)
+        if code and (self._begun or self._resumed):
+            console.print(f"  go on with it: colonnade up --resume {self._folder}", markup=False, soft_wrap=True)
+        if self._went_on or not self._resumed:
+            show_summary(console, self._folder)
+        if not self._begun and not self._resumed and not debugging():
+            self._clear()
+        return code
+
+    def _clear(self) -> None:
+        """Nothing has happened: nothing is left but what was in the folder before."""
+        for path in self._folder.iterdir():
+            if path.name in self._there:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _make_files(self) -> dict[Path, str]:
+        """What is kept with the run. Every member has a file with the federation and its own section, and nothing else.
+
+        Members read theirs from the scratch folder: a run that goes on keeps what it has until there is another round.
+        """
+        tree = self._config.model_dump(mode="json", exclude_none=True)
+        kept = {
+            self._folder / "launch.json": json.dumps({"base": str(self._base)}),
+            self._folder / "config.yaml": yaml.safe_dump(tree, sort_keys=False),
+        }
+        if self._secure:
+            self._make_identities(tree, self._scratch / "members")
+        for name in ("server", *self._names):
+            own = {"server": tree["server"]} if name == "server" else {"parties": {name: tree["parties"][name]}}
+            text = yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
+            self._file(name).write_text(text)
+            kept[self._home(name) / ("server.yaml" if name == "server" else "config.yaml")] = text
+        return kept
+
+    def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
+        from colonnade.common.crypto.pki.federation import make_federation  # noqa: PLC0415
+
+        pins = make_federation(keys, self._names)
+        tree["federation"]["server"] = pins.pop("server")
+        tree["federation"]["parties"] = pins
+        tree["server"]["identity"] = str(keys / "server")
+        for name in self._names:
+            tree["parties"][name]["identity"] = str(keys / name)
+
+    def _keep(self) -> None:
+        """Once, each file whole or not at all, should we be killed meanwhile."""
+        for path, text in self._files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, text)
+        self._files = {}
+
+    def _start(self, family: Family) -> None:
+        for name in ("server", *self._names):
+            self._start_one(family, name)
+
+    def _start_one(self, family: Family, name: str) -> None:
+        from colonnade.cli.launcher.run_folder import holds_run  # noqa: PLC0415
+
+        home, file = self._home(name), self._file(name)
+        home.mkdir(parents=True, exist_ok=True)
+        how = "--resume" if holds_run(home) else "--out"
+        argv = ["server" if name == "server" else "client", str(file), how, str(home), "--base", str(self._base)]
+        argv += [] if self._secure else ["--insecure"]
+        argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
+        threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
+        family.start(name, argv, self._log(name), threads=threads)
+
+    def _watch(self, family: Family) -> None:
+        """Until the server has ended, or a member has failed; then the others have a while to end too."""
+        while not self._over(family):
+            family.wait(0.1)
+            self._take_events()
+            self._restart(family)
+        patience = _LINGER
+        if any(family.codes.values()):
+            patience = _NOTICE if self._begun else _HASTE
+        self._linger(family, patience)
+
+    def _over(self, family: Family) -> bool:
+        ended = {name: code for name, code in family.codes.items() if not self._restarts.hopeful(name, code)}
+        return "server" in ended or any(ended.values())
+
+    def _restart(self, family: Family) -> None:
+        """Starts those again that were killed, when their time has come."""
+        for name, code in list(family.codes.items()):
+            if not self._restarts.hopeful(name, code):
+                continue
+            if self._restarts.noticed(name):
+                killer = signal.Signals(-code).name
+                console.print(f"{name} was killed by {killer}, it is started again", style="yellow", markup=False)
+            if self._restarts.due(name):
+                if name == "server":
+                    self._address.unlink(missing_ok=True)  # it will listen somewhere else
+                self._start_one(family, name)
+
+    def _stop(self, family: Family) -> None:
+        """The server first, whose summary is to say that it was stopped, and not that its parties went."""
+        deadline = time.monotonic() + _LINGER
+        family.signal("server", signal.SIGTERM)
+        while "server" in family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
+        self._linger(family, 0.0)
+
+    def _linger(self, family: Family, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            while family.running() and time.monotonic() < deadline:
+                family.wait(0.1)
+                self._take_events()
+            for name in family.running():
+                self._sent_away.add(name)
+                family.signal(name, number)
+            deadline = time.monotonic() + 3.0
+        while family.running() and time.monotonic() < deadline:
+            family.wait(0.1)
+
+    def _take_events(self) -> None:
+        from colonnade.common.observability.telemetry import advances  # noqa: PLC0415
+
+        for event in self._events:
+            if event is None:
+                return
+            if event["kind"] == "listening":
+                _replace(self._address, event["address"])
+            self._begun = self._begun or event["kind"] == "begin"
+            if advances(event):
+                self._went_on = True
+                self._keep()
+            self._progress(event)
+
+    def _report(self, codes: dict[str, int]) -> int:
+        """Prints what went wrong, the member whose own fault it was first."""
+        # One that we ended before it could listen to signals was killed, and by us: nobody's fault.
+        codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
+        failed = {name: code for name, code in codes.items() if code != 0}
+        if not failed or codes.get("server") == 0:  # who ended badly after the end has lost nothing
+            return 0
+        # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
+        ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
+        root = ranked[0]
+        message, hint = last_words(self._log(root), failed[root])
+        show_error(message, hint, who=root)
+        for name in (name for name in ranked[1:] if failed[name] != INTERRUPTED):
+            console.print(f"  then {name}: {last_words(self._log(name), failed[name])[0]}", style="dim", markup=False)
+        if self._begun:
+            console.print(f"  log: {self._log(root)}", style="dim", markup=False)
+        return failed[root] if failed[root] > 0 else 1
+
+    def _home(self, name: str) -> Path:
+        return self._folder if name == "server" else self._folder / "parties" / name
+
+    def _file(self, name: str) -> Path:
+        return self._scratch / f"{name}.yaml"
+
+    def _log(self, name: str) -> Path:
+        return self._home(name) / ("server.log" if name == "server" else "log.txt")
+
+    @staticmethod
+    def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:
+        """The events of a file as they are written; None whenever there is no whole line left.
+
+        `skip` bytes at its beginning are of an earlier start.
+        """
+        rest = ""
+        while not path.exists():
+            yield None
+        with path.open() as file:
+            file.seek(skip)
+            while True:
+                rest += file.read()
+                *lines, rest = rest.split("\n")
+                for line in lines:
+                    with contextlib.suppress(ValueError):  # cut short: its writer was killed
+                        yield json.loads(line)
+                yield None
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,255 @@
+"""A party's part of coded computing: shares of data and models, and the sums that it answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.client.aggregation.key_agreement import Keys
+from colonnade.client.aggregation.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
+from colonnade.client.aggregation.shares import Exchange
+from colonnade.client.training.context import ClientContext
+from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
+from colonnade.common.coded_computing.lagrange import LagrangeCode
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.uniform import secure_elements
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import ConfigError, ContractError
+from colonnade.common.messaging.outgoing import nothing
+from colonnade.common.messaging.raw import to_bytes
+from colonnade.common.models.towers.polynomial import Polynomial
+from colonnade.common.numerics import fixed_point
+from colonnade.common.protocols.fedvs import (
+    LARGEST_EVALUATION,
+    Answer,
+    Config,
+    Opened,
+    Preparation,
+    Prepared,
+    Senders,
+    hash_of,
+    place,
+    signed_senders,
+)
+from colonnade.common.secure_aggregation.masked_sums import smallest_set
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+
+_SHARES = "data_shares"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a party answers with in one stage.
+
+    Args:
+        senders: hash of the set over whose models it sums.
+        weights: the members' model shares G_n(alpha_j), one below the other, elements of the field, int64
+            (all columns, width); zeros in the place of others.
+        masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width); None where
+            answers are not masked.
+    """
+
+    senders: str
+    weights: Tensor
+    masks: Tensor | None
+
+
+class Coded:
+    """One of the parties that compute on each other's shares.
+
+    Args:
+        ctx, server: of the half.
+        model: our polynomial network.
+        code: the agreed one.
+        rows: the coded rows.
+        keys: what the parties agreed on when the run's session began.
+    """
+
+    def __init__(
+        self, ctx: ClientContext, server: Link, model: Polynomial, code: LagrangeCode, rows: CodedRows, keys: Keys
+    ) -> None:
+        cfg = ctx.federation.protocol
+        assert isinstance(cfg, Config)  # the registry pairs them
+        self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
+        self._code, self._rows, self._verifier = code, rows, keys.server
+        self._exchange, self._uniform = Exchange(ctx, server, keys.seals), secure_elements(code.field.p)
+        self._least = max(smallest_set(ctx.federation), ctx.config.policy.min_parties or 0)
+        self._record = MemberRecord(ctx.once, ctx.session.run, ctx.federation.names)
+        self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
+        self._columns: tuple[int, ...] = ()
+        self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
+        self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)
+
+    async def prepare(self) -> None:
+        """Shares our data with all others, once in a run, chunk by chunk: steps 2 to 9.
+
+        Raises:
+            ConfigError: our data have more columns than was agreed, or more rows are evaluated than can be masked.
+            DataError: they cannot be quantised.
+            SealError: somebody's share of data was altered on the way: without it nothing can be computed.
+        """
+        ctx, round = self._ctx, self._ctx.round
+        self._refuse_large_evaluations()
+        columns = columns_of(ctx.name, self._model, self._cfg)
+        self._largest = torch.zeros(1, columns, dtype=torch.int64)
+        await self._server.send(Prepared(round, ctx.once.number(_SHARES), columns))
+        plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
+        if plan is None:
+            raise ContractError(SERVER, "Preparation", "", "before the first round", "a round")
+        self._columns = self._check_plan(plan, columns)
+        received = torch.empty(0 if not plan.anew else self._rows.total, sum(self._columns), dtype=torch.int32)
+        for stage, block in enumerate(self._rows.chunks(self._cfg.chunk)):
+            quantised = self._quantised(block)
+            sizes = fixed_point.from_field(self._code.field, quantised).abs().amax(0, keepdim=True)
+            self._largest = torch.maximum(self._largest, sizes)
+            if plan.anew:
+                received[block.positions] = await self._share_data(round, stage, quantised)
+        if plan.anew:
+            ctx.once.keep(_SHARES, plan.sharing, {"shares": received})
+        self._data = ctx.once.get(_SHARES)["shares"]
+
+    def _check_plan(self, plan: Preparation, ours: int) -> tuple[int, ...]:
+        """Everybody's columns, if the server's plan can be followed."""
+        ctx, columns = self._ctx, tuple(plan.columns.tolist())
+        seat, most = ctx.federation.names.index(ctx.name), self._cfg.columns
+        if columns[seat] != ours or not all(1 <= count <= most for count in columns):
+            expected = f"1 to {most} each, and {ours} of ours"
+            raise ContractError(SERVER, "Preparation", "columns", expected, str(list(columns)))
+        if not plan.anew and plan.sharing != (held := ctx.once.number(_SHARES)):
+            raise ContractError(SERVER, "Preparation", "sharing", held or "a new one", plan.sharing)
+        return columns
+
+    async def share(self, round: int, stage: int, coded: int) -> Sum | None:
+        """Shares our model with all others, and learns over whose this stage sums: steps 14 to 20.
+
+        Args:
+            coded: rows that will be answered for in this stage.
+
+        Returns:
+            None if the server has gone on without us, or we do not answer: we lack a member's share, or the stage
+            may have been summed over another set before.
+
+        Raises:
+            DataError: the sum could leave the field.
+            ContractError: the server announces a set that it should not.
+            EnvironmentFault: the set cannot be noted on the disk.
+        """
+        shares, sizes = self._model_shares(coded)
+        opened = await self._exchange("model", round, stage, shares, sizes)
+        if opened is None:
+            return None
+        names = self._ctx.federation.names
+        await self._server.send(Opened(round, stage, torch.tensor([n in opened for n in names], dtype=torch.uint8)))
+        announced = await self._server.recv(Senders, round, parties=len(names))
+        if announced is None:
+            return None
+        self._check_set(announced, stage)
+        members = [name for name, is_in in zip(names, announced.senders.tolist(), strict=True) if is_in]
+        if not self._enter(round, stage, members) or any(name not in opened for name in members):
+            empty = self._ctx.conceal(nothing(0, self._cfg.embedding, dtype=torch.int32))
+            await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))
+            return None
+        return self._sum(hash_of(announced.senders), members, opened, coded)
+
+    async def answer(self, round: int, stage: int, number: int, positions: Tensor, total: Sum, first: int) -> None:
+        """Computes H_j of some coded rows and sends it: step 23.
+
+        Args:
+            number: of the block.
+            positions: of its coded rows.
+            total: of the stage.
+            first: of the block's rows, counted over the stage: which of the masks are theirs.
+        """
+        masks = None if total.masks is None else total.masks[first : first + len(positions)]
+        h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
+        await self._server.send(Answer(round, stage, number, total.senders, self._ctx.conceal(h)))
+
+    def _quantised(self, block: Block) -> Tensor:
+        """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""
+        values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
+        values[block.rows == NOTHING] = 0
+        return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
+
+    async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
+        """(rows of a chunk, columns) -> everybody's shares of theirs, int32 (coded, all columns)."""
+        code = self._code
+        segments = quantised.view(code.segments, -1)  # (K, coded * columns)
+        shares = code.encode(segments, self._uniform((code.masks, segments.shape[1])))
+        coded = len(quantised) // code.segments
+        names = self._ctx.federation.names
+        sizes = {name: coded * columns for name, columns in zip(names, self._columns, strict=True)}
+        opened = await self._exchange("data", round, stage, shares.to(torch.int32), sizes)
+        if opened is None or len(opened) < len(names):
+            lacking = [name for name in names if name not in (opened or {})]
+            raise ContractError(SERVER, "Bundle", "boxes", "everybody's data shares", f"none of {', '.join(lacking)}")
+        return torch.cat([opened[name].view(coded, -1) for name in names], dim=1)
+
+    def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
+        """G_n at all points, with shares of a vanishing polynomial behind them if answers are masked."""
+        code, cfg, names = self._code, self._cfg, self._ctx.federation.names
+        weights = self._rounded_weights()
+        self._refuse_wrapping(weights)
+        shares = code.encode_same(weights.flatten(), self._uniform((code.masks, weights.numel())))
+        masked = coded * cfg.embedding if cfg.masked_answers else 0
+        if masked:
+            shares = torch.cat([shares, code.vanishing(self._uniform((code.freedom, masked)))], dim=1)
+        sizes = {name: columns * cfg.embedding + masked for name, columns in zip(names, self._columns, strict=True)}
+        return shares.to(torch.int32), sizes
+
+    def _rounded_weights(self) -> Tensor:
+        """W_n, elements of the field, int64 (columns, width)."""
+        bits = self._cfg.weight_bits
+        return rounded_weights(self._ctx.name, self._code.field, self._model, bits, self._rounding)
+
+    def _refuse_wrapping(self, weights: Tensor) -> None:
+        field, parties = self._code.field, len(self._ctx.federation.names)
+        times = margin(field, self._largest, weights, parties)
+        if times < 1:
+            self._ctx.warn(f"entries of the embedding can reach {1 / times:.3g} times what there is room for")
+        refuse_wrapping(self._ctx.name, field, times, parties)
+
+    def _check_set(self, announced: Senders, stage: int) -> None:
+        if announced.stage != stage:
+            raise ContractError(SERVER, "Senders", "stage", str(stage), str(announced.stage))
+        if self._verifier is not None:
+            content = signed_senders(self._ctx.session, announced.round, stage, announced.senders)
+            self._verifier.check(
+                f"the set of senders of round {announced.round}", content, to_bytes(announced.signature)
+            )
+        members = int(announced.senders.count_nonzero())
+        if members < self._least:
+            expected = f"at least {self._least} parties, as federation.quorum, blinding and our policy have it"
+            raise ContractError(SERVER, "Senders", "senders", expected, str(members))
+
+    def _enter(self, round: int, stage: int, members: Sequence[str]) -> bool:
+        """Notes the set on the disk before anything is computed over it. False if the stage is bound to another."""
+        where = place(round, stage)
+        if self._record.enter(where, members):
+            return True
+        before = ", ".join(sorted(self._record.bound(where) or ()))
+        self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
+        return False
+
+    def _refuse_large_evaluations(self) -> None:
+        """Masks for all coded rows of an evaluation travel in one box."""
+        if self._cfg.masked_answers and self._rows.evaluated > LARGEST_EVALUATION:
+            raise ConfigError(
+                f"{self._rows.evaluated} coded rows of validation and test: with federation.protocol.masked_answers "
+                f"there are masks for {LARGEST_EVALUATION} at most",
+                hint="set federation.rows.validation and test lower, or take more segments",
+            )
+
+    def _sum(self, senders: str, members: Sequence[str], opened: dict[str, Tensor], coded: int) -> Sum:
+        width, sizes = self._cfg.embedding, zip(self._ctx.federation.names, self._columns, strict=True)
+        parts = [
+            opened[name][: columns * width] if name in members else torch.zeros(columns * width, dtype=torch.int32)
+            for name, columns in sizes
+        ]
+        weights = torch.cat(parts).to(torch.int64).view(-1, width)
+        if not self._cfg.masked_answers:
+            return Sum(senders, weights, None)
+        tails = torch.stack([opened[name][-coded * width :].to(torch.int64) for name in members])
+        return Sum(senders, weights, (tails.sum(0) % self._code.field.p).view(coded, width))

@@ -1,0 +1,77 @@
+"""Key agreement with the other parties, a party's side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import PROOF_BYTES, Agreement, Offer, Pairing, PairKeys, Seals
+from colonnade.common.crypto.signatures import Verifier
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.raw import take_apart, to_bytes, to_tensor
+from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof, KeyProofs, KeyRing
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a party has after the agreement.
+
+    Args:
+        seals: between it and every other party.
+        masks: a key with every other party, for sums that are taken blind.
+        server: checks what the server signs; None where nobody has certificates.
+    """
+
+    seals: Seals
+    masks: dict[str, bytes]
+    server: Verifier | None
+
+
+async def agree(ctx: ClientContext, server: Link) -> Keys:
+    """Agrees on keys with every other party, which only these two have; both have seen the same keys of everybody.
+
+    Raises:
+        ForgedError: somebody's key is not its own, or not the one that it has offered now, or it was shown
+            other keys than we were; the message names the party.
+        SealError: somebody's key is unusable.
+        ContractError: the server has passed on something else.
+    """
+    names = ctx.federation.names
+    agreement = Agreement(ctx.name, ctx.session, ctx.identity)
+    offer = agreement.offer()
+    await server.send(
+        KeyOffer(ctx.round, to_tensor(offer.key), to_tensor(offer.certificate), to_tensor(offer.signature))
+    )
+    told = await server.recv(KeyRing, ctx.round, parties=len(names))
+    if told is None:
+        raise ContractError(SERVER, "KeyRing", "", "everyone's keys before the first round", "a round")
+    certificate = to_bytes(told.server)
+    verifier = None if ctx.identity is None else Verifier(SERVER, certificate, ctx.federation.server)
+    pairing = agreement.meet(_offers(names, told), ctx.federation.parties, certificate)
+    pairs = await _confirm(ctx, server, pairing)
+    return Keys(pairs.seals, pairs.masks, verifier)
+
+
+async def _confirm(ctx: ClientContext, server: Link, pairing: Pairing) -> PairKeys:
+    """Shows every other party that we have the same ring, and waits until each has shown it to us."""
+    names, ours = ctx.federation.names, pairing.proofs()
+    rows = [to_tensor(ours.get(name, bytes(PROOF_BYTES))) for name in names]
+    await server.send(KeyProof(ctx.round, torch.stack(rows)))
+    told = await server.recv(KeyProofs, ctx.round, parties=len(names), proof=PROOF_BYTES)
+    if told is None:
+        raise ContractError(SERVER, "KeyProofs", "", "everyone's proofs before the first round", "a round")
+    return pairing.confirm({name: to_bytes(row) for name, row in zip(names, told.proofs, strict=True)})
+
+
+def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:
+    try:
+        certificates = take_apart(ring.certificates, ring.certificate_lengths)
+        signatures = take_apart(ring.signatures, ring.signature_lengths)
+    except ValueError as wrong:
+        raise ContractError(SERVER, "KeyRing", "certificate_lengths, signature_lengths", str(wrong), "others") from None
+    rows = zip(ring.keys, certificates, signatures, strict=True)
+    offers = [Offer(to_bytes(key), to_bytes(certificate), to_bytes(signed)) for key, certificate, signed in rows]
+    return dict(zip(names, offers, strict=True))

@@ -1,0 +1,126 @@
+"""What a party sends where the server needs only a sum: in the clear, or under masks that cancel in the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from colonnade.client.aggregation.key_agreement import agree
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.outgoing import Released, nothing
+from colonnade.common.secure_aggregation.masked_sums import Masked, Members, Summing, ring, smallest_set
+from colonnade.common.secure_aggregation.masks import Blinder
+from colonnade.common.secure_aggregation.summed_sets import MemberRecord
+
+Training = Callable[[int, Released], Message]  # (round, released) -> the protocol's message
+Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise
+
+
+class Terms(Protocol):
+    """A party's part in the sums of a session."""
+
+    async def begin(self, round: int) -> bool:
+        """Learns over whom a round sums. False if we send nothing in it."""
+
+    def training(self, round: int, released: Released) -> Message:
+        """What carries our values of the batch, float32 (rows, width), as the privacy stage released them."""
+
+    def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
+        """What carries our values of a block of validation or test rows."""
+
+
+async def terms(
+    ctx: ClientContext, server: Link, aggregate: Summing, training: Training, evaluation: Evaluation
+) -> Terms:
+    """As the protocol's config has it.
+
+    Args:
+        training, evaluation: the protocol's own messages, for sums in the clear.
+
+    Raises:
+        PeerError: there is no agreement on keys.
+    """
+    if aggregate == "clear":
+        return _Clear(training, evaluation)
+    return _Blinded(ctx, server, (await agree(ctx, server)).masks)
+
+
+class _Clear:
+    """Values as they were released."""
+
+    def __init__(self, training: Training, evaluation: Evaluation) -> None:
+        self.training, self.evaluation = training, evaluation
+
+    async def begin(self, round: int) -> bool:  # noqa: ARG002  # nobody is asked
+        """Every round."""
+        return True
+
+
+class _Blinded:
+    """Values under masks.
+
+    Args:
+        masks: a key with every other party.
+    """
+
+    def __init__(self, ctx: ClientContext, server: Link, masks: dict[str, bytes]) -> None:
+        self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation)
+        names, self._least = ctx.federation.names, smallest_set(ctx.federation)
+        self._blinder = Blinder(ctx.name, names, masks, least=self._least)
+        self._record = MemberRecord(ctx.once, ctx.session.run, names)
+        self._set: frozenset[str] = frozenset()
+        self._clipped = False
+        if self._least == 2:  # the smallest that there is
+            ctx.warn("sums may be of two parties: whoever of them shows its part to the server shows the other's")
+
+    async def begin(self, round: int) -> bool:
+        """Learns S. A round that went over another set before is refused, with a warning and an empty answer.
+
+        Raises:
+            ContractError: the set is none, or smaller than was agreed.
+        """
+        names = self._ctx.federation.names
+        told = await self._server.recv(Members, round, parties=len(names))
+        if told is None:
+            return False
+        self._set = frozenset(name for name, is_in in zip(names, told.members.tolist(), strict=True) if is_in)
+        if len(self._set) < self._least:
+            expected = f"at least {self._least} parties, as federation.quorum and blinding have it"
+            raise ContractError(SERVER, "Members", "members", expected, str(len(self._set)))
+        if self._ctx.name not in self._set:
+            raise ContractError(SERVER, "Members", "members", f"{self._ctx.name} among them", "it is not")
+        if not self._record.enter(round, self._set):
+            before = ", ".join(sorted(self._record.bound(round) or ()))
+            self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
+            await self._server.send(Masked(round, 0, self._ctx.conceal(nothing(0, 0, dtype=torch.int32))))
+            return False
+        return True
+
+    def training(self, round: int, released: Released) -> Message:
+        """Stage 0 of the round."""
+        return self._masked(round, 0, released)
+
+    def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
+        """The block's own stage."""
+        return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
+
+    def _masked(self, round: int, stage: int, released: Released) -> Masked:
+        values = released.detach().cpu()
+        self._warn_of_clipping(values)
+        words = self._blinder.blind(self._ring.encode(values), round, stage, self._set)
+        return Masked(round, stage, self._ctx.conceal(words.viewed(torch.int32), released))
+
+    def _warn_of_clipping(self, values: Tensor) -> None:
+        if not self._clipped and bool((values.abs() > self._ring.bound).any()):
+            self._clipped = True
+            largest = float(values.abs().max())
+            self._ctx.warn(
+                f"a value of {largest:.4g} was clipped to federation.blinding.bound = {self._ring.bound:g}, "
+                "and so will others be"
+            )

@@ -1,0 +1,84 @@
+"""Shares for the other parties, sealed for each, and theirs for us: a party's end of one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.sealing import OVERHEAD, SealError, Seals
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.raw import to_tensor
+from colonnade.common.protocols.fedvs import Bundle, Shares
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Gives every other party its share, and takes ours from each.
+
+    Args:
+        ctx, server: of the half.
+        seals: between this party and every other.
+    """
+
+    ctx: ClientContext
+    server: Link
+    seals: Seals
+
+    async def __call__(
+        self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int]
+    ) -> dict[str, Tensor] | None:
+        """Sends shares and waits for the bundle of the others'.
+
+        Args:
+            purpose: of the shares, to which the boxes are bound, with round and stage.
+            shares: one for each party in the roster's order, int32 (parties, elements); ours is among them.
+            sizes: elements of everybody's shares.
+
+        Returns:
+            Those that could be opened, int32 (elements,) by sender, our own among them; None if the
+            server has gone on without us.
+
+        Raises:
+            ContractError: the bundle is malformed.
+        """
+        names, me = self.ctx.federation.names, self.ctx.name
+        rows = shares.contiguous().view(torch.uint8).numpy()
+        others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
+        sealed = self.seals.boxes(others, purpose, round, stage)
+        await self.server.send(Shares(round, stage, self.ctx.conceal(sealed)))
+        bundle = await self.server.recv(Bundle, round, parties=len(names))
+        if bundle is None:
+            return None
+        if bundle.stage != stage:
+            raise ContractError(SERVER, "Bundle", "stage", str(stage), str(bundle.stage))
+        opened = self._open(purpose, bundle, sizes)
+        opened[me] = shares[names.index(me)]
+        return opened
+
+    def _open(self, purpose: str, bundle: Bundle, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+        names, lengths = self.ctx.federation.names, bundle.lengths.tolist()
+        if any(length < 0 for length in lengths) or sum(lengths) != len(bundle.boxes):
+            expected = f"lengths that add up to {len(bundle.boxes)} bytes"
+            raise ContractError(SERVER, "Bundle", "lengths", expected, str(lengths))
+        boxes, at = bundle.boxes.numpy().data, 0
+        opened: dict[str, bytes] = {}
+        for name, length in zip(names, lengths, strict=True):
+            box, at = boxes[at : at + length], at + length
+            if name == self.ctx.name or not length:
+                continue
+            try:
+                opened[name] = self._open_one(purpose, bundle, name, box, 4 * sizes[name])
+            except SealError as altered:
+                self.ctx.warn(f"round {bundle.round}: {altered}")
+        elements = to_tensor(b"".join(opened.values())).view(torch.int32)
+        return dict(zip(opened, torch.split(elements, [sizes[name] for name in opened]), strict=True))
+
+    def _open_one(self, purpose: str, bundle: Bundle, name: str, box: memoryview, size: int) -> bytes:
+        if len(box) != size + OVERHEAD:
+            raise SealError(f"{name!r} has sealed {len(box)} bytes, not {size + OVERHEAD}")
+        return self.seals.open(name, box, purpose, bundle.round, bundle.stage)

@@ -1,0 +1,98 @@
+"""How many keys of others were compared with a party's own: counted over all alignments that its folder has seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.runtime.durable import write_kept
+
+NAME = "foreign-keys.json"
+
+
+class ForeignKeys:
+    """The lists that came from each other member, by their hashes. A list that comes again to the last byte is free.
+
+    Args:
+        party: whose keys they are compared with.
+        most: keys of any other member, in all its lists together; None for no limit.
+        rule: of the policy that says so.
+        path: where the count lies; None keeps it in memory.
+
+    Raises:
+        CheckpointError: the file is torn or was altered.
+    """
+
+    def __init__(
+        self, party: str, most: int | None = None, rule: str = "max_other_rows", path: Path | None = None
+    ) -> None:
+        self.most, self._party, self._rule, self._path = most, party, rule, path
+        self._begun, self._settled, self._lists = self._read()
+
+    @property
+    def settled(self) -> bool:
+        """Whether an alignment has come to its end here."""
+        return self._settled
+
+    def begin(self) -> int:
+        """An alignment begins. Returns how many have begun before since the last one that came to its end."""
+        before = self._begun
+        self._keep(before + 1, self._settled, self._lists)
+        return before
+
+    def settle(self) -> None:
+        """The alignment has come to its end at everybody."""
+        if self._begun or not self._settled:
+            self._keep(0, True, self._lists)
+
+    def expect(self, owner: str, rows: int) -> None:
+        """Refuses a list, before it has come, that cannot be a repeat and is too long. Raises ConfigError."""
+        if rows not in self._lists.get(owner, {}).values():
+            self._judge(owner, rows)
+
+    def count(self, owner: str, rows: int, digest: str) -> None:
+        """Counts a list before anything of it is passed on; it is on the disk when this returns.
+
+        Args:
+            owner: whose list the server says it is.
+            rows: keys that it stands for.
+            digest: of all its bytes.
+
+        Raises:
+            ConfigError: it is another list than before, and with it there are too many.
+            EnvironmentFault: the disk refuses it.
+        """
+        known = self._lists.get(owner, {})
+        if digest in known:
+            return
+        self._judge(owner, rows)
+        self._keep(self._begun, self._settled, {**self._lists, owner: {**known, digest: rows}})
+
+    def _judge(self, owner: str, rows: int) -> None:
+        before = self._lists.get(owner, {})
+        total = rows + sum(before.values())
+        if self.most is not None and total > self.most:
+            lists = f", in {len(before) + 1} lists that differ" if before else ""
+            PolicyConfig.object(self._party, self._rule, self.most, f"{total} keys at {owner}{lists}")
+
+    def _read(self) -> tuple[int, bool, dict[str, dict[str, int]]]:
+        if self._path is None or not self._path.exists():
+            return 0, False, {}
+        try:
+            kept: dict[str, Any] = json.loads(self._path.read_text())
+            lists = {str(owner): {str(d): int(n) for d, n in own.items()} for owner, own in kept["lists"].items()}
+            return int(kept["begun"]), bool(kept["settled"]), lists
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise CheckpointError(
+                f"{self._path} is torn or was altered", hint="restore it, or choose another --out for another run"
+            ) from None
+
+    def _keep(self, begun: int, settled: bool, lists: dict[str, dict[str, int]]) -> None:
+        """On the disk first: what could not be kept is not held either."""
+        if self._path is not None:
+            content = json.dumps({"begun": begun, "settled": settled, "lists": lists}).encode()
+            write_kept(self._path, content, 0o600, in_new=True)
+        self._begun, self._settled, self._lists = begun, settled, lists

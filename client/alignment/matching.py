@@ -1,0 +1,206 @@
+"""A party's half of an alignment: it raises and shuffles every list that comes by, and learns its own common rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from colonnade.client.alignment.foreign_keys import ForeignKeys
+from colonnade.common.alignment.comparison import distinct
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.psi_member import Hand, about, draw_for, tag_of
+from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.work import Work, at_once
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.messaging.message import M
+from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.raw import to_bytes
+from colonnade.common.privacy.settings import PolicyConfig
+
+
+@dataclass
+class Matching:
+    """One alignment.
+
+    Args:
+        name: the party's.
+        federation: the agreed section.
+        policy: what the party insists on.
+        keys: of its rows.
+        session: that the secret is for.
+        server: the link.
+        conceal: the door's; lets out what the hand has raised and shuffled.
+        keep: called with the alignment's number and our rows; they are on the disk when it returns.
+        work: does what takes long.
+        told: of progress: exchanges that are done, and of how many.
+        block: keys that travel at a time.
+        seed: of the secret and the shuffles.
+        foreign: counts others' keys; None for a count of this alignment alone.
+        warn: told when an alignment begins again that has not come to its end.
+    """
+
+    name: str
+    federation: FederationConfig
+    policy: PolicyConfig
+    keys: Keys
+    session: Session
+    server: Link
+    conceal: Callable[[Concealed], Concealed] = lambda value: value
+    keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
+    work: Work = at_once
+    told: Callable[[int, int], None] = lambda _done, _of: None
+    block: int = BLOCK
+    seed: Seed = field(default_factory=Seed)
+    foreign: ForeignKeys | None = None
+    warn: Callable[[str], None] = lambda _reason: None
+    _round: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._members = (SERVER, *self.federation.names)
+        self._seat = self._members.index(self.name)
+        self._foreign = self.foreign or ForeignKeys(self.name, self.policy.max_other_rows)
+        self._sizes: tuple[int, ...] = ()  # as they were told: lists of one element stand for as many
+        self._hash = hashlib.sha256()  # of the list that is coming
+
+    async def __call__(self) -> Tensor:
+        """Our rows that all members have, int64 (common,), in the order that is the same for all.
+
+        Raises:
+            ConfigError: our policy forbids it.
+            DataError: no key is common, or with `sorted` not all keys are the same.
+            ContractError: the server says what it must not.
+        """
+        ring, hand = await self._gather()
+        await self._go_round(ring, hand)
+        self._round += 1
+        common = await self._hear(Common)
+        self._judge(common)
+        if self.federation.align == "sorted":
+            found = torch.tensor(self.keys.order)
+        else:
+            found = await self._come_back(ring, hand, common.rows)
+        self.keep(common.number, found)
+        await self.server.send(Kept(self._round))
+        await self._hear(Settled)
+        self._foreign.settle()
+        self.seed.forget()
+        return found
+
+    async def _gather(self) -> tuple[Ring, Hand]:
+        self._round = 1
+        await self.server.send(Census(self._round, len(self.keys)))
+        self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
+        self._refuse_sizes(sizes)
+        self._tell_repeat(self._foreign.begin())
+        keys = self.keys
+        if self.federation.align == "sorted":
+            keys, sizes = keys.as_one, (1,) * len(sizes)
+        ring = Ring(sizes, self.block)
+        tag = tag_of(self.session)
+        own = self.seed.draw(about(tag, ring, self.keys))
+        return ring, Hand(ring, self._seat, keys, tag, draw_for(self.federation, self.name, own))
+
+    def _tell_repeat(self, before: int) -> None:
+        if before:
+            self.warn(
+                f"rows are aligned again: attempt {before + 1}, since none before has come to its end. "
+                "Others' lists of keys that differ from those before are counted on"
+            )
+
+    async def _go_round(self, ring: Ring, hand: Hand) -> None:
+        """Our list goes out, and every other one by way of us."""
+        for stage in range(ring.seats):
+            for block in range(ring.blocks()):
+                self._round += 1
+                points = await self.work(partial(hand.give, stage, block))
+                await self.server.send(Points(self._round, self.conceal(points)))
+                if stage < ring.seats - 1:
+                    await self._take(ring, hand, stage, block)
+                else:
+                    await self._hear(Points, keys=0, element=ELEMENT)
+                self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
+
+    async def _take(self, ring: Ring, hand: Hand, stage: int, block: int) -> None:
+        owner = ring.owner(self._seat, stage + 1)
+        came = await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)
+        self._count(owner, block, came.points, last=block == ring.blocks() - 1)
+        try:
+            await self.work(partial(hand.take, stage, block, came.points))
+        except InputError as broken:
+            raise ContractError(SERVER, "Points", "points", "elements of the curve", str(broken)) from None
+
+    def _count(self, owner: int, block: int, points: Tensor, *, last: bool) -> None:
+        """A list that is whole is counted before anything of it goes on."""
+        if not block:
+            self._hash = hashlib.sha256()
+        self._hash.update(to_bytes(points))
+        if last:
+            self._foreign.count(self._members[owner], self._sizes[owner], self._hash.hexdigest())
+
+    async def _come_back(self, ring: Ring, hand: Hand, rows: int) -> Tensor:
+        """Undoes our shuffle of every list for the common keys; the last is our own."""
+        own = Scratch(NUMBER, self.keys.folder)
+        for stage in range(ring.seats):
+            owner = ring.owner_back(self._seat, stage)
+            for span in ring.spans_of(rows):
+                self._round += 1
+                came = await self._hear(Positions, keys=span.stop - span.start)
+                before = self._undo(hand, owner, came.positions)
+                if owner == self._seat:
+                    own.write(span.start, to_records(before))
+                await self.server.send(Positions(self._round, self.conceal(hand.hand_back(owner, before))))
+        found = own.numbers(rows)
+        if not distinct(found, len(self.keys)):
+            raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
+        return found
+
+    @staticmethod
+    def _undo(hand: Hand, owner: int, positions: Tensor) -> Tensor:
+        try:
+            return hand.undo(owner, positions)
+        except InputError as broken:
+            raise ContractError(SERVER, "Positions", "positions", str(broken), "others") from None
+
+    async def _hear(self, kind: type[M], **dims: int) -> M:
+        came = await self.server.recv(kind, self._round, **dims)
+        if came is None:
+            raise ContractError(SERVER, kind.__name__, "", "the rest of the alignment", "a round of the protocol")
+        return came
+
+    def _refuse_sizes(self, sizes: tuple[int, ...]) -> None:
+        """Holds everybody's sizes against ours, and against our policy, before anything of ours leaves."""
+        if min(sizes) < 1 or sizes[self._seat] != len(self.keys):
+            expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
+            raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
+        most = self._foreign.most
+        if most is not None and self.federation.keys.seeded:
+            self.policy.object(self.name, "max_other_rows", most, "federation.keys.seeded = true, which hides nothing")
+        for member, rows in zip(self._members, sizes, strict=True):
+            if member != self.name:
+                self._foreign.expect(member, rows)
+        refuse_other_sizes(self.federation.align, self._members, sizes)
+
+    def _judge(self, common: Common) -> None:
+        """Decides on how many keys are common, while nobody knows yet which they are."""
+        allowed = (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + 1)
+        if common.rows not in allowed:
+            raise ContractError(SERVER, "Common", "rows", f"at most our {len(self.keys)}", str(common.rows))
+        if not common.number:
+            raise ContractError(SERVER, "Common", "number", "the alignment's own", "none")
+        refuse_nothing(self.federation.align, common.rows)
+        if common.rows < self.policy.min_common_rows:
+            least, found = self.policy.min_common_rows, f"{common.rows} common keys"
+            self.policy.object(self.name, "min_common_rows", least, found)

@@ -1,0 +1,152 @@
+"""Which of a party's rows count: found with the others once in a run, and kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
+from colonnade.client.alignment.matching import Matching
+from colonnade.client.membership.dialer import Membership
+from colonnade.client.privacy.egress import Door
+from colonnade.client.training.progress import Progress
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.alignment.progress import tenths
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import NAME as SEED
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.work import aside
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER, Item, Link
+from colonnade.common.conversation.membership import Begin
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.features import Features
+from colonnade.common.errors import CheckpointError, ContractError
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.release import release_clear
+from colonnade.common.privacy.settings import PolicyConfig
+
+
+@dataclass
+class Rows:
+    """A party's table before it is aligned.
+
+    Args:
+        name: the party's.
+        federation: the agreed section.
+        policy: what the party insists on.
+        features: of all its rows.
+        once: what is made once in a run.
+        kept: its folder.
+        out: the party's own folder.
+        telemetry: the party's own.
+        progress: where bytes are counted.
+        whole: whether rows are aligned with the whole roster, and not only with those who are there.
+
+    Raises:
+        DataError: the table's keys are of no use.
+    """
+
+    name: str
+    federation: FederationConfig
+    policy: PolicyConfig
+    features: Features
+    once: Once
+    kept: Path
+    out: Path
+    telemetry: Telemetry
+    progress: Progress
+    whole: bool = True
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys = Keys.of(self.features.ids, self.federation.keys, self.name, self.out)
+        self.record = Record(self.once, keys, self.name)
+        self._seed, path = Seed(self.kept / SEED), self.kept / NAME
+        most, asked = self.policy.max_other_rows, self.policy.max_predicted_rows
+        if self.whole or asked is None:
+            self._foreign = ForeignKeys(self.name, most, path=path)
+        else:
+            self._foreign = ForeignKeys(self.name, asked, "max_predicted_rows", path)
+
+    async def align(self, membership: Membership, begin: Begin) -> Features | None:
+        """The rows that all members have, in their common order; None if the server wants to go back.
+
+        Raises:
+            ConfigError: our policy forbids it.
+            DataError: no key is common, or the table has changed since it was aligned.
+            CheckpointError: the run was aligned before, and not with what is here.
+            PeerError: the server is gone, has failed or says what it must not.
+        """
+        if begin.aligned:
+            with membership.telling():
+                rows = self.record.rows(begin.aligned)
+                self._foreign.settle()
+                return self.features.rows(rows)
+        with membership.telling():
+            self._refuse_again()
+        started, found = time.monotonic(), list[Tensor]()
+        with closing(Ledger(self.out / "ledger.jsonl", after=sys.maxsize)) as ledger:  # with secrets of its own
+            door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
+            kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
+            link = Link(SERVER, kinds, limits, door, outlet=membership.outlet)
+
+            async def match() -> None:
+                found.append(await self._matching(link, door, begin)())
+
+            half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
+        if not half_done:
+            return None
+        seconds = round(time.monotonic() - started, 3)
+        told = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
+        self.telemetry.event("aligned", party=self.name, **told)
+        return self.features.rows(found[0])
+
+    def _refuse_again(self) -> None:
+        """A run's rows are aligned once; predictions align theirs every time. Raises CheckpointError."""
+        if self.whole and self._foreign.settled:
+            raise CheckpointError(
+                f"{self.name}: rows are aligned, and the server wants to align them again",
+                hint="resume the server from its own folder of this run, or begin a new run with another --out",
+                told="its rows are aligned, and the server wants to align them again",
+            )
+
+    def _federation(self, begin: Begin) -> FederationConfig:
+        """The agreed section, its roster cut down to those who take part. Raises ContractError if we are not."""
+        if self.whole:
+            return self.federation
+        if self.name not in begin.parties or not set(begin.parties) <= set(self.federation.names):
+            expected = f"{self.name}, and others of the roster"
+            raise ContractError(SERVER, "Begin", "parties", expected, str(begin.parties))
+        there = {name: pin for name, pin in self.federation.parties.items() if name in begin.parties}
+        return self.federation.model_copy(update={"parties": there})
+
+    def _matching(self, link: Link, door: Door, begin: Begin) -> Matching:
+        if self.federation.keys.seeded:
+            self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
+        session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
+        return Matching(
+            self.name, self._federation(begin), self.policy, self.record.keys, session, link, door.conceal,
+            self.record.keep, aside, tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+            seed=self._seed, foreign=self._foreign, warn=self._warn,
+        )  # fmt: skip
+
+    def _warn(self, reason: str) -> None:
+        self.telemetry.event("warning", party=self.name, reason=reason)
+
+
+def _sort(link: Link, membership: Membership, item: Item) -> None:
+    """What is of the alignment goes to its half; what the server has said beyond it waits for the protocol's."""
+    if type(item).__name__ in link.kinds:
+        link.deliver(item)
+    else:
+        membership.set_aside(item)

@@ -1,0 +1,261 @@
+"""A party's membership: joining the server, staying in the conversation, parting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from colonnade.client.membership.inbox import Inbox
+from colonnade.common.conversation.capacity import Capacity
+from colonnade.common.conversation.conversation import SERVER, Close, Item, Link, Open, Save
+from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.pki.names import dns_name
+from colonnade.common.crypto.pki.peers import verify_peer
+from colonnade.common.crypto.pki.probe import fetch_certificate
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.errors import (
+    ContractError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    PeerError,
+    RefusedError,
+    declared,
+)
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.connection import Connection
+from colonnade.common.wire.dial import ClientTls, Dialer
+
+_N = TypeVar("_N", bound=Parcel)
+
+_PARTING = 60.0  # seconds that the server has for its farewell: others may be slower than we are
+
+
+class Membership:
+    """One membership in a federation, from Hello to Farewell, over as many connections as it takes.
+
+    Args:
+        codec: of the agreed protocol.
+        largest: bytes of the largest frame that the server may send.
+        telemetry: of this party.
+    """
+
+    def __init__(self, codec: Codec, largest: int, telemetry: Telemetry) -> None:
+        self._dialer = Dialer(codec, largest)
+        self._telemetry = telemetry
+        self._connection: Connection | None = None
+        self._largest = largest
+        self._inbox = Inbox(largest)
+        self._link: Link | None = None
+        self._deliver: Callable[[Item], None] | None = None
+        self._stop: asyncio.Future[Parcel | Exception] | None = None
+        self._farewell = asyncio.Event()
+        self._connections: list[Connection] = []
+
+    @property
+    def wire(self) -> tuple[int, int]:
+        """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Any thread may ask."""
+        so_far = list(self._connections)
+        return sum(c.bytes_out for c in so_far), sum(c.bytes_in for c in so_far)
+
+    @property
+    def unsent(self) -> int:
+        """How many parcels wait for the connection. Any thread may ask."""
+        now = self._connection
+        return 0 if now is None else now.unsent
+
+    async def join(
+        self, hello: Hello, find_address: Callable[[], str], identity: Identity | None, pin: str, patience: float
+    ) -> None:
+        """Dials, says Hello, and is welcomed.
+
+        Raises:
+            EnvironmentFault: the server did not come within `patience` seconds.
+            RefusedError: the server, or its certificate, turned us away.
+            PartyAway: the connection broke again.
+        """
+        self._inbox = Inbox(self._largest)
+        self._connection = await self._dialer.dial(find_address, partial(_trust, identity, pin), patience)
+        self._connections.append(self._connection)
+        self._connection.attach(self._hear, self._hear, self)
+        self._connection.post(hello)
+        await self._await(Welcome)
+        self._telemetry.event("join", party=hello.party)
+
+    async def begin(self) -> Begin | None:
+        """Waits until the whole roster is there; None if the server has come to its end without us.
+
+        Raises as `join`, and PartyFailed if the run has failed.
+        """
+        begun = await self._await(Begin, Farewell)
+        return begun if isinstance(begun, Begin) else None
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tells the server that we stop if our own input is of no use, and no more of it than others may read."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, PeerError):
+                self.post(Failure("", *declared(error)))
+            raise
+
+    def greet_again(self, hello: Hello) -> None:
+        """Says Hello after the server has told us to rewind."""
+        for _ in range(len(self._inbox)):
+            heard = self._inbox.get_nowait()
+            if not isinstance(heard, Message | Open | Close | Save):  # what was set aside is of the session before
+                self._inbox.put(heard)
+        self.post(hello)
+
+    async def attend(
+        self,
+        deliver: Callable[[Item], None],
+        half: Callable[[], Awaitable[None]],
+        *,
+        last: bool = True,
+        link: Link | None = None,
+    ) -> bool:
+        """Runs our half while its messages come in; tells the server if it fails.
+
+        Args:
+            deliver: where what comes is handed to the half's link.
+            half: of the protocol, or of what comes before it.
+            last: whether the run is over with it, so that the farewell is due.
+            link: the half's; while it is full, nothing more is read.
+
+        Returns:
+            Whether the half has come to its end. If not, the server wants to go back to a common checkpoint.
+
+        Raises:
+            PartyAway: the connection broke. The server may come back.
+            PeerError: the server has turned us away, or the run has failed elsewhere.
+        """
+        self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
+        while self._inbox:
+            self._hear(self._inbox.get_nowait())
+        try:
+            return await self._until_stopped(half, last=last)
+        finally:
+            self._deliver = self._stop = self._link = None
+            if link is not None:
+                link.mailbox.abandon()  # who waits to bring more waits for nobody
+
+    @property
+    def outlet(self) -> Capacity:
+        """Of the connection to the server: a half waits while it is full."""
+        assert self._connection is not None  # join comes first
+        return self._connection.outlet
+
+    @property
+    def full(self) -> bool:
+        """For the connection: whether it stops reading."""
+        return self._inbox.full or (self._link is not None and self._link.full)
+
+    async def room(self) -> None:
+        """For the connection: waits until it may read on."""
+        while self.full:
+            await (self._link.room() if self._link is not None and self._link.full else self._inbox.room())
+
+    def expects(self, kind: str, round: int) -> bool:
+        """For the connection: whether a message is to be decoded."""
+        return self._link is None or kind not in self._link.kinds or self._link.expects(kind, round)
+
+    def set_aside(self, item: Item) -> None:
+        """Keeps what has come for the next half that attends."""
+        self._inbox.put(item)
+
+    def post(self, parcel: Parcel) -> None:
+        """Sends a parcel to the server."""
+        assert self._connection is not None  # join comes first
+        self._connection.post(parcel)
+
+    async def leave(self) -> None:
+        """Sends what is left and hangs up."""
+        if self._connection is not None:
+            await self._connection.close()
+        await self._dialer.close()
+
+    async def _until_stopped(self, half: Callable[[], Awaitable[None]], *, last: bool) -> bool:
+        assert self._stop is not None  # attend has made it
+        running = asyncio.ensure_future(half())
+        either: set[asyncio.Future[Any]] = {running, self._stop}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.done():
+                await self._finish(running, self._stop, last=last)
+        finally:
+            if not running.done():
+                running.cancel()
+            await asyncio.wait({running})
+        if not self._stop.done():
+            return True
+        stopped = self._stop.result()
+        if isinstance(stopped, ContractError):
+            self.post(Failure("", *declared(stopped)))
+        if isinstance(stopped, Exception):
+            raise stopped
+        if isinstance(stopped, Rewind):
+            return False
+        raise _as_error(stopped)
+
+    async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
+        """Our half is done: the last one says so, and waits for the server's farewell, or for what it says instead."""
+        if (error := half.exception()) is not None:
+            if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
+                self.post(Failure("", *declared(error)))
+            raise error
+        if not last:
+            return
+        self.post(Farewell())
+        parted = asyncio.ensure_future(self._farewell.wait())
+        either: set[asyncio.Future[Any]] = {parted, stop}
+        await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)
+        parted.cancel()  # a server that is still busy has had our farewell
+
+    async def _await(self, *kinds: type[_N]) -> _N:
+        notice = await self._inbox.get()
+        if isinstance(notice, Exception):
+            raise notice
+        if isinstance(notice, kinds):
+            return notice
+        raise _as_error(notice)
+
+    def _hear(self, heard: Parcel | Exception) -> None:
+        if self._deliver is None or self._stop is None:
+            self._inbox.put(heard)
+            return
+        match heard:
+            case Message() | Open() | Close() | Save():
+                self._deliver(heard)
+            case Farewell():
+                self._farewell.set()
+            case PartyAway() if self._farewell.is_set():
+                pass  # all has been said
+            case _ if not self._stop.done():
+                self._stop.set_result(heard)
+
+
+def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientTls | None:
+    """Compares the certificate that the server shows with its pin."""
+    if identity is None:
+        return None
+    certificate = fetch_certificate(host, port, identity)
+    verify_peer(certificate, SERVER, {SERVER: pin}, RevocationList())
+    return ClientTls(identity.key_pem, identity.chain_pem, certificate, dns_name(SERVER))
+
+
+def _as_error(parcel: Parcel) -> PeerError:
+    match parcel:
+        case Refusal(reason=reason, hint=hint):
+            return RefusedError(f"the server refused: {reason}", hint=hint)
+        case Failure(party=party, reason=reason, hint=hint):
+            return PartyFailed(party or "server", reason, hint=hint)
+        case _:
+            return PartyLost("server", f"it sent {type(parcel).__name__} out of turn")

@@ -1,0 +1,57 @@
+"""What the server has said and no half has taken yet: before a session, and between two halves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from colonnade.common.conversation.capacity import Bounded, bound
+from colonnade.common.conversation.membership import Parcel
+from colonnade.common.messaging.message import Message, memory
+
+_NOTICE = 512  # bytes that anything else counts as
+
+Heard = Parcel | Exception
+
+
+class Inbox(Bounded):
+    """A queue that says when it is full.
+
+    Args:
+        largest: bytes of the largest message.
+    """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__()
+        self._most = bound(largest)
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self._heard.qsize()
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read."""
+        return self._bytes > self._most
+
+    def put(self, heard: Heard) -> None:
+        """Adds what has come."""
+        self._bytes += _size(heard)
+        self._heard.put_nowait(heard)
+
+    async def get(self) -> Heard:
+        """What came first; waits for it."""
+        return self._taken(await self._heard.get())
+
+    def get_nowait(self) -> Heard:
+        """The same, of an inbox that is not empty."""
+        return self._taken(self._heard.get_nowait())
+
+    def _taken(self, heard: Heard) -> Heard:
+        self._bytes -= _size(heard)
+        self._left.set()
+        return heard
+
+
+def _size(heard: Heard) -> int:
+    return memory(heard) if isinstance(heard, Message) else _NOTICE

@@ -1,0 +1,114 @@
+"""The run that a party's folder belongs to, pinned at its first Begin: the server names runs, sessions and rounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.conversation.conversation import SERVER, Save
+from colonnade.common.conversation.membership import Begin
+from colonnade.common.errors import CheckpointError, ContractError
+from colonnade.common.runtime.durable import write_kept
+
+NAME = "pinned.json"
+_RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_FOLDERS = ("once", "once-predictions", "checkpoints")
+_ANOTHER = "choose another --out for another run; this run goes on with the folder that its server began it with"
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What is on the disk.
+
+    Args:
+        run: the run's own number; "" if none was pinned.
+        session: the newest that began.
+        committed: whether everyone has had a checkpoint of the run.
+    """
+
+    run: str = ""
+    session: int = 0
+    committed: bool = False
+
+
+class Pin:
+    """Refuses every Begin that would make a party forget something of its run.
+
+    Args:
+        party: its name, for messages.
+        folder: the party's own.
+        store: its checkpoints, which name their run where no pin does.
+
+    Raises:
+        CheckpointError: the file is torn or was altered.
+    """
+
+    def __init__(self, party: str, folder: Path, store: Checkpoints) -> None:
+        self._party, self._folder, self._store = party, folder, store
+        self._pinned = self._read()
+
+    @property
+    def run(self) -> str:
+        """The run that the folder holds something of, "" if it holds nothing."""
+        return self._pinned.run if self._holds() else ""
+
+    def admit(self, begin: Begin) -> None:
+        """Takes a Begin before anything is done about it: it is on the disk when this returns.
+
+        Raises:
+            CheckpointError: the folder belongs to another run.
+            ContractError: the session is no newer one, or the run is to begin anew.
+            EnvironmentFault: the disk refuses it.
+        """
+        if not _RUN.fullmatch(begin.run):
+            raise ContractError(SERVER, "Begin", "run", "1 to 64 letters and digits", repr(begin.run[:80]))
+        pinned = self._pinned
+        if begin.run != pinned.run:
+            self._refuse_another(begin.run)
+            pinned = Pinned(begin.run)
+        if begin.session <= pinned.session:
+            raise ContractError(SERVER, "Begin", "session", f"more than {pinned.session}", str(begin.session))
+        if not begin.round and pinned.committed:
+            expected = "a checkpoint's, since one was committed in this run"
+            raise ContractError(SERVER, "Begin", "round", expected, "0")
+        self._keep(replace(pinned, session=begin.session, committed=pinned.committed or begin.round > 0))
+
+    def note(self, save: Save) -> None:
+        """Learns from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
+        if save.keep and not self._pinned.committed:
+            self._keep(replace(self._pinned, committed=True))
+
+    def _refuse_another(self, run: str) -> None:
+        if not self._holds():
+            return
+        ours = self._pinned.run
+        holds = f"records of run {ours}" if ours else f"records of a run, and no {NAME} that says of which"
+        raise CheckpointError(
+            f"{self._party}: {self._folder} holds {holds}, and the server begins run {run}",
+            hint=_ANOTHER,
+            told=f"its folder holds records of another run than {run}",
+        )
+
+    def _holds(self) -> bool:
+        """Whether there is a ledger, something that was made once, or a checkpoint."""
+        ledger, folders = self._folder / "ledger.jsonl", (self._folder / name for name in _FOLDERS)
+        return ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+
+    def _read(self) -> Pinned:
+        path = self._folder / NAME
+        if not path.exists():
+            run = self._store.run()  # of a version that pinned nothing
+            return Pinned(run, committed=bool(run))
+        try:
+            kept = json.loads(path.read_text())
+            return Pinned(str(kept["run"]), int(kept["session"]), bool(kept["committed"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
+
+    def _keep(self, pinned: Pinned) -> None:
+        path = self._folder / NAME
+        write_kept(path, json.dumps(asdict(pinned)).encode(), 0o600)
+        self._pinned = pinned

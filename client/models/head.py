@@ -1,0 +1,29 @@
+"""A party's own head, in protocols where logits travel instead of embeddings."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.models.heads import xavier
+from colonnade.common.models.optimiser import build_optimiser, stepper
+
+
+class OwnHead(nn.Module):
+    """W_k, (rows, width) -> (rows, classes), with its optimiser: both live in the half's state.
+
+    Args:
+        ctx: of the party's half; `head_optimiser` is the party's own choice.
+        width: of an embedding, which the party keeps.
+    """
+
+    def __init__(self, ctx: ClientContext, width: int) -> None:
+        super().__init__()
+        make = lambda: nn.Parameter(xavier(width, ctx.federation.outputs, ctx.seed).to(ctx.device))  # noqa: E731
+        self.weight = ctx.state.keep("head", make)
+        config = ctx.config.head_optimiser
+        self.step = stepper(ctx.state.keep("head optimiser", lambda: build_optimiser(config, [self.weight])))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """h W_k."""
+        return h @ self.weight

@@ -1,0 +1,49 @@
+"""A party's part of the joint model."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from colonnade.client.models.head import OwnHead
+from colonnade.client.training.context import ClientContext
+
+
+class Local(nn.Module):
+    """Rows -> what the party sends of them: embeddings, or logits where it has a head of its own.
+
+    Args:
+        model: theta_k, (rows, ...) -> (rows, width).
+        head: W_k, or None where heads are the server's.
+    """
+
+    def __init__(self, model: nn.Module, head: OwnHead | None = None) -> None:
+        super().__init__()
+        self.model, self.head = model, head
+
+    @property
+    def weight(self) -> Tensor | None:
+        """W_k, (width, classes)."""
+        return None if self.head is None else self.head.weight.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, ...) -> (rows, width), or (rows, classes) with a head."""
+        return self.answer(self.model(x))
+
+    def answer(self, h: Tensor) -> Tensor:
+        """The same, from the embeddings (rows, width)."""
+        return h if self.head is None else self.head(h)
+
+
+def bottom(ctx: ClientContext) -> Local:
+    """theta_k, as it is in the state or begins."""
+    return Local(ctx.model(_width(ctx)))
+
+
+def headed(ctx: ClientContext) -> tuple[Local, OwnHead]:
+    """theta_k and W_k, as they are in the state or begin; the head also by itself."""
+    head = OwnHead(ctx, _width(ctx))
+    return Local(ctx.model(_width(ctx)), head), head
+
+
+def _width(ctx: ClientContext) -> int:
+    return int(ctx.federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with a cut layer

@@ -1,0 +1,46 @@
+"""A party that follows differences: two embeddings of a batch up, one number down."""
+
+from __future__ import annotations
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
+from colonnade.common.data.rows import generator
+from colonnade.common.models.optimiser import stepper
+from colonnade.common.numerics.two_point import TwoPoint
+from colonnade.common.protocols.pairs import Difference, Pair, PairsConfig
+
+
+class Follower:
+    """A party's model, which takes zeroth-order steps. Its directions come from the half's state, and stay here.
+
+    Args:
+        ctx, server: of the half.
+        cfg: the agreed one.
+    """
+
+    def __init__(self, ctx: ClientContext, server: Link, cfg: PairsConfig) -> None:
+        self._ctx, self._server, self._width = ctx, server, cfg.embedding
+        self.model = ctx.model(cfg.embedding)
+        self._step = stepper(ctx.optimiser())
+        draws = ctx.state.keep("directions", lambda: generator("directions", ctx.federation.seed, ctx.name))
+        self._two_point = TwoPoint(self.model, draws, draw=cfg.draw, mu=cfg.mu)
+
+    async def exchange(self, t: int, turn: int, until: int) -> bool:
+        """Steps 1 and 5 of either protocol's box, on the batch of a turn.
+
+        Args:
+            t: the round.
+            until: what is under way is given up when the server is beyond this round.
+
+        Returns:
+            False if it was given up.
+        """
+        ctx, batch = self._ctx, self._ctx.schedule.batch(turn)
+        h, perturbed = self._two_point(ctx.features[batch])  # (rows, width) each
+        await self._server.send(Pair(t, turn, ctx.release(h), ctx.release(perturbed)))  # 1
+        difference = await self._server.recv(Difference, t, until=until, directions=1)
+        if difference is None:
+            return False
+        self._two_point.estimate(difference.slope.item())  # 5
+        self._step()
+        return True

@@ -1,0 +1,1 @@
+"""A party's side of predictions."""

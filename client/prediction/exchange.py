@@ -1,0 +1,60 @@
+"""A party's half of a prediction. The box: common/prediction/messages.py."""
+
+from __future__ import annotations
+
+import torch
+
+from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.protocols import LOCAL
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import SERVER, Link
+from colonnade.common.errors import ContractError
+from colonnade.common.prediction.messages import Ask, Averaged, Output, refuse_own, summed, width
+
+
+async def answer(ctx: ClientContext, server: Link) -> None:
+    """Releases what its part of the joint model makes of the rows that it is asked for, round after round.
+
+    Raises:
+        ContractError: a row is asked for that there is not, or twice.
+        BudgetSpent: the privacy budget pays for no more answers.
+    """
+    local = LOCAL[ctx.federation.protocol.name](ctx)
+    local.eval()
+    own = await terms(
+        ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o)
+    )
+    async for t in server.rounds(after=ctx.round):
+        if not await own.begin(t):
+            continue
+        ask = await server.recv(Ask, t)
+        if ask is None:  # the server went on without us: follow it
+            continue
+        _refuse_unknown(ask, ctx.features.shape[0])
+        with torch.no_grad():
+            o = local(ctx.features[ask.rows])  # (rows, width)
+        await server.send(own.training(t, ctx.release(o, evaluation=True, rows=ask.rows)))  # 2
+        if ask.own:
+            await _predict(ctx, server, ask)  # 4
+
+
+async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
+    """Predicts with the party's own head from everybody's average, and keeps that at home."""
+    refuse_own(ctx.federation)
+    e = await server.recv(Averaged, ask.round, rows=len(ask.rows), width=width(ctx.federation))
+    if e is None:
+        return
+    head = ctx.head(width(ctx.federation))
+    head.eval()
+    with torch.no_grad():
+        r = head(e.e.to(ctx.device))  # (rows, classes)
+    ctx.keep(ask.rows, r.softmax(1).cpu())
+
+
+def _refuse_unknown(ask: Ask, there: int) -> None:
+    rows = ask.rows
+    if bool(((rows < 0) | (rows >= there)).any()):
+        wrong = next(int(row) for row in rows if not 0 <= row < there)
+        raise ContractError(SERVER, "Ask", "rows", f"positions of 0 to {there - 1}", str(wrong))
+    if again := len(rows) - len(set(rows.tolist())):
+        raise ContractError(SERVER, "Ask", "rows", "every row once", f"{again} of them again")

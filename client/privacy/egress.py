@@ -1,0 +1,159 @@
+"""The one way out of a party: every message passes here, is entered in the ledger, and only then leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+
+from colonnade.client.privacy.copies import Copies
+from colonnade.common.compression.quantise import Packed
+from colonnade.common.conversation.conversation import Carrier, Item
+from colonnade.common.conversation.traffic import Traffic
+from colonnade.common.errors import ContractError, InputError
+from colonnade.common.messaging.departure import ways_out
+from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.outgoing import Concealed, Outgoing, Released
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.release import Release
+
+_ALLOWED = {Released: "a tensor from ctx.release", Concealed: "a tensor from ctx.conceal"}
+
+
+class _Pass(NamedTuple):
+    """What is known of a tensor that may leave once.
+
+    Attributes:
+        tensor: as the half has it.
+        content: its values when it was let out: the door's own copy, which nobody else can reach.
+        version: of the half's tensor then, which torch counts up with every change in place.
+        mechanism, epsilon: for the ledger.
+        packed: the content as it travels, if not as it is.
+    """
+
+    tensor: Outgoing
+    content: Tensor
+    version: int
+    mechanism: str
+    epsilon: float | None = None
+    packed: Packed | None = None
+
+
+class Door:
+    """A carrier that lets only released values through, as they were when they were released.
+
+    Args:
+        carry: the transport.
+        to: who is at its other end.
+        release: the party's privacy stage.
+        ledger: the party's own record.
+        left: counts what leaves, by kind, as `Traffic` does and in the bytes that the ledger names.
+    """
+
+    def __init__(
+        self, carry: Carrier, to: str, release: Release, ledger: Ledger, left: dict[str, list[int]] | None = None
+    ) -> None:
+        self._carry, self._to, self._release, self._ledger = carry, to, release, ledger
+        self._left = {} if left is None else left
+        self._waiting: dict[int, _Pass] = {}
+        self._copies = Copies()
+
+    def release(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
+        """Puts a function of private rows through the privacy stage and keeps a copy of the result.
+
+        Only the returned tensor itself may then be sent, and once. `evaluation` says that the rows
+        are validation or test rows, `rows` which they are, where each has a row of the matrix.
+        """
+        released = self._release(private, evaluation=evaluation, rows=rows)
+        self._admit(released, released.mechanism, released.epsilon, released.packed)
+        return released
+
+    def conceal(self, value: Concealed, of: Released | None = None) -> Concealed:
+        """Lets values leave that say nothing by themselves: sealed for others, blinded, shares of a code.
+
+        Args:
+            value: what leaves, as the code that hides it made it.
+            of: what `release` returned, if that is what is concealed: it was paid for, and is not sent itself.
+
+        Raises:
+            InputError: nothing has concealed it; what the receiver learns the sum of was not released; `of` did not
+                come from `release`, or was concealed, sent or changed before.
+        """
+        if not isinstance(value, Concealed):
+            raise InputError(
+                f"a {type(value).__name__} is not concealed",
+                hint="pass on what common.crypto or the code has returned, as it is",
+            )
+        if of is None and value.summed:
+            raise InputError("what goes into a sum was not released", hint="name what ctx.release returned")
+        mechanism, epsilon = value.mechanism, None
+        if of is not None:
+            inner = self._redeem(of)
+            if inner is None or not isinstance(of, Released) or _changed(inner):
+                raise InputError("what is concealed was not released", hint="conceal what ctx.release returned, once")
+            mechanism, epsilon = f"{inner.mechanism}, {mechanism}", inner.epsilon
+            self._copies.give_back(inner.content)
+        self._admit(value, mechanism, epsilon)
+        return value
+
+    def __call__(self, item: Item) -> None:
+        """Sends an item; a message is charged first.
+
+        Raises:
+            ContractError: the message is no party's or does not say how a tensor leaves; one that must be released or
+                concealed was not, or was changed afterwards.
+        """
+        if not isinstance(item, Message):
+            self._carry(item)
+        else:
+            passes = {name: self._checked(item, name, way) for name, way in _ways_out(item).items()}
+            charges = list(passes.values())
+            mechanism = " + ".join(sorted({charge.mechanism for charge in charges}))
+            epsilon = charges[-1].epsilon if charges else None
+            item = _as_released(item, passes)
+            self._ledger.charge(item, self._to, mechanism, epsilon)
+            Traffic.count(self._left, item)
+            self._carry(item)  # which encodes or copies it before it returns
+            for charge in charges:
+                self._copies.give_back(charge.content)
+
+    def _admit(self, tensor: Outgoing, mechanism: str, epsilon: float | None, packed: Packed | None = None) -> None:
+        content = self._copies.take(tensor)
+        self._waiting[id(tensor)] = _Pass(tensor, content, tensor._version, mechanism, epsilon, packed)
+
+    def _checked(self, message: Message, name: str, way: type[Outgoing]) -> _Pass:
+        found = self._redeem(getattr(message, name))
+        if found is None or not isinstance(found.tensor, way):
+            raise ContractError("this half", type(message).__name__, name, _ALLOWED[way], "another")
+        if _changed(found):
+            expected = f"the tensor as it was {way.__name__.lower()}"
+            raise ContractError("this half", type(message).__name__, name, expected, "one that was changed afterwards")
+        return found
+
+    def _redeem(self, value: Tensor) -> _Pass | None:
+        """What is known of a tensor that came from here, once."""
+        found = self._waiting.pop(id(value), None)
+        return found if found is not None and found.tensor is value else None
+
+
+def _ways_out(message: Message) -> Mapping[str, type[Outgoing]]:
+    try:
+        return ways_out(type(message))
+    except TypeError as why:
+        raise ContractError("this half", type(message).__name__, "", "a message of a party", str(why)) from None
+
+
+def _changed(known: _Pass) -> bool:
+    """Whether torch knows of a change in place since. Of others it does not: the copy is what leaves."""
+    return known.tensor._version != known.version
+
+
+def _as_released(message: Message, passes: dict[str, _Pass]) -> Message:
+    if not passes:
+        return message
+    own: dict[str, object] = {name: known.content for name, known in passes.items()}
+    packed = {name: known.packed for name, known in passes.items() if known.packed is not None}
+    made = object.__new__(type(message))  # `dataclasses.replace` takes ten times as long
+    made.__dict__.update(message.__dict__, packed=packed or message.packed, **own)
+    return made

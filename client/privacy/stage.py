@@ -1,0 +1,131 @@
+"""A party's privacy over a whole run: its policy, its budget, and the stage that every session releases through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from colonnade.common.checkpointing.state import State
+from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.data.rows import generator
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.row_budget import RowBudget
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
+from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
+from colonnade.common.privacy.rescale import Rescale
+from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
+from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.protocols.contract import local_steps
+
+
+class Privacy:
+    """What protects one party.
+
+    Args:
+        party: its name.
+        federation: the agreed section.
+        policy: what the party insists on.
+        plan: what the agreed privacy comes to; None without any.
+        ledger: the party's record, from which what was spent before is read; None keeps none.
+        rows: that are released, where they are others than the plan's.
+
+    Attributes:
+        plan: as above.
+        steps: what puts noise on the bottom model's steps in the newest session; None where they have none.
+
+    Raises:
+        ConfigError: the federation is weaker than the party's policy.
+    """
+
+    steps: NoisySteps | None
+
+    def __init__(
+        self,
+        party: str,
+        federation: FederationConfig,
+        policy: PolicyConfig,
+        plan: Plan | None,
+        ledger: Path | None,
+        rows: int | None = None,
+    ) -> None:
+        policy.refuse(party, federation)
+        self._party, self._seed, self.plan = party, federation.seed, plan
+        self._local_steps, self.steps = local_steps(federation.protocol), None
+        self._counts = torch.zeros(0 if plan is None else rows or plan.rows, dtype=torch.float64)
+        self._form, self._evaluations = form_of(federation.compress.up), federation.compress.evaluations
+        self._budget: Budget | None = None
+        if plan is None:
+            return
+        self._limit = _limit(party, policy, plan)
+        if not plan.config.seeded:
+            self._budget = Budget(ledger, self._limit, plan.releases, noise_multiplier=plan.noise_multiplier)
+
+    @property
+    def releases(self) -> float:
+        """Matrices released and paid for so far."""
+        return 0 if self._budget is None else self._budget.releases
+
+    def stage(self, state: State) -> Release:
+        """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
+        if self._form == self._evaluations == AS_IS:
+            return self._protected(state)
+        draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
+        return QuantisedRelease(self._protected(state), self._form, self._evaluations, draws)
+
+    def _protected(self, state: State) -> Release:
+        if self.plan is None:
+            return release_clear
+        normals: Normals = secure_normals
+        counts = self._counts
+        if self.plan.config.seeded:
+            draws = state.keep("noise", lambda: generator("noise", self._seed, self._party))
+            normals = seeded_normals(draws)
+            self._budget = Budget(None, self._limit, self.plan.releases, state.keep("spent", dict[str, float]))
+            counts = state.keep("row counts", lambda: torch.zeros_like(self._counts))
+        assert self._budget is not None  # made with the plan, or just now
+        if isinstance(self.plan.config, AdaptivePrivacyConfig):
+            if self.plan.config.steps is not None:
+                self.steps = NoisySteps(self.plan, self._local_steps, normals)
+            factor = rescale(state, self.plan.config, deviation(self.plan))
+            return RowRelease(self.plan, normals, RowBudget(self._budget, counts), factor, self.steps)
+        return GaussianRelease(self.plan, normals, self._budget)
+
+    def close(self) -> None:
+        """Gives back what was reserved and not used."""
+        if self._budget is not None:
+            self._budget.close()
+
+
+def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Rescale:
+    """The factor that the model applies and the privacy stage feeds, as it is in the state or begins."""
+    make = lambda: Rescale(config.rescale, config.clip, deviation, shrink=config.shrink)  # noqa: E731
+    return state.keep("rescale", make)
+
+
+def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
+    """The releases that both the agreed budget and the party's policy allow."""
+    sigma = plan.noise_multiplier
+    if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
+        policy.object(party, "min_noise_multiplier", policy.min_noise_multiplier, f"a noise multiplier of {sigma:g}")
+    wanted = [policy.max_row_epsilon] if plan.strict == "row" else [policy.max_epsilon, policy.max_row_epsilon]
+    limits = [] if plan.affordable is None else [plan.affordable]
+    for most in wanted:
+        if most is not None:
+            limits.append(_affordable(party, policy, plan, most))
+    return min(limits, default=None)
+
+
+def _affordable(party: str, policy: PolicyConfig, plan: Plan, most: float) -> int:
+    """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
+    own = plan.within(most)
+    if own < plan.releases:
+        cost = f"epsilon = {plan.epsilon(plan.releases, plan.strict):.2f} at delta = {plan.config.delta:g}"
+        between = "two values of a row" if plan.strict == "row" else "two data sets"
+        has = f"{plan.releases} releases at sigma = {plan.noise_multiplier:g}: {cost} between {between}"
+        policy.object(party, "max_epsilon" if most == policy.max_epsilon else "max_row_epsilon", most, has)
+    return own

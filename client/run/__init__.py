@@ -1,0 +1,1 @@
+"""The party's process: its task, its sessions, its end."""

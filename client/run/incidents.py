@@ -1,0 +1,44 @@
+"""Pauses and crashes of a real process, as its `chaos` section asks for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from colonnade.common.conversation.chaos import Chaos, Pause
+from colonnade.common.runtime.durable import write_durably
+
+
+class RealIncidents:
+    """Signals to ourselves. Each happens once in a run, also if its round is repeated after a restart.
+
+    Args:
+        record: the file that says what has happened.
+    """
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """SIGSTOP now, and SIGCONT from a process of its own when the time is over."""
+        if self._first(f"pause@{pause.round}"):
+            chaos.told("paused", round=pause.round, seconds=pause.seconds)
+            wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
+            subprocess.Popen(["/bin/sh", "-c", wake], start_new_session=True)  # noqa: S603
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def crash(self, chaos: Chaos, round: int) -> None:
+        """SIGKILL now."""
+        if self._first(f"crash@{round}"):
+            chaos.told("crashed", round=round)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _first(self, what: str) -> bool:
+        happened = json.loads(self._record.read_text()) if self._record.exists() else []
+        if what in happened:
+            return False
+        write_durably(self._record, json.dumps([*happened, what]).encode())
+        return True

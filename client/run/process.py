@@ -1,0 +1,164 @@
+"""A party's process: from a configuration to a farewell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from colonnade.client.membership.dialer import Membership
+from colonnade.client.run.metrics import ClientMetrics
+from colonnade.client.run.sessions import Sessions
+from colonnade.client.run.task import Task, answering, training
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.checkpointing.checkpoints import Checkpoints
+from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.conversation.membership import Hello
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.data.columns.doubts import doubts
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import ConfigError, IdentityError, PartyAway
+from colonnade.common.messaging.message import largest_bytes
+from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.telemetry import Listener, Telemetry
+from colonnade.common.runtime.descriptors import raise_limit
+from colonnade.common.runtime.device import choose_device, release_free_memory
+from colonnade.common.version import VERSION
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+
+
+@dataclass
+class ClientRun:
+    """One start of a party.
+
+    Args:
+        name: the party's.
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        out: the party's own folder, which exists.
+        secure: False talks plainly, on loopback only.
+        find_address: HOST:PORT of the server, or "" while it is not known yet; None takes the config's.
+        listeners: told of every event, for progress lines.
+        answers: whether a run that has ended is asked for predictions.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    base: Path
+    out: Path
+    secure: bool = True
+    find_address: Callable[[], str] | None = None
+    listeners: tuple[Listener, ...] = ()
+    answers: bool = False
+
+    async def run(self) -> None:
+        """Takes part in the federation to its end.
+
+        Raises:
+            ColonnadeError: the party could not join, or the run has failed.
+        """
+        raise_limit()
+        with Watch(f"parties.{self.name}", self.config) as watch:
+            await self._take_part(watch)
+
+    async def _take_part(self, watch: Watch) -> None:
+        device = choose_device(self.config.device, self.federation.names.index(self.name))
+        identity = self._identity()
+        Checkpoints(self.out / "checkpoints").refuse_others(self.name, self.federation.lasting_hashes())
+        read = self._features()
+        task = answering(self.federation) if self.answers else training(self.federation)
+        hello, address, pin = self._hello(read, task), self._address(), self.federation.server
+        doubtful = () if self.answers else doubts(read)
+        features: Features | None = read
+        del read
+        contract = task.contract
+        kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
+        incoming = form_of(self.federation.compress.down)
+        sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
+        largest = max(sizes, default=0) + FRAME_ALLOWANCE
+        with closing(Telemetry(self.out / task.events, watch, *self.listeners)) as telemetry:
+            store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
+            store.prepare()
+            sessions = Sessions(
+                self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity
+            )
+            membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
+            watch.show(ClientMetrics(sessions, membership))
+            watch.announce(telemetry)
+            for doubt in doubtful:
+                self._warn(telemetry, str(doubt))
+            patience = self.federation.timeouts.away
+            until = time.monotonic() + patience
+            while True:
+                left = max(until - time.monotonic(), 0.0)
+                try:
+                    await membership.join(sessions.greeting(hello), address, identity, pin, left)
+                    if features is not None:
+                        with membership.telling():
+                            sessions.take(features)
+                        features = None  # as the source had them; what is kept is scaled
+                        release_free_memory()
+                    await sessions.run(membership, hello)
+                    phases = sessions.progress.phases.summary()
+                    telemetry.event("end", party=self.name, round=sessions.progress.round, phases=phases)
+                    return
+                except PartyAway as away:
+                    telemetry.event("server_away", reason=str(away))
+                    until = max(until, sessions.begun + patience)
+                finally:
+                    await membership.leave()
+
+    def _warn(self, telemetry: Telemetry, reason: str) -> None:
+        telemetry.event("warning", party=self.name, reason=reason)
+
+    def _features(self) -> Features:
+        return load_features(self.config.data, self.federation.seat(self.name), self.base)
+
+    def _hello(self, features: Features, task: Task) -> Hello:
+        return Hello(
+            self.name,
+            self.federation.id,
+            VERSION,
+            config={**self.federation.hashes(), **task.purpose},
+            rows=len(features.values),
+            official_test=features.official_test,
+        )
+
+    def _identity(self) -> Identity | None:
+        return own_identity(self.name, self.federation, self.config, self.base) if self.secure else None
+
+    def _address(self) -> Callable[[], str]:
+        if self.find_address is not None:
+            return self.find_address
+        if not self.config.connect:
+            raise ConfigError(f"parties.{self.name}.connect: missing", hint="give the server's HOST:PORT")
+        return lambda: self.config.connect
+
+
+def own_identity(name: str, federation: FederationConfig, config: PartyConfig, base: Path) -> Identity:
+    """A party's key and certificate.
+
+    Raises:
+        ConfigError: none is named, or the server's fingerprint is missing.
+        IdentityError: it is not usable, or another member's.
+    """
+    if config.identity is None:
+        hint = "name the folder with key.pem, cert.pem and ca.pem"
+        raise ConfigError(f"parties.{name}.identity: missing", hint=hint)
+    identity = load_identity(base / config.identity)
+    if identity.name != name:
+        raise IdentityError(
+            f"this is the configuration of {name!r}, and {config.identity} holds the certificate of {identity.name!r}",
+            hint="give every party its own configuration and its own identity",
+        )
+    if not federation.server:
+        hint = "`colonnade certs show cert.pem` prints it at the server"
+        raise ConfigError("federation.server: no fingerprint of the server's certificate", hint=hint)
+    return identity

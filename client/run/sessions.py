@@ -1,0 +1,310 @@
+"""A party's sessions: each goes on from the round that the server names, and leaves checkpoints behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from colonnade.client.alignment.rows import Rows
+from colonnade.client.membership.dialer import Membership
+from colonnade.client.membership.pin import Pin
+from colonnade.client.prediction.own_predictions import OwnPredictions
+from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.run.incidents import RealIncidents
+from colonnade.client.run.task import TRAINING_ONCE, Task
+from colonnade.client.training.context import ClientContext
+from colonnade.client.training.progress import Progress
+from colonnade.common.alignment.record import kept_rows
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Seat
+from colonnade.common.conversation.conversation import SERVER, Link, Save
+from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.sources import prepare, prepare_others
+from colonnade.common.errors import ContractError, EnvironmentFault, declared
+from colonnade.common.models.randomness import keep_generators
+from colonnade.common.observability.capture import Capture
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.runtime.device import release_free_memory
+from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
+
+
+@dataclass
+class Sessions:
+    """What a party keeps while connections and sessions come and go.
+
+    Args:
+        name: the party's.
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        out: the party's own folder.
+        device: that the model lives on.
+        store: the party's checkpoints.
+        telemetry: the party's own.
+        task: what it does: training, or answering for a model that is trained.
+        identity: its key and certificate, None without TLS.
+
+    Attributes:
+        begun: when the server was last heard to begin, or to end, a session; seconds of the monotonic clock.
+        progress: how far the party is.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    base: Path
+    out: Path
+    device: torch.device
+    store: Checkpoints
+    telemetry: Telemetry
+    task: Task
+    identity: Identity | None = None
+    begun: float = field(default=0.0, init=False)
+    progress: Progress = field(default_factory=Progress, init=False)
+    _schedule: Schedule = field(init=False)
+    _columns: Columns = field(init=False)
+    _privacy: Privacy = field(init=False)
+    _own: OwnPredictions = field(init=False)
+    _pin: Pin = field(init=False)
+    _rows: Rows | None = field(default=None, init=False)
+    _saving: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._once = Once(self.out / self.task.once)
+        self._pin = Pin(self.name, self.out, self.store)
+
+    def take(self, features: Features) -> None:
+        """Takes the party's table, once the server has welcomed us.
+
+        Raises:
+            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
+            DataError: rows are to be aligned, and the table's keys are of no use.
+        """
+        if self.federation.align == "none":
+            self._prepare(features)
+            return
+        policy = self.config.policy
+        policy.refuse(self.name, self.federation)
+        self._rows = Rows(
+            self.name, self.federation, policy, features, self._once, self.out / self.task.once, self.out,
+            self.telemetry, self.progress, whole=not self.task.answers,
+        )  # fmt: skip
+
+    def _prepare(self, features: Features) -> None:
+        """Fits the encoder, or takes the run's, and plans the budget: what depends on which rows there are.
+
+        Raises:
+            ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
+        """
+        if self.progress.privacy is not None:
+            self.progress.privacy.close()
+        others = self.task.answers and self.federation.align != "none"  # rows than those that were trained on
+        trained = len(kept_rows(Once(self.out / TRAINING_ONCE), self.name)) if others else len(features.values)
+        self._schedule = Schedule(self.federation, trained, features.official_test)
+        ledger, plan, rows = self.out / "ledger.jsonl", self._schedule.privacy, len(features.values)
+        self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows)
+        self.progress.privacy = self._privacy
+        train, seed = self._schedule.partition.train, self.federation.seed
+        kept = EncoderFile(self.out, begun=bool(self.store.run()))
+        if others:
+            columns = prepare_others(self.config.data, features, seed, self.name, kept)
+        else:
+            columns = prepare(self.config.data, features, train, seed, self.name, kept)
+        self._columns = columns.to(self.device)
+        classes = self.federation.classes
+        names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
+        self._own = OwnPredictions(self.out / "own-predictions.csv", features.ids, names)
+
+    def greeting(self, hello: Hello) -> Hello:
+        """The Hello with what we hold of the run.
+
+        Raises:
+            CheckpointError: what lies in our folder is another's.
+        """
+        run = self._pin.run
+        held = self.store.usable(self._owner(run)) if run else []
+        return replace(hello, run=run, held=tuple(held), aligned=self._once.number("alignment"))
+
+    async def run(self, membership: Membership, hello: Hello) -> None:
+        """Takes part in session after session until the run is over.
+
+        Raises:
+            PartyAway: the connection broke; join again.
+            ColonnadeError: the run has failed.
+        """
+        try:
+            while (begin := await membership.begin()) is not None:
+                self._admit(membership, begin)
+                if await self._go_on(membership, begin):
+                    return
+                await self._saved()
+                membership.greet_again(self.greeting(hello))
+            self._warn("the server has come to its end without us: we came too late to take part")
+        finally:
+            await self._saved()
+            if self.progress.privacy is not None:  # else there is nothing yet that spends
+                self.progress.privacy.close()
+
+    def _admit(self, membership: Membership, begin: Begin) -> None:
+        """Pins the run, and refuses a Begin that would make us forget some of it; the server is told."""
+        with membership.telling():
+            try:
+                self._pin.admit(begin)
+            except ContractError as wrong:
+                membership.post(Failure("", *declared(wrong)))
+                raise
+
+    async def _go_on(self, membership: Membership, begin: Begin) -> bool:
+        """A session, in which rows are aligned first if they are not yet."""
+        if self._rows is not None:
+            aligned = await self._rows.align(membership, begin)
+            if aligned is None:
+                return False
+            with membership.telling():
+                self._prepare(aligned)
+            if not self.task.answers:  # who may be asked again for others
+                self._rows = None  # the table as the source had it; what is kept is scaled
+            release_free_memory()
+        return await self._attend(membership, begin)
+
+    async def _attend(self, membership: Membership, begin: Begin) -> bool:
+        contract, owner = self.task.contract, self._owner(begin.run)
+        state = State(self.store.load(begin.round, owner) if begin.round else None)
+        keep_generators(state, self.device, self.federation.seed, self.name)
+        ledger = Ledger(self.out / "ledger.jsonl", after=self.task.repeats_after(begin.round))
+        capture = self._capture(begin.session)
+        try:
+            chaos = self._chaos()
+            post = membership.post if capture is None else capture.outward(membership.post)
+            carry = post if chaos is None else chaos.outward(post)
+            door = Door(
+                carry,
+                SERVER,
+                self._privacy.stage(State() if self.task.answers else state),
+                ledger,
+                self.progress.traffic.sent,
+            )
+            link = Link(
+                SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox(),
+                outlet=membership.outlet,
+            )  # fmt: skip
+            link.known = begin.round
+            link.last = None if self.task.answers else self._schedule.rounds
+            self.progress.follow(link, begin.round)
+            self.telemetry.event(
+                "begin",
+                party=self.name,
+                round=begin.round,
+                rounds=self._schedule.rounds,
+                device=str(self.device),
+            )
+            deliver = link.deliver if chaos is None else chaos.inward(link.deliver)
+            deliver = deliver if capture is None else capture.inward(deliver)
+            ctx = ClientContext(
+                self.name,
+                self.task.federation,
+                self.config,
+                self._columns,
+                self._schedule,
+                door.release,
+                door.conceal,
+                self._warn,
+                self._own.add,
+                self.base,
+                self.device,
+                state,
+                begin.round,
+                Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
+                self.identity,
+                self._once,
+                self._privacy.steps,
+            )
+            link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
+            return await membership.attend(deliver, lambda: self._half(membership, ctx, link), link=link)
+        finally:
+            self.begun = time.monotonic()
+            ledger.close()
+            if capture is not None:
+                capture.close()
+                self.telemetry.event("capture", party=self.name, bytes=capture.size)
+
+    def _warn(self, reason: str) -> None:
+        self.telemetry.event("warning", party=self.name, reason=reason)
+
+    def _capture(self, session: int) -> Capture | None:
+        """What keeps all that crosses our link, nearest to the line, if our configuration asks for it."""
+        if self.config.capture is None or self.task.answers:  # a capture is of training
+            return None
+        self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
+        return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
+
+    def _chaos(self) -> Chaos | None:
+        """The faults that this party's configuration asks for; None costs nothing."""
+        if self.config.chaos == ChaosConfig():
+            return None
+        names = self.federation.names
+        seat = Seat(names.index(self.name), len(names), self.federation.batch)
+        told = partial(self.telemetry.event, party=self.name)
+        return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self.out / "chaos.json"), told)
+
+    async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
+        self._tell_spent(membership)
+        self.progress.phases.turn(COMPUTING)
+        try:
+            await self.task.half(ctx, link)
+            self.progress.phases.turn(CHECKPOINT)
+            await self._saved()
+        finally:
+            self.progress.phases.turn()
+            self._tell_spent(membership)
+
+    def _tell_spent(self, membership: Membership) -> None:
+        """For the report: at the beginning, with every checkpoint, and however a session ends."""
+        if self._schedule.privacy is not None:
+            membership.post(Spent(self._privacy.releases))
+
+    def _save(self, membership: Membership, owner: Owner, save: Save, state: State) -> None:
+        """Takes a snapshot at once, and writes it while the rounds go on."""
+        self._tell_spent(membership)
+        with self.progress.phases.aside(CHECKPOINT):
+            writing = asyncio.to_thread(self._write, save, state.capture(), owner)
+        self._saving = asyncio.get_running_loop().create_task(self._report(membership, save, writing))
+
+    def _write(self, save: Save, snapshot: Snapshot, owner: Owner) -> None:
+        self._pin.note(save)
+        self.store.save(save.round, snapshot, owner)
+        self.store.prune({save.round, save.keep, save.best})
+
+    async def _report(self, membership: Membership, save: Save, writing: Awaitable[None]) -> None:
+        try:
+            await writing
+        except EnvironmentFault as failed:
+            membership.post(Saved(save.round, declared(failed)[0]))
+        else:
+            self.progress.saved = save.round
+            self.telemetry.event("checkpoint", party=self.name, round=save.round, rounds=self._schedule.rounds)
+            membership.post(Saved(save.round))
+
+    async def _saved(self) -> None:
+        """Waits for the checkpoint that is being written, if there is one."""
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def _owner(self, run: str) -> Owner:
+        return Owner(self.name, run, self.federation.lasting_hashes())

@@ -1,0 +1,55 @@
+"""What a party's process does with its data: it trains, or answers for a model that is trained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from colonnade.client.prediction.exchange import answer
+from colonnade.client.protocols import PARTICIPATE, Participate
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.prediction import messages as prediction
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract
+
+TRAINING_ONCE = "once"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One of the two.
+
+    Args:
+        contract: what is said.
+        half: who says it.
+        federation: the agreed section, as the half has to take it.
+        purpose: what the Hello says beside what is agreed on.
+        answers: whether it answers: the last round is not agreed on, and rows may be others than those of training.
+        events: the file of the party's own record.
+        once: the folder of what is made once.
+    """
+
+    contract: Contract
+    half: Participate
+    federation: FederationConfig
+    purpose: Mapping[str, str] = field(default_factory=dict)
+    answers: bool = False
+    events: str = "events.jsonl"
+    once: str = TRAINING_ONCE
+
+    def repeats_after(self, round: int) -> int:
+        """What left after this round leaves again. Answers are numbered anew with every start, and never repeat."""
+        return sys.maxsize if self.answers else round
+
+
+def training(federation: FederationConfig) -> Task:
+    """The federation's protocol, from the round that the server names to the last."""
+    name = federation.protocol.name
+    return Task(CONTRACTS[name], PARTICIPATE[name], federation)
+
+
+def answering(federation: FederationConfig) -> Task:
+    """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
+    contract, asked = prediction.contract(federation), prediction.asking(federation)
+    return Task(contract, answer, asked, prediction.PURPOSE, True, "predictions.jsonl", "once-predictions")

@@ -1,0 +1,1 @@
+"""What a party's side of a protocol is given, and the parts that several protocols share."""

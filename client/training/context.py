@@ -1,0 +1,161 @@
+"""What a party's half of a protocol is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.client.privacy.stage import rescale
+from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.state import State
+from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.build import build_head
+from colonnade.common.models.mixing import mixing
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.own import OwnConfig
+from colonnade.common.models.shaped import Shape, Shaped
+from colonnade.common.numerics.backprop import Backprop, backprop
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.rows import NoisySteps, deviation
+
+_PROBE = 32  # rows that a module of somebody's own is tested with
+
+
+@dataclass
+class ClientContext:
+    """Features, timetable, state and the privacy stage.
+
+    Attributes:
+        name: the party's.
+        features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
+        release: puts a function of private rows through the party's privacy stage; only what it
+            returns can be sent.
+        conceal: lets out what nobody can read by itself, as the code that sealed, blinded or coded it returned it.
+        warn: tells whoever watches this party.
+        keep: keeps predictions of the party's own at home: rows int64 (rows,), probabilities (rows, classes).
+        round: the last one that is done.
+        session: which one this is: in all that is derived for it.
+        identity: the party's key and certificate; None on loopback without TLS.
+        once: what is made once in a run.
+        steps: puts noise on the bottom model's steps; None where they have none.
+    """
+
+    name: str
+    federation: FederationConfig
+    config: PartyConfig
+    features: Columns
+    schedule: Schedule
+    release: Callable[..., Released]
+    conceal: Callable[..., Concealed]
+    warn: Callable[[str], None] = lambda _reason: None
+    keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
+    base: Path = Path()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    state: State = field(default_factory=State)
+    round: int = 0
+    session: Session = field(default_factory=Session)
+    identity: Identity | None = None
+    once: Once = field(default_factory=Once)
+    steps: NoisySteps | None = None
+
+    def model(self, width: int) -> nn.Module:
+        """theta_k, the party's bottom model, with outputs of the agreed width."""
+        return self.state.keep("model", lambda: self._build(width))
+
+    def backprop(self, model: nn.Module) -> Backprop:
+        """Forward and backward through the bottom model, with the party's own terms if any are agreed on."""
+        if self.steps is not None:
+            assert isinstance(model, Shaped)  # noise on steps comes with regions
+            return NoisyBackprop(model, self.steps)
+        through = ShapedBackprop(model) if isinstance(model, Shaped) else backprop(model)
+        adjust = self.federation.adjust
+        if not adjust.asked:
+            return through
+        return Adjusted(through, adjust, self.federation.outputs, self.state.keep("clusters", dict[str, Tensor]))
+
+    def head(self, width: int) -> nn.Module:
+        """The party's prediction network: (rows, width) -> (rows, classes)."""
+        return self.state.keep("head", lambda: self._build_head(width))
+
+    def head_optimiser(self) -> torch.optim.Optimizer:
+        """Of the prediction network, which must have been made."""
+        make = lambda: build_optimiser(self.config.head_optimiser, self.state["head"].parameters())  # noqa: E731
+        return self.state.keep("head optimiser", make)
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        """Of the bottom model, which must have been made."""
+        make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
+        return self.state.keep("optimiser", make)
+
+    def sits_out(self, round: int) -> bool:
+        """Whether this party sends nothing in a training round, since others were drawn for it."""
+        return self.name not in self.schedule.participants(round)
+
+    @property
+    def seed(self) -> int:
+        """What this party's parameters are drawn from."""
+        return party_seed(self.federation, self.name)
+
+    def _build(self, width: int) -> nn.Module:
+        shape, owner = self.features.shape[1:], f"parties.{self.name}"
+        model = bottom_model(owner, self.config.model, shape, width, self.seed, self.base).to(self.device)
+        plan = self.schedule.privacy
+        by_row = plan is not None and isinstance(plan.config, AdaptivePrivacyConfig)
+        if by_row:
+            _refuse_mixing(owner, model)
+        if isinstance(self.config.model, OwnConfig):
+            rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
+            self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
+        if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig):
+            return model
+        config, factor = plan.config, rescale(self.state, plan.config, deviation(plan)).to(self.device)
+        return Shaped(model, Shape(config.release, config.clip, factor, leaves=config.rescale == "paper"))
+
+    def _build_head(self, width: int) -> nn.Module:
+        try:
+            head = build_head(self.config.head, width, self.federation.outputs, self.seed, self.base)
+        except ConfigError as error:
+            raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
+        if isinstance(self.config.head, OwnConfig):
+            inputs = torch.randn(_PROBE, width, generator=torch.Generator().manual_seed(0))
+            self._look_for_mixing(f"parties.{self.name}.head", head, inputs, by_row=False)
+        return head.to(self.device)
+
+    def _look_for_mixing(self, owner: str, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
+        """Tests somebody's own module. Raises ConfigError if rows meet in it although each is protected by itself."""
+        if not (said := mixing(model, rows)):
+            return
+        if by_row:
+            raise ConfigError(
+                f"{owner}: {said}; federation.privacy.mechanism = adaptive protects each row by itself",
+                hint="make what comes of a row a function of that row alone: no statistics of a batch, no attention "
+                "over its rows, no memory of others, no draws but from torch's own generator",
+            )
+        self.warn(f"{owner}: {said}; a row then shows in what leaves about others, and scores depend on the batches")
+
+
+def party_seed(federation: FederationConfig, name: str) -> int:
+    """What a party's parameters are drawn from; parties with equal models must not start equal."""
+    return federation.seed * 1009 + federation.names.index(name) + 1
+
+
+def _refuse_mixing(owner: str, model: nn.Module) -> None:
+    """Refuses a model in which rows of a batch depend on each other: noise for one row would not be enough."""
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        raise ConfigError(
+            f"{owner}.model normalises over batches: an embedding would depend on all rows of its batch, and "
+            "federation.privacy.mechanism = adaptive protects each row by itself",
+            hint="take a model without batch normalisation",
+        )

@@ -1,0 +1,137 @@
+"""Forward and backward through a party's bottom model and what protects and adjusts its embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from colonnade.common.embeddings.adjustment import AdjustConfig
+from colonnade.common.embeddings.contrastive import contrast
+from colonnade.common.embeddings.fuzzy import fuzzy_c_means
+from colonnade.common.embeddings.normality import normality
+from colonnade.common.models.shaped import Shaped
+from colonnade.common.numerics.backprop import Backprop, Stack, backprop
+from colonnade.common.numerics.row_gradients import row_gradients
+from colonnade.common.privacy.rows import NoisySteps
+
+_TINY = 1e-30  # gradients are small; 0 has no direction
+_FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres
+_MOST = 64  # rows that are pushed apart, the surest of a batch: pairs are as many as its square
+
+
+class ShapedBackprop:
+    """`Backprop` of f by itself and of the small shape behind it by autograd: f keeps its fast way.
+
+    Args:
+        model: f and its shape.
+    """
+
+    def __init__(self, model: Shaped) -> None:
+        self._body, self._shape = backprop(model.body), model.shape
+        self._raw = self._shaped = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch in their region, detached."""
+        self._raw = self._body.forward(inputs).detach().requires_grad_()
+        with torch.enable_grad():
+            self._shaped = self._shape(self._raw)
+        return self._shaped.detach()
+
+    def backward(self, gradient: Tensor) -> None:
+        """Replaces every parameter's `grad`, given the gradient at the shaped embeddings."""
+        (raw,) = torch.autograd.grad(self._shaped, self._raw, gradient)
+        self._body.backward(raw)
+
+
+class NoisyBackprop(ShapedBackprop):
+    """`Backprop` in which every row's gradient is clipped by itself and their mean has noise.
+
+    Args:
+        model: f and its shape; rows of a batch do not meet in it.
+        noise: of the steps.
+    """
+
+    def __init__(self, model: Shaped, noise: NoisySteps) -> None:
+        super().__init__(model)
+        self._model, self._noise = model.body, noise
+        self._inputs = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch in their region, detached."""
+        self._inputs = inputs
+        return super().forward(inputs)
+
+    def backward(self, gradient: Tensor) -> None:
+        """Replaces every parameter's `grad`, given the gradient of the batch's mean loss at the embeddings."""
+        rows = len(gradient)
+        (raw,) = torch.autograd.grad(self._shaped, self._raw, gradient.nan_to_num(0.0, 0.0, 0.0) * rows)
+        clipped = self._body.clipped(raw, self._noise.clip) if isinstance(self._body, Stack) else None
+        means = self._noise.mean(self._each(raw)) if clipped is None else self._noise.mean_of(clipped, rows)
+        for parameter, mean in zip(self._model.parameters(), means, strict=True):
+            parameter.grad = mean
+
+    def _each(self, raw: Tensor) -> list[Tensor]:
+        """Every row's gradient by itself, (rows, *shape) each, whatever the model is."""
+        named = dict(self._model.named_parameters())
+
+        def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
+            h: Tensor = functional_call(self._model, dict(parameters), (row.unsqueeze(0),))
+            return (h[0] * pull).sum()
+
+        _shares, each, _inputs = row_gradients(share, named, self._inputs, raw)
+        return [each[name] for name in named]
+
+
+class Adjusted:
+    """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
+
+    What is clustered are the gradients' directions. Their lengths say how wrong the server still is about a row: once
+    it learns, gradients as they came (Eq. 7) fall into short and long ones, whatever the class.
+
+    Args:
+        inner: of the model.
+        config: weights and threshold.
+        classes: C, which parties know.
+        last: keeps the last batch's centres, from which the next one's are found in few iterations.
+    """
+
+    def __init__(self, inner: Backprop, config: AdjustConfig, classes: int, last: dict[str, Tensor]) -> None:
+        self._inner, self._config, self._classes, self._last = inner, config, classes, last
+        self._h = torch.empty(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The embeddings of a batch."""
+        self._h = self._inner.forward(inputs)
+        return self._h
+
+    def backward(self, gradient: Tensor) -> None:
+        """Goes back with the gradient that came and the party's own."""
+        config, total = self._config, gradient
+        if config.contrastive and len(gradient) >= self._classes:  # an epoch may end with fewer rows
+            total = total + self._apart(gradient)
+        if config.normality and len(gradient) > 1:
+            total = total + config.normality * self._towards_normal()
+        self._inner.backward(total)
+
+    def _apart(self, gradient: Tensor) -> Tensor:
+        """Of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
+        directions, start = functional.normalize(gradient, dim=1, eps=_TINY), self._last.get("centres")
+        start = None if start is None else start.to(directions.device)  # a checkpoint has them on the CPU
+        iterations = _FIRST if start is None else _NEXT
+        found = fuzzy_c_means(directions, self._classes, start=start, iterations=iterations)
+        self._last["centres"] = found.centres
+        ids, confidences = found.assignments()
+        least = max(self._config.confidence, float(confidences.topk(min(_MOST, len(confidences))).values[-1]))
+        _value, pushes = contrast(self._h, ids, confidences >= least, self._config.contrastive)
+        return pushes
+
+    def _towards_normal(self) -> Tensor:
+        """The gradient of Eq. 6."""
+        h = self._h.detach().requires_grad_()
+        with torch.enable_grad():
+            (pull,) = torch.autograd.grad(normality(h), h)
+        return pull

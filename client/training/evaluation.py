@@ -1,0 +1,39 @@
+"""A party's part in an evaluation: its embeddings of rows that nobody trains on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
+from colonnade.common.messaging.message import Message
+from colonnade.common.messaging.outgoing import Released
+
+
+async def evaluate(
+    ctx: ClientContext,
+    server: Link,
+    round: int,
+    model: nn.Module,
+    answer: Callable[[str, int, Released], Message],
+) -> None:
+    """Sends the embeddings of the parts that are due after a round, block by block.
+
+    Args:
+        answer: (part, block, released embeddings) -> the protocol's evaluation message.
+    """
+    parts = ctx.schedule.evaluations(round)
+    if not parts:
+        return
+    model.eval()
+    for part in parts:
+        for number, block in enumerate(ctx.schedule.blocks(part)):
+            with torch.no_grad():
+                embeddings = model(ctx.features[block])
+            await server.send(answer(part, number, ctx.release(embeddings, evaluation=True, rows=block)))
+            await asyncio.sleep(0)  # it leaves now, not when all blocks are computed: the server waits for the first
+    model.train()

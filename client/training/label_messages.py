@@ -1,0 +1,27 @@
+"""What a party is told of the labels of a batch, where a protocol supposes that it has them (FDML, C-VFL)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
+from colonnade.common.messaging.label_messages import TOLD, Beliefs, Labels, Targets
+from colonnade.common.messaging.message import Message
+
+
+async def told(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
+    """y of the batch, for the loss to take.
+
+    Returns:
+        Classes, int64 (rows,); of protected labels, which only the server knows to be so, distributions over the
+        classes, float32 (rows, classes); in a regression the standardised numbers, float64 (rows, targets). None if the
+        server has gone on.
+    """
+    wide = {"rows": rows, "classes": ctx.federation.outputs}
+    regression = ctx.federation.task == "regression"
+    kinds: dict[type[Message], dict[str, int]] = (
+        {Targets: wide} if regression else {Labels: {"rows": rows}, Beliefs: wide}
+    )
+    came = await server.recv_one(kinds, round)
+    return came.y.to(ctx.device) if isinstance(came, TOLD) else None

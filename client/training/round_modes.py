@@ -1,0 +1,58 @@
+"""A party's rounds and turns: together with all others, or whenever it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.conversation.conversation import Link
+
+
+class Exchange(Protocol):
+    """One turn of a protocol."""
+
+    async def __call__(self, t: int, turn: int, until: int) -> bool:
+        """False if it was given up, since the server is beyond round `until`: it is done again.
+
+        Args:
+            t: the round.
+            turn: whose batch it is about, counted from 1; the round, where all come together.
+            until: the last round that it waits in.
+        """
+
+
+async def take_turns(
+    ctx: ClientContext,
+    server: Link,
+    exchange: Exchange,
+    evaluate: Callable[[int], Awaitable[None]],
+    *,
+    arrivals: bool,
+    begin: Callable[[int], Awaitable[bool]] | None = None,
+) -> None:
+    """Follows the server's rounds to their end. The number of turns taken lives in the half's state.
+
+    Args:
+        exchange: takes one turn.
+        evaluate: takes part in the evaluation after a round, if there is one.
+        arrivals: turn after turn until everyone is called for an evaluation, instead of one turn a round.
+        begin: whether the party takes part in a round at all.
+    """
+    turns = ctx.state.keep("turns", lambda: {"done": 0})
+
+    async def once(t: int, until: int) -> bool:
+        turn = turns["done"] + 1 if arrivals else t
+        done = await exchange(t, turn, until)
+        turns["done"] = turn if done else turns["done"]
+        return done
+
+    async for t in server.rounds(after=ctx.round):
+        if begin is not None and not await begin(t):
+            continue
+        if not arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
+            if await once(t, until=t):
+                await evaluate(t)
+        else:
+            while await once(t, until=ctx.schedule.evaluated_next(t) - 1) and not server.done_with(t):
+                pass

@@ -1,0 +1,167 @@
+"""What one member does with the lists that pass through its hands: raises them, shuffles them, and can undo that."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import InputError
+from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.raw import to_bytes, to_tensor
+
+if TYPE_CHECKING:
+    from colonnade.common.config.federation import FederationConfig
+
+Draw = Callable[[int], bytes]
+"""Random bytes, as many as asked for."""
+
+SHUFFLED = "positions in a shuffled list"
+_RAISED = "hashed keys, raised to a secret and shuffled"
+_RANDOM = 8  # bytes that a shuffle sorts by
+
+
+class Hand:
+    """A member's part in one alignment. Its secret is drawn here, and gone with it.
+
+    Lists and shuffles are on the disk, each but a block or a bucket at a time: memory does not grow with keys.
+
+    Args:
+        ring: the sizes of all lists.
+        seat: the member's.
+        keys: its own, which say on whose disk.
+        tag: what keys are hashed for: equal for all members, another in every run.
+        draw: randomness; the system's own unless the configuration says `seeded`.
+    """
+
+    def __init__(self, ring: Ring, seat: int, keys: Keys, tag: bytes, draw: Draw = os.urandom) -> None:
+        self._ring, self._seat, self._keys, self._tag, self._draw = ring, seat, keys, tag, draw
+        self._secret = Secret(draw(ELEMENT))
+        self._inverse = self._secret.inverse()
+        self._starts = (0, *accumulate(ring.sizes))
+        self._orders = Scratch(NUMBER, keys.folder)
+        self._coming: Sorter
+        self._passing: Scratch
+
+    def give(self, stage: int, block: int) -> Concealed:
+        """A block of the list that is passed on in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
+        if not stage and not block:
+            self._shuffle_own()
+        span = self._ring.span(self._ring.owner(self._seat, stage), block)
+        if stage:
+            return Concealed(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
+        rows = self._orders.read(self._starts[self._seat] + span.start, span.stop - span.start)
+        keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
+        return Concealed(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
+
+    def take(self, stage: int, block: int, points: Tensor) -> None:
+        """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
+
+        Args:
+            points: uint8 (keys, 32), as many as the ring says.
+
+        Raises:
+            InputError: one of them is no element.
+        """
+        owner = self._ring.owner(self._seat, stage + 1)
+        if not block:
+            self._coming = self._shuffler(owner, ELEMENT)
+        raised = self._raised(owner, points).numpy()
+        self._coming.add(np.hstack([self._numbered(self._ring.span(owner, block)), raised]))
+        if block == self._ring.blocks() - 1:
+            self._passing = Scratch(ELEMENT, self._keys.folder)  # of the last list all has gone
+            self._settle(owner, self._coming, self._passing)
+            del self._coming
+
+    def take_back(self, points: Tensor) -> Tensor:
+        """Elements of our own list as they come home, uint8 (keys, 32): without our secret, raised by the others alone.
+
+        Raises:
+            InputError: one of them is no element.
+        """
+        return _as_points(self._inverse.raise_all(to_bytes(points)))
+
+    def undo(self, owner: int, positions: Tensor) -> Tensor:
+        """Where rows of a list that we have passed on stood before our shuffle.
+
+        Args:
+            owner: whose list it is; in our own, the places are rows of our table.
+            positions: int64 (rows,).
+
+        Raises:
+            InputError: there is no such position.
+        """
+        size = self._ring.sizes[owner]
+        if len(positions) and not (int(positions.min()) >= 0 and int(positions.max()) < size):
+            raise InputError(f"positions of 0 to {size - 1}")
+        return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
+
+    def hand_back(self, owner: int, places: Tensor) -> Concealed:
+        """Of what `undo` found, what the next member is told: nothing of our own list, whose places are our rows."""
+        return Concealed(places[:0] if owner == self._seat else places, SHUFFLED)
+
+    def _raised(self, owner: int, points: Tensor) -> Tensor:
+        elements = to_bytes(points)
+        if self._ring.raises(self._seat, owner):
+            return _as_points(self._secret.raise_all(elements))
+        check_elements(elements)  # the next member would hold us to account
+        return points
+
+    def _shuffle_own(self) -> None:
+        sorter = self._shuffler(self._seat)
+        for span in self._ring.spans_of(len(self._keys)):
+            sorter.add(self._numbered(span))
+        self._settle(self._seat, sorter)
+
+    def _shuffler(self, owner: int, width: int = 0) -> Sorter:
+        """Makes a random order, that of random numbers of 64 bits: of records (number, position, element)."""
+        return Sorter(self._ring.sizes[owner], _RANDOM, _RANDOM + NUMBER + width, self._keys.folder)
+
+    def _numbered(self, span: slice) -> Records:
+        numbers = to_tensor(self._draw(_RANDOM * (span.stop - span.start))).numpy().reshape(-1, _RANDOM)
+        return np.hstack([numbers, places_of(span)])
+
+    def _settle(self, owner: int, sorter: Sorter, elements: Scratch | None = None) -> None:
+        """Lays down a list's order, and the list itself as it goes on."""
+        at = 0
+        for records in sorter.sorted():
+            self._orders.write(self._starts[owner] + at, records[:, _RANDOM : _RANDOM + NUMBER])
+            if elements is not None:
+                elements.write(at, records[:, _RANDOM + NUMBER :])
+            at += len(records)
+
+
+def tag_of(session: Session) -> bytes:
+    """What keys are hashed for: the same for all members and sessions of a run, so that a list can be repeated."""
+    run = replace(session, number=0)
+    return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(run.transcript("keys")).digest()
+
+
+def about(tag: bytes, ring: Ring, keys: Keys) -> bytes:
+    """All that a member knows of an alignment before it begins: with anything else in it, secrets are others."""
+    return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
+
+
+def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) -> Draw:
+    """Where a member's secret and its shuffles come from: its own randomness, or for tests the federation's seed."""
+    if not federation.keys.seeded:
+        return own
+    return random.Random(f"alignment {federation.seed} {member}").randbytes  # noqa: S311  # the configuration asked
+
+
+def _as_points(elements: bytes) -> Tensor:
+    return to_tensor(elements).view(-1, ELEMENT)

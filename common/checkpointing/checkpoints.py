@@ -1,0 +1,229 @@
+"""A member's checkpoints: what its state was after certain rounds, on its own disk.
+
+A checkpoint is two files: the tensors (safetensors) and a record (JSON) that says what they are,
+with the checksums of both. The tensors are written first; each file is written beside its place,
+forced to the disk, and then renamed into it. So a record that is there is whole, or was altered
+afterwards, which its checksum shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.errors import CheckpointError, EnvironmentFault
+from colonnade.common.runtime.durable import write_durably
+
+_FORMAT = 1
+_SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose checkpoints they are. What another owner saved is not restored.
+
+    Args:
+        member: the party's name, or "server".
+        run: the run's own number, drawn by the server at its beginning.
+        config: dotted key of the federation section -> hash of its value, of what a run cannot change.
+    """
+
+    member: str
+    run: str
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Checkpoints:
+    """The checkpoints in a folder.
+
+    Args:
+        folder: made with the first checkpoint.
+        warn: told of every checkpoint that cannot be used, and why.
+    """
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda _reason: None) -> None:
+        self._folder, self._warn = folder, warn
+
+    def prepare(self) -> None:
+        """Sees that it can be written, and removes what an earlier start has left half written.
+
+        Raises:
+            EnvironmentFault: nothing can be written there.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for partial in self._folder.glob("*.partial"):
+                partial.unlink()
+            probe = self._folder / "probe.partial"
+            probe.write_bytes(b"")
+            probe.unlink()
+            if not any(self._folder.iterdir()):
+                self._folder.rmdir()  # a start that fails leaves nothing behind
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"checkpoints cannot be written to {self._folder}: {failed.strerror}",
+                hint="choose another --out, or make the folder writable",
+            ) from failed
+
+    def save(self, round: int, snapshot: Snapshot, owner: Owner) -> None:
+        """Writes a checkpoint; it is on the disk when this returns.
+
+        Raises:
+            EnvironmentFault: the disk refuses it; no half of it is left.
+        """
+        tensors = safetensors.torch.save(dict(snapshot.tensors))
+        record = {
+            "format": _FORMAT,
+            "member": owner.member,
+            "run": owner.run,
+            "round": round,
+            "config": dict(owner.config),
+            "tensors": hashlib.sha256(tensors).hexdigest(),
+            "values": dict(snapshot.values),
+        }
+        text = json.dumps({**record, "checksum": _checksum(record)})
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_durably(self._tensors(round), tensors)
+            write_durably(self._record(round), text.encode())
+        except OSError as failed:
+            with contextlib.suppress(OSError):
+                self._tensors(round).unlink()
+            raise EnvironmentFault(
+                f"the checkpoint of round {round} cannot be written to {self._folder}: {failed.strerror}",
+                hint="make room on the disk; the checkpoint before is kept",
+                told=f"the checkpoint of round {round} cannot be written: {failed.strerror}",
+            ) from failed
+
+    def prune(self, keep: Collection[int]) -> None:
+        """Removes every checkpoint but those of these rounds."""
+        for path in self._records():
+            if (round := _round_of(path)) not in keep:
+                path.unlink(missing_ok=True)  # the record first: without it the tensors are nothing
+                self._tensors(round).unlink(missing_ok=True)
+
+    def usable(self, owner: Owner | None = None) -> list[int]:
+        """The rounds whose checkpoints are whole, newest first; the others are warned of.
+
+        Args:
+            owner: whose they must be; None takes anyone's.
+
+        Raises:
+            CheckpointError: a checkpoint is whole, and another's.
+        """
+        rounds = []
+        for path in self._records():
+            try:
+                record, _ = self._read(_round_of(path))
+            except CheckpointError as torn:
+                self._warn(str(torn))
+                continue
+            if owner is not None:
+                self._refuse_others(record, owner)
+            rounds.append(int(record["round"]))
+        return sorted(rounds, reverse=True)
+
+    def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
+        """Refuses to go on with what is here, before anything is written.
+
+        Args:
+            member, config: as of an `Owner`.
+            run: the run's number; "" where only the checkpoints say it.
+
+        Raises:
+            CheckpointError: it is another member's, of another run or configuration.
+        """
+        if run := run or self.run():
+            self.usable(Owner(member, run, config))
+
+    def run(self) -> str:
+        """The run that the newest whole checkpoint belongs to, or "" if there is none."""
+        rounds = self.usable()
+        return str(self._read(rounds[0])[0]["run"]) if rounds else ""
+
+    def config(self) -> Mapping[str, str]:
+        """The hashes of the configuration that the newest whole checkpoint was saved under; none if there is none."""
+        rounds = self.usable()
+        return dict(self._read(rounds[0])[0]["config"]) if rounds else {}
+
+    def load(self, round: int, owner: Owner) -> Snapshot:
+        """The state after a round.
+
+        Raises:
+            CheckpointError: there is none, it is not whole, or it is another's.
+        """
+        record, tensors = self._read(round)
+        self._refuse_others(record, owner)
+        return Snapshot(safetensors.torch.load(tensors), record["values"])
+
+    def _read(self, round: int) -> tuple[dict[str, Any], bytes]:
+        path = self._record(round)
+        try:
+            record = json.loads(path.read_text())
+            tensors = self._tensors(round).read_bytes()
+            whole = record.pop("checksum") == _checksum(record) and record["round"] == round
+            whole = whole and hashlib.sha256(tensors).hexdigest() == record["tensors"]
+            safetensors.torch.load(tensors)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
+            whole = False
+        if not whole:
+            raise CheckpointError(
+                f"the checkpoint {path} is torn or was altered",
+                hint="the one before it is used if all members have that",
+            )
+        return record, tensors
+
+    def _refuse_others(self, record: Mapping[str, Any], owner: Owner) -> None:
+        where = f"the checkpoint {self._record(record['round'])}"
+        if record["format"] != _FORMAT:
+            raise CheckpointError(
+                f"{where} has format {record['format']}, this version reads format {_FORMAT}",
+                hint="resume it with the version that wrote it",
+            )
+        for key, ours in (("member", owner.member), ("run", owner.run)):
+            if record[key] != ours:
+                raise CheckpointError(
+                    f"{where} is of {key} {record[key]!r}, not {ours!r}", hint="resume from this member's own folder"
+                )
+        theirs = record["config"]
+        differing = sorted(
+            key for key in {*theirs, *owner.config} if not _same_value(theirs.get(key), owner.config.get(key))
+        )
+        if differing:
+            raise CheckpointError(
+                f"{where} was saved under another configuration: it differs in federation.{differing[0]}",
+                hint="resume with the configuration that the run began with, or begin a new run",
+            )
+
+    def _records(self) -> list[Path]:
+        return sorted(path for path in self._folder.glob("round-*.json") if path.stem[6:].isdigit())
+
+    def _record(self, round: int) -> Path:
+        return self._folder / f"round-{round:08}.json"
+
+    def _tensors(self, round: int) -> Path:
+        return self._folder / f"round-{round:08}.safetensors"
+
+
+def _same_value(kept: str | None, ours: str | None) -> bool:
+    """Whether two hashes of a value agree: 0.1.0 kept the first 16 digits of them."""
+    if kept is None or ours is None:
+        return kept is ours
+    return kept == (ours[:_SHORT] if len(kept) == _SHORT else ours)
+
+
+def _round_of(record: Path) -> int:
+    return int(record.stem[6:])
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Lagrange coded computing: shares that can be computed on."""

@@ -1,0 +1,261 @@
+"""Lagrange coded computing: rows in K segments, hidden by T masks, as N shares that can be computed on.
+
+Source: Yu et al., "Lagrange Coded Computing" (2019), as FedVS has it: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4
+and 6. A polynomial of degree K + T - 1 takes the segments at β_1 .. β_K and the masks at β_{K+1} .. β_{K+T}; share
+n is its value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1), which
+any R = 2 (K + T - 1) + 1 of them determine; at β_1 .. β_K it takes the products of what was shared.
+
+Any T shares are uniform and independent of what they share. The R answers from which a sum is decoded are not:
+they are all of ψ, of which the sums are only a part. Say x w = 0 comes back: where x = w = 0, both factors of ψ are
+zero at β_1, and β_1 is a double root; where x = 0 and w = 3 it nearly never is. And under a model of zeros, as one
+may be at its start, it shows which rows of the data are equal. FedVS does not mention it. `vanishing` closes it:
+shares of a random polynomial of ψ's degree that is zero at β_1 .. β_K, added to the answers, leave nothing in them
+but the sums. tests/common/numerics/test_lagrange.py counts every case of both.
+
+Matrices are made with Python's integers and used with the field's product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import InputError
+from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.numerics.field import Field
+
+_SETS = 256  # of senders, whose decoding matrices are kept
+
+Matrix = list[list[int]]
+
+
+@dataclass(frozen=True)
+class LagrangeCode:
+    """What everyone agrees on.
+
+    Args:
+        field: F_p.
+        segments: K >= 1.
+        betas: β_1 .. β_{K+T}: the points of the segments, then of the masks.
+        alphas: α_1 .. α_N: the points of the shares.
+
+    Raises:
+        InputError: T < 1, fewer shares than the threshold, or points that repeat or are no elements.
+    """
+
+    field: Field
+    segments: int
+    betas: tuple[int, ...]
+    alphas: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        p, points = self.field.p, self.betas + self.alphas
+        if self.segments < 1 or self.masks < 1:
+            raise InputError(
+                f"{self.segments} segments and {self.masks} masks: expected at least one of each",
+                hint="without a mask a share is a function of the data alone",
+            )
+        if self.shares < self.threshold:
+            raise InputError(
+                f"{self.shares} parties cannot decode K = {self.segments}, T = {self.masks}: at least {self.threshold}"
+                " must answer",
+                hint="take a smaller K or T: R = 2 (K + T - 1) + 1 must not exceed the number of parties",
+            )
+        if len(set(points)) < len(points) or not all(0 <= point < p for point in points):
+            raise InputError(
+                f"the {len(points)} points of a Lagrange code are not distinct elements of F_{p}",
+                hint="take a p larger than K + T + N, and every point once",
+            )
+
+    @property
+    def masks(self) -> int:
+        """T."""
+        return len(self.betas) - self.segments
+
+    @property
+    def shares(self) -> int:
+        """N."""
+        return len(self.alphas)
+
+    @property
+    def threshold(self) -> int:
+        """R, how many answers decode."""
+        return 2 * (len(self.betas) - 1) + 1
+
+    @property
+    def freedom(self) -> int:
+        """R - K, how many coefficients a polynomial has that vanishes at β_1 .. β_K."""
+        return self.threshold - self.segments
+
+    def encode(self, segments: Tensor, masks: Tensor) -> Tensor:
+        """Shares of data (Eq. 2).
+
+        Args:
+            segments: X̄_1 .. X̄_K, elements (K, ...).
+            masks: Z_{K+1} .. Z_{K+T}, uniform elements (T, ...), never used before.
+
+        Returns:
+            X̃_1 .. X̃_N, int64 (N, ...).
+        """
+        self._check("segments", segments, (self.segments, *segments.shape[1:]))
+        self._check("masks", masks, (self.masks, *segments.shape[1:]))
+        return self._apply(self._generator, torch.cat([segments, masks]))
+
+    def encode_same(self, model: Tensor, masks: Tensor) -> Tensor:
+        """Shares of what is the same in every segment (Eq. 4): K columns of the generator collapse to their sum.
+
+        Args:
+            model: W̄, elements (...).
+            masks: V_{K+1} .. V_{K+T}, uniform elements (T, ...), never used before.
+
+        Returns:
+            W̃_1 .. W̃_N, int64 (N, ...).
+        """
+        self._check("masks", masks, (self.masks, *model.shape))
+        return self._apply(self._collapsed, torch.cat([model[None], masks]))
+
+    def answer(self, data: Tensor, weights: Tensor, masks: Tensor | None) -> Concealed:
+        """H_j of some coded rows (Eq. 5), int32 (coded, width).
+
+        Args:
+            data: a share of everybody's data, (coded, columns).
+            weights: the shares of the models that are summed over, one below the other, (columns, width).
+            masks: shares of vanishing polynomials, (coded, width); None where answers are not masked.
+        """
+        h = self.field.matmul(data, weights)
+        h = h if masks is None else self.field.add(h, masks)
+        return Concealed(h.to(torch.int32), f"coded sum, T={self.masks}")
+
+    def decode(self, senders: Sequence[int], answers: Tensor) -> Tensor:
+        """ψ(β_1) .. ψ(β_K), from the first R of the answers.
+
+        Args:
+            senders: whose answers, as places 0 .. N - 1 of their α, in any order.
+            answers: ψ(α) of each, elements (R or more, ...).
+
+        Returns:
+            int64 (K, ...).
+
+        Raises:
+            InputError: fewer than R answers, or senders that repeat or are not there.
+        """
+        self._check_senders(senders, answers)
+        first = senders[: self.threshold]
+        return self._apply(_decoding(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
+
+    def strays(self, senders: Sequence[int], answers: Tensor) -> list[int]:
+        """The senders beyond the first R whose answers do not lie on the polynomial of the first R.
+
+        Empty: all agree. Where a single one of the first R is wrong, every one beyond is named.
+
+        Args:
+            senders: as for `decode`.
+            answers: as for `decode`.
+        """
+        self._check_senders(senders, answers)
+        first, beyond = senders[: self.threshold], senders[self.threshold :]
+        if not beyond:
+            return []
+        sources, targets = ([self.alphas[place] for place in places] for places in (first, beyond))
+        matrix = torch.tensor(lagrange_matrix(sources, targets, self.field.p))
+        expected = self._apply(matrix, answers[: self.threshold])
+        wrong = (expected != answers[self.threshold :]).flatten(1).any(1).tolist()
+        return [sender for sender, differs in zip(beyond, wrong, strict=True) if differs]
+
+    def vanishing(self, coefficients: Tensor) -> Tensor:
+        """Shares of a polynomial of degree R - 1 that is zero at β_1 .. β_K: r(x) Π_k (x - β_k).
+
+        Args:
+            coefficients: of r, uniform elements (R - K, ...), never used before.
+
+        Returns:
+            Its values at α_1 .. α_N, int64 (N, ...): added to the answers, they change no sum.
+        """
+        self._check("coefficients", coefficients, (self.freedom, *coefficients.shape[1:]))
+        return self._apply(self._vandermonde, coefficients)
+
+    @cached_property
+    def _generator(self) -> Tensor:
+        """int64 (N, K + T)."""
+        return torch.tensor(lagrange_matrix(self.betas, self.alphas, self.field.p))
+
+    @cached_property
+    def _collapsed(self) -> Tensor:
+        """int64 (N, 1 + T)."""
+        data, masks = self._generator[:, : self.segments], self._generator[:, self.segments :]
+        return torch.cat([data.sum(1, keepdim=True) % self.field.p, masks], dim=1)
+
+    @cached_property
+    def _vandermonde(self) -> Tensor:
+        """α_n^j Π_k (α_n - β_k), int64 (N, R - K)."""
+        p, rows = self.field.p, []
+        for alpha in self.alphas:
+            zeros = 1
+            for beta in self.betas[: self.segments]:
+                zeros = zeros * (alpha - beta) % p
+            rows.append([pow(alpha, j, p) * zeros % p for j in range(self.freedom)])
+        return torch.tensor(rows)
+
+    def _apply(self, matrix: Tensor, values: Tensor) -> Tensor:
+        flat = self.field.matmul(matrix.to(values.device), values.flatten(1))
+        return flat.reshape(len(matrix), *values.shape[1:])
+
+    def _check(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+        if tuple(tensor.shape) != shape:
+            raise InputError(
+                f"{name} of a Lagrange code have shape {tuple(tensor.shape)}, expected {shape}",
+                hint=f"K = {self.segments}, T = {self.masks}, R - K = {self.freedom}",
+            )
+
+    def _check_senders(self, senders: Sequence[int], answers: Tensor) -> None:
+        if len(senders) != len(answers) or len(senders) < self.threshold:
+            raise InputError(
+                f"{len(answers)} answers of {len(senders)} senders: expected one each, and R = {self.threshold}",
+                hint="wait for more parties, or take a smaller K or T",
+            )
+        if len(set(senders)) < len(senders) or not set(senders) <= set(range(self.shares)):
+            raise InputError(
+                f"senders {list(senders)} repeat, or are not of 0 .. {self.shares - 1}", hint="name each once"
+            )
+
+
+def agreed_code(field: Field, segments: int, masks: int, shares: int) -> LagrangeCode:
+    """The code with β = 1 .. K + T and α = K + T + 1 .. K + T + N.
+
+    Args:
+        field: F_p with p > K + T + N.
+        segments: K.
+        masks: T.
+        shares: N >= R.
+    """
+    points = tuple(range(1, segments + masks + shares + 1))
+    return LagrangeCode(field, segments, points[: segments + masks], points[segments + masks :])
+
+
+def lagrange_matrix(sources: Sequence[int], targets: Sequence[int], p: int) -> Matrix:
+    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which takes values at sources to those at targets."""
+    return [[_coefficient(sources, s, target, p) for s in range(len(sources))] for target in targets]
+
+
+def _coefficient(sources: Sequence[int], s: int, target: int, p: int) -> int:
+    above = below = 1
+    for place, source in enumerate(sources):
+        if place != s:
+            above = above * (target - source) % p
+            below = below * (sources[s] - source) % p
+    return above * pow(below, -1, p) % p
+
+
+@lru_cache(maxsize=_SETS)
+def _decoding(code: LagrangeCode, senders: tuple[int, ...]) -> Tensor:
+    """int64 (K, R), for senders in rising order."""
+    return torch.tensor(lagrange_matrix([code.alphas[s] for s in senders], code.betas[: code.segments], code.field.p))
+
+
+def _ranks(senders: Sequence[int]) -> list[int]:
+    order = {sender: rank for rank, sender in enumerate(sorted(senders))}
+    return [order[sender] for sender in senders]

@@ -1,0 +1,88 @@
+"""A run's course, as its members agree on it: when it is evaluated and saved, for whom it waits, when it ends early."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.section import Section
+
+
+class EvaluateConfig(Section):
+    """When the joint model is evaluated."""
+
+    every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
+    test: Literal["end", "always"] = Field(
+        default="end", description="when on the test rows: once, or as often as on the validation rows (as with `stop`)"
+    )
+
+
+class CaptureConfig(Section):
+    """What a party keeps of all that crosses its link, for research: common/observability/capture.py."""
+
+    every: int = Field(default=1, ge=1, description="epochs: every n-th is kept, and the last")
+    evaluations: Literal["last", "all", "none"] = Field(
+        default="last", description="what is kept of evaluations: the newest alone, all of them, or nothing"
+    )
+
+
+class StopConfig(Section):
+    """When a run ends before its last round, by the accuracy on the validation rows, or in regression by the RMSE.
+
+    The test rows are then evaluated with them, so that the best round's test accuracy is known at
+    the end; nothing is chosen by it.
+    """
+
+    patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
+    drop: float | None = Field(
+        default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points, of an RMSE 2 %"
+    )
+
+    @model_validator(mode="after")
+    def _says_when(self) -> StopConfig:
+        if self.patience is None and self.drop is None:
+            raise ConfigError(
+                "federation.stop: neither patience nor drop is given",
+                hint="for example {patience: 5, drop: 0.02}, or leave it out",
+            )
+        return self
+
+
+class QuorumConfig(Section):
+    """For whom a round waits: common.harvest.Quorum. In short: `wait`, `deadline`, `fastest` or `threshold`."""
+
+    need: int | Literal["all"] = Field(default="all", description="answers without which a round cannot go on")
+    grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` answers are there")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_short(cls, value: Any) -> Any:
+        """`wait`, {deadline: 1.0} (seconds), {fastest: k}, {threshold: R}."""
+        match value:
+            case "wait":
+                return {}
+            case str():
+                hint = "wait, {deadline: SECONDS}, {fastest: K}, {threshold: R}, or {need: K, grace: SECONDS}"
+                raise ConfigError(f"federation.quorum = {value!r}: expected one of", hint=hint)
+            case {"deadline": seconds, **others} if not others:
+                return {"need": 0, "grace": seconds}
+            case {"fastest": need, **others} | {"threshold": need, **others} if not others:
+                return {"need": need}
+            case _:
+                return value
+
+
+class TimeoutsConfig(Section):
+    """The two that a user must know, in seconds."""
+
+    answer: float = Field(default=60.0, gt=0, description="that a party which is there may take for an answer")
+    away: float = Field(default=60.0, gt=0, description="that a member may be away before the run gives up")
+
+
+class CheckpointConfig(Section):
+    """When all members save what they have learned. After the last round they always do."""
+
+    rounds: int = Field(default=50, ge=0, description="between two checkpoints; 0: not by rounds")
+    seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")

@@ -1,0 +1,1 @@
+"""Two straight-line sides that send and receive: mailboxes, quorums, bounds, the virtual clock."""

@@ -1,0 +1,337 @@
+"""Faults on purpose: delays, a narrow line, lost answers, pauses, crashes, partitions.
+
+A party's `chaos` section describes them; nothing of it is agreed or sent. The same description
+drives real processes and the virtual clock: it wraps what a party sends and is sent, and times
+everything by the running loop's clock.
+
+    chaos:
+      delay: exp(0.5s)              # of answers: 0.5s, exp(MEAN), uniform(FROM, TO), fedvs
+      delay: {Embedding: fedvs}     # of some kinds of messages only; other kinds do not wait behind them
+      jitter: uniform(0s, 20ms)     # of everything, both ways
+      bandwidth: 300Mbit/s          # both ways
+      drop: 0.1                     # of answers, or {KIND: share}
+      pause: 10s@20                 # SIGSTOP for 10 s when round 20 opens
+      crash: 30                     # SIGKILL when round 30 opens, once
+      partition: 5s-9s              # nothing passes in these seconds of a session
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from colonnade.common.conversation.conversation import Carrier, Item, Open
+from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.message import Message, payload_bytes, snapshot
+
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_TIME = re.compile(rf"{_NUMBER} *(ms|s|min|h)")
+_CALL = re.compile(r"(exp|uniform|fedvs) *(?:\((.*)\))?")
+_BANDWIDTH = re.compile(rf"{_NUMBER} *([kMG]?)bit/s")
+_PAUSE = re.compile(r"(.+)@ *(\d+)")
+_PARTITION = re.compile(r"(.+?)-(.+)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def seconds(text: str) -> float:
+    """'0.5s', '20ms', '2min' or '1h' in seconds. Raises ConfigError."""
+    if (found := _TIME.fullmatch(text.strip())) is None:
+        raise ConfigError(f"{text!r} is no time", hint="write 0.5s, 20ms, 2min or 1h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Which of how many parties, counted from 0, and the rows of a batch: what the FedVS pattern goes by."""
+
+    number: int
+    of: int
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A distribution of delays, in seconds.
+
+    Args:
+        name: constant, exp, uniform, fedvs or fedvs-shares.
+        values: constant: (delay,); exp: (mean,); uniform: (from, to); fedvs: (scale,).
+    """
+
+    name: str
+    values: tuple[float, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Reads a pattern as a configuration has it. Raises ConfigError."""
+        text = text.strip()
+        if text.startswith("fedvs-shares"):
+            inner = cls.parse(text.replace("fedvs-shares", "fedvs", 1))
+            return cls("fedvs-shares", inner.values)
+        call = _CALL.fullmatch(text)
+        if call is None:
+            return cls("constant", (seconds(text),))
+        name, inside = call[1], [part for part in (call[2] or "").split(",") if part.strip()]
+        if name == "fedvs" and len(inside) <= 1:
+            return cls(name, (float(inside[0]) if inside else 1.0,))
+        values = tuple(seconds(part) for part in inside)
+        if len(values) != {"exp": 1, "uniform": 2}.get(name) or (name == "uniform" and values[0] > values[1]):
+            raise ConfigError(
+                f"{text!r} is no delay", hint="write 0.5s, exp(MEAN), uniform(FROM, TO) or fedvs, with times like 0.5s"
+            )
+        return cls(name, values)
+
+    def draw(self, draws: random.Random, seat: Seat) -> float:
+        """One delay."""
+        match self.name:
+            case "constant":
+                return self.values[0]
+            case "uniform":
+                return draws.uniform(*self.values)
+            case "exp":
+                return draws.expovariate(1 / self.values[0]) if self.values[0] else 0.0
+            case _:
+                return draws.expovariate(1 / mean) if (mean := self._fedvs_mean(seat)) else 0.0
+
+    def _fedvs_mean(self, seat: Seat) -> float:
+        """FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
+
+        For model shares the same times (log^2 N) / |B|; the paper leaves the base of the logarithm
+        open, here it is e.
+        """
+        i = seat.number + 1 - math.ceil(seat.of / 2)
+        mean = 0.1 if i <= 0 else 2 + 4 * i / seat.of
+        factor = math.log(seat.of) ** 2 / seat.batch if self.name == "fedvs-shares" else 1.0
+        return mean * factor * self.values[0]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A process that stands still for some seconds when a round opens."""
+
+    seconds: float
+    round: int
+
+
+def _pattern(value: Any) -> str:
+    text = f"{value}s" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    Pattern.parse(text)
+    return text
+
+
+def _patterns(value: Any) -> Any:
+    return {kind: _pattern(text) for kind, text in value.items()} if isinstance(value, dict) else _pattern(value)
+
+
+def bits_per_second(text: str) -> float:
+    """'300Mbit/s' as a number; '' is no limit. Raises ConfigError."""
+    if not text:
+        return math.inf
+    found = _BANDWIDTH.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise ConfigError(f"{text!r} is no bandwidth", hint="write 300Mbit/s, 10kbit/s or 1Gbit/s")
+    return float(found[1]) * _PREFIX[found[2]]
+
+
+def _bandwidth(text: str) -> str:
+    bits_per_second(text)
+    return text
+
+
+def parse_pause(text: str) -> Pause:
+    """'10s@20': ten seconds when round 20 opens. Raises ConfigError."""
+    if (found := _PAUSE.fullmatch(text.strip())) is None:
+        raise ConfigError(f"{text!r} is no pause", hint="write 10s@20 for ten seconds when round 20 opens")
+    return Pause(seconds(found[1]), int(found[2]))
+
+
+def parse_partition(text: str) -> tuple[float, float]:
+    """'5s-9s': from when to when. Raises ConfigError."""
+    found = _PARTITION.fullmatch(text.strip())
+    if found is None or seconds(found[1]) >= seconds(found[2]):
+        raise ConfigError(f"{text!r} is no partition", hint="write 5s-9s for the seconds of a session that it lasts")
+    return seconds(found[1]), seconds(found[2])
+
+
+def _all(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        texts = (value,) if isinstance(value, str) else tuple(value)
+        for text in texts:
+            parse(text)
+        return texts
+
+    return check
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ChaosConfig(BaseModel):
+    """A party's `chaos` section; see the head of this file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    delay: Annotated[str | dict[str, str], BeforeValidator(_patterns)] = "0s"
+    jitter: Annotated[str, BeforeValidator(_pattern)] = "0s"
+    bandwidth: Annotated[str, AfterValidator(_bandwidth)] = ""
+    drop: Share | dict[str, Share] = 0.0
+    pause: Annotated[tuple[str, ...], BeforeValidator(_all(parse_pause))] = ()
+    crash: int | None = Field(default=None, ge=1)
+    partition: Annotated[tuple[str, ...], BeforeValidator(_all(parse_partition))] = ()
+
+    def kinds(self) -> set[str]:
+        """The kinds of messages that it names."""
+        return {kind for named in (self.delay, self.drop) if isinstance(named, dict) for kind in named}
+
+
+class Incidents(Protocol):
+    """What happens to a process as a whole."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Stands still."""
+
+    def crash(self, chaos: Chaos, round: int) -> None:
+        """Ends without a word."""
+
+
+class Chaos:
+    """What stands between a party and its line.
+
+    Args:
+        config: the party's section.
+        seat: of the party.
+        seed: everything is drawn from it, the party's seat, the kind and the round: in a repeated
+            round the same happens again.
+        incidents: how pauses and crashes are made.
+        told: of every fault: (what, fields).
+    """
+
+    def __init__(
+        self,
+        config: ChaosConfig,
+        seat: Seat,
+        seed: int,
+        incidents: Incidents,
+        told: Callable[..., object] = lambda *_what, **_fields: None,
+    ) -> None:
+        self._config, self._seat, self._seed, self._incidents, self.told = config, seat, seed, incidents, told
+        self._delays, self._drops = config.delay, config.drop
+        self._jitter = Pattern.parse(config.jitter)
+        self._bandwidth = bits_per_second(config.bandwidth)
+        self._partitions = [parse_partition(text) for text in config.partition]
+        self._pauses = [parse_pause(text) for text in config.pause]
+        self._loop = asyncio.get_running_loop()
+        self._begun = self._loop.time()
+        self._jitters = random.Random(f"{seed}/{seat.number}/jitter")  # noqa: S311  # faults, not privacy
+        self._still_until = 0.0
+        self._up, self._down = _Line(), _Line()
+        self._making: dict[type[Message], _Line] = {}
+
+    def outward(self, carry: Carrier) -> Carrier:
+        """What the party sends, on its way to `carry`."""
+
+        def send(item: Item) -> None:
+            if not isinstance(item, Message):
+                self._pass(self._up, item, carry)
+                return
+            if self._draws(item, "drop").random() < _of_kind(self._drops, item, 0.0):
+                self.told("dropped", kind_of=type(item).__name__, round=item.round)
+                return
+            delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._seat)
+            self._make(item, delay, carry)
+
+        return send
+
+    def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        """What the party is sent, on its way to `deliver`."""
+
+        def receive(item: Item) -> None:
+            if isinstance(item, Open):
+                self._strike(item.round)
+            self._pass(self._down, item, deliver)
+
+        return receive
+
+    def hold(self, seconds: float) -> None:
+        """Nothing passes for so long, either way: how the virtual clock pauses a party."""
+        self._still_until = self._loop.time() + seconds
+
+    def _strike(self, round: int) -> None:
+        if self._config.crash == round:
+            self._incidents.crash(self, round)
+        for pause in self._pauses:
+            if pause.round == round:
+                self._incidents.pause(self, pause)
+
+    def _make(self, message: Message, delay: float, carry: Carrier) -> None:
+        """An answer takes its time before it comes to the line, where those of other kinds are not held up by it."""
+        now, kind = self._loop.time(), type(message)
+        queue = self._making.setdefault(kind, _Line())
+        if delay <= 0 and not queue.waiting:
+            self._pass(self._up, message, carry)
+            return
+        queue.enter(self._loop, now + delay, lambda ready: self._pass(self._up, ready, carry), snapshot(message))
+
+    def _pass(self, line: _Line, item: Item, to: Callable[[Item], None]) -> None:
+        now = self._loop.time()
+        size = payload_bytes(item) if isinstance(item, Message) else 0
+        ready = max(now + self._jitter.draw(self._jitters, self._seat), line.free, self._still_until)
+        for begin, end in self._partitions:
+            if begin <= ready - self._begun < end:
+                ready = self._begun + end
+        ready += 8 * size / self._bandwidth
+        if ready <= now and not line.waiting:
+            to(item)
+            return
+        line.enter(self._loop, ready, to, snapshot(item) if isinstance(item, Message) else item)
+
+    def _draws(self, message: Message, what: str) -> random.Random:
+        key = f"{self._seed}/{self._seat.number}/{type(message).__name__}/{message.round}/{what}"
+        return random.Random(hashlib.sha256(key.encode()).digest())  # noqa: S311  # faults, not privacy
+
+
+class _Line:
+    """One direction: what is under way on it arrives in the order in which it was sent."""
+
+    def __init__(self) -> None:
+        self.free, self.waiting = 0.0, 0
+
+    def enter(self, loop: asyncio.AbstractEventLoop, ready: float, to: Callable[[Any], None], item: Item) -> None:
+        # The next float after the last one: timers of equal times would fire in any order.
+        self.free = max(ready, math.nextafter(self.free, math.inf))
+        self.waiting += 1
+        loop.call_at(self.free, self.hand_on, to, item)
+
+    def hand_on(self, to: Callable[[Any], None], item: Item) -> None:
+        self.waiting -= 1
+        to(item)
+
+
+def _of_kind(named: Any, message: Message, otherwise: Any) -> Any:
+    return named.get(type(message).__name__, otherwise) if isinstance(named, Mapping) else named
+
+
+def read_chaos(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """`--chaos 'NAME: KEY=VALUE, ...'` as overrides of the configuration. NAME may be `every_party`.
+
+    Raises:
+        ConfigError: it is not written so.
+    """
+    sets: list[str] = []
+    for text in texts:
+        name, colon, rest = text.partition(":")
+        faults = [part.strip() for part in re.split(r",(?![^(]*\))", rest) if part.strip()]
+        if not colon or not name.strip() or not faults or not all("=" in fault for fault in faults):
+            raise ConfigError(f"--chaos {text!r}: expected NAME: KEY=VALUE, ...", hint="'bank2: delay=exp(0.5s)'")
+        where = "every_party" if name.strip() == "every_party" else f"parties.{name.strip()}"
+        sets += [f"{where}.chaos.{fault}" for fault in faults]
+    return tuple(sets)

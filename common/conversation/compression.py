@@ -1,0 +1,195 @@
+"""Fewer bytes: what the configuration says, and what the server's links do to messages before they leave."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from colonnade.common.compression.quantise import (
+    AS_IS,
+    HALF,
+    WHOLE,
+    WIDTHS,
+    Coded,
+    Form,
+    Largest,
+    Packed,
+    Signs,
+    pack,
+    unpack,
+)
+from colonnade.common.data.rows import generator
+from colonnade.common.messaging.message import Kinds, M, schema, tensor_specs
+from colonnade.common.section import Section
+
+_BITS = f"expected one of {', '.join(map(str, WIDTHS[:-1]))} or {WIDTHS[-1]}"
+
+
+def _check_bits(value: object) -> object:
+    if type(value) is not int or value not in WIDTHS:  # true counts as 1 elsewhere
+        raise ValueError(f"{_BITS}, the bits of an entry")
+    return value
+
+
+def _check_short(value: object) -> object:
+    if type(value) is not int or value not in WIDTHS:
+        raise ValueError(f"{_BITS}, or a section {{bits: ...}}, {{top: ...}} or {{sign: true}}")
+    return value
+
+
+def _check_sign(value: object) -> object:
+    if value is not True:
+        raise ValueError("expected true; where signs are not wanted, leave the section out")
+    return value
+
+
+class BitsConfig(Section):
+    """So many bits an entry, on a scale where there are 8 or fewer."""
+
+    bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="of an entry")
+    rounding: Literal["stochastic", "nearest"] = Field(default="stochastic", description="stochastic or nearest")
+    scale: Literal["tensor", "column", "symmetric"] = Field(
+        default="tensor", description="one for the tensor, or for each column, or about zero, which is one number"
+    )
+
+    @model_validator(mode="after")
+    def _scaled(self) -> BitsConfig:
+        said = [key for key in ("rounding", "scale") if key in self.model_fields_set]
+        if self.bits >= HALF and said:
+            raise ValueError(f"{self.bits} bits have no scale to round to: leave out {' and '.join(said)}")
+        return self
+
+    @property
+    def form(self) -> Form:
+        """What both ends do."""
+        return Coded(
+            self.bits,
+            nearest=self.rounding == "nearest",
+            by_column=self.scale == "column",
+            symmetric=self.scale == "symmetric",
+        )
+
+    def __str__(self) -> str:
+        return str(self.form)
+
+
+class TopConfig(Section):
+    """The largest entries alone."""
+
+    top: float = Field(gt=0, lt=1, description="share of the entries that travel, the largest by magnitude")
+
+    @property
+    def form(self) -> Form:
+        """What both ends do."""
+        return Largest(self.top)
+
+    def __str__(self) -> str:
+        return str(self.form)
+
+
+class SignConfig(Section):
+    """Signs, and the mean magnitude."""
+
+    sign: Annotated[Literal[True], BeforeValidator(_check_sign)] = Field(description="true")
+
+    @property
+    def form(self) -> Form:
+        """What both ends do."""
+        return Signs()
+
+    def __str__(self) -> str:
+        return str(self.form)
+
+
+# Tags must not be keys: errors are found by the path of keys to them.
+_NO_SECTION, _SECTION = "no section", " section"
+
+
+def _kind(value: object) -> str:
+    keys = value if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, Section) else None
+    return _NO_SECTION if keys is None else next((key for key in ("top", "sign") if key in keys), "bits") + _SECTION
+
+
+def _shortest(value: Any) -> Any:
+    """A section that says no more than its bits is the same as them, also when members compare what they agreed on."""
+    return value.bits if isinstance(value, BitsConfig) and value.form == Coded(value.bits) else value
+
+
+Travel = Annotated[
+    Annotated[
+        Annotated[int, BeforeValidator(_check_short), Tag(_NO_SECTION)]
+        | Annotated[BitsConfig, Tag("bits" + _SECTION)]
+        | Annotated[TopConfig, Tag("top" + _SECTION)]
+        | Annotated[SignConfig, Tag("sign" + _SECTION)],
+        Discriminator(_kind),
+    ],
+    AfterValidator(_shortest),
+]
+"""How tensors of float32 travel: bits of an entry, or a section."""
+
+
+class CompressConfig(Section):
+    """How tensors of float32 travel; left out, as they are."""
+
+    up: Travel = Field(default=WHOLE, description="from a party")
+    down: Travel = Field(default=WHOLE, description="to a party")
+    evaluate: Travel | None = Field(
+        default=None, description="from a party, of validation and test rows; left out, as `up`"
+    )
+
+    @property
+    def of_parties(self) -> str:
+        """What is asked of the parties' tensors, as `key = value`; "" if they travel as they are."""
+        asked = (("up", self.up), ("evaluate", self.up if self.evaluate is None else self.evaluate))
+        return next((f"{key} = {value}" for key, value in asked if value != WHOLE), "")
+
+    @property
+    def evaluations(self) -> Form:
+        """How tensors of validation and test rows come from a party."""
+        return form_of(self.up if self.evaluate is None else self.evaluate)
+
+    def arriving(self, kinds: Kinds) -> dict[str, Form]:
+        """How tensors come from a party, by the kind of its message; evaluations are those with a `part`."""
+        ways = {True: self.evaluations, False: form_of(self.up)}
+        return {name: ways["part" in schema(kind)] for name, kind in kinds.items()}
+
+
+def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:
+    """What `up` or `down` says, for both ends."""
+    return Coded(travel) if isinstance(travel, int) else travel.form
+
+
+class Compressor:
+    """Packs every float32 tensor of a message.
+
+    What is drawn for the rounding depends on the seed, the receiver, the message's kind and round and the tensor's
+    bytes alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
+
+    Args:
+        form: how they travel.
+        seed: the federation's.
+        to: the receiver.
+    """
+
+    def __init__(self, form: Form, seed: int, to: str) -> None:
+        self._form, self._seed, self._to = form, seed, to
+
+    def __call__(self, message: M) -> M:
+        """The message as its receiver gets it. Raises InputError."""
+        if self._form == AS_IS:
+            return message
+        about = ("rounding", self._seed, self._to, type(message).__name__, message.round)
+        packed: dict[str, Packed] = {}
+        values: dict[str, Any] = {}
+        for name, spec in tensor_specs(type(message)):
+            if spec.dtype == torch.float32:
+                tensor = getattr(message, name).detach().cpu().contiguous()
+                draws = generator(*about, name, zlib.crc32(tensor.numpy().data))
+                packed[name] = pack(tensor, self._form, draws)
+                values[name] = unpack(packed[name])
+        return replace(message, packed=packed, **values)

@@ -1,0 +1,408 @@
+"""The one abstraction: two straight-line halves in a conversation.
+
+A protocol is a contract and two coroutines, `serve` at the server and `participate` at every
+party. Both talk through the classes of this page and never learn what carries their messages:
+one event loop on a virtual clock (common/conversation/inprocess.py) or gRPC over mutual TLS (common/wire).
+
+    async def serve(ctx, clients: Cohort):          async def participate(ctx, server: Link):
+        async for t in clients.rounds(n):               async for t in server.rounds():
+            h = await clients.collect(Embedding, t, q)      await server.send(Embedding(t, ...))
+            await clients.tell({k: Update(t, ...)})         update = await server.recv(Update, t)
+
+The server opens rounds; a party follows the newest one that is open, so that a straggler always
+catches up. A straggler policy is a `Quorum` (common/conversation/responses.py): three numbers. Mail of a round that
+has passed is dropped and counted. Whatever a peer does wrong raises here, at its receiver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.responses import Gathering, Harvest, Quorum
+from colonnade.common.conversation.traffic import Traffic
+from colonnade.common.errors import ContractError, PartyAway, PartyLost
+from colonnade.common.messaging.message import (
+    Kinds,
+    M,
+    Message,
+    check,
+    check_exact,
+    check_finite,
+    declared,
+    largest_bytes,
+)
+
+SERVER = "server"
+
+
+@dataclass(frozen=True)
+class Open:
+    """The server opens a round."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """The server will open no more rounds."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """The server asks for a checkpoint of a round.
+
+    `keep` is the one before, which lives until this is committed; `best` that of the best round so far.
+    """
+
+    round: int
+    keep: int = 0
+    best: int = 0
+
+
+Control = Open | Close | Save
+Item = Message | Control
+
+
+class Carrier(Protocol):
+    """Takes what a link sends to the other end, in order, without waiting."""
+
+    def __call__(self, item: Item, /) -> None:
+        """Carries one item. It is encoded or copied before this returns."""
+
+
+class Link(Capacity):
+    """One end of the conversation between two. Made by a transport, used by a half.
+
+    Args:
+        peer: who is at the other end.
+        kinds: the messages that the protocol declares, by name; all others are refused.
+        limits: the largest value of every dimension name.
+        carry: the transport's way out.
+        compress: what becomes of a message before it leaves.
+        mailbox: where messages from this peer are filed; links of one cohort share it.
+        outlet: of the transport; what is sent waits until there is room.
+
+    Attributes:
+        last: the last round that was agreed on; None knows none.
+        known: the newest round that both ends have heard of here; messages of rounds far ahead of it are refused.
+        on_round: called when the half has come to the end of a round, with its number.
+        on_save: called when a checkpoint was asked for and the half has come to the end of its round.
+        keyed: whether everyone has agreed on keys over these connections: who comes back has none of them.
+        given_up: the round of the last checkpoint that was asked for here: of its round and those before,
+            the other end gives up what is under way.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        kinds: Kinds,
+        limits: Mapping[str, int],
+        carry: Carrier,
+        mailbox: Mailbox | None = None,
+        compress: Callable[[Message], Message] = lambda message: message,
+        outlet: Capacity | None = None,
+    ) -> None:
+        self.peer, self.kinds, self.limits = peer, kinds, limits
+        self.traffic, self.mailbox = Traffic(), mailbox or Mailbox()
+        self.on_round: Callable[[int], None] = lambda _round: None
+        self.on_save: Callable[[Save], None] = lambda _save: None
+        self.keyed = False
+        self.given_up = 0
+        self.last: int | None = None
+        self.known = 0
+        self._carry, self._compress, self._outlet = carry, compress, Unlimited() if outlet is None else outlet
+        self._newest = 0
+        self._closed = False
+        self._asked: Save | None = None
+
+    async def send(self, message: Message) -> None:
+        """Sends one message, once there is room for it. It may be changed or reused afterwards.
+
+        Raises:
+            ContractError: our own half breaks its contract.
+            PeerError: the peer is known to be gone.
+        """
+        self._refuse_if_lost()
+        if self.kinds.get(type(message).__name__) is not type(message):
+            raise ContractError("this half", type(message).__name__, "", declared(self.kinds), "undeclared")
+        check("this half", message, self.limits)
+        if self._outlet.full:
+            await self._outlet.room()
+            self._refuse_if_lost()
+        message = self._compress(message)
+        self.known = max(self.known, message.round)
+        Traffic.count(self.traffic.sent, message)
+        self._carry(message)
+
+    def open(self, round: int) -> None:
+        """Server only: opens a round at the other end."""
+        self.known = max(self.known, round)
+        self._carry(Open(round))
+
+    def close(self) -> None:
+        """Server only: there will be no more rounds."""
+        self._carry(Close())
+
+    def ask_to_save(self, save: Save) -> None:
+        """Server only: asks the other end for a checkpoint."""
+        self.given_up = save.round
+        self._carry(save)
+
+    def renew(self, carry: Carrier) -> None:
+        """Transport only: the peer is back, over another connection; what it said before is forgotten."""
+        self._carry = carry
+        self.mailbox.welcome_back(self.peer)
+
+    async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:
+        """Waits for a message of a kind and round, whose dimensions must be these.
+
+        Returns None when the server has done with the round without having sent it: this half is late
+        and goes on with the newest round. A half that waits for nobody's round names the last one `until`
+        which it waits, although the server opens others; a checkpoint that is asked for ends it all the same.
+
+        Raises:
+            ContractError: the message has other dimensions, or an earlier one broke the contract.
+            PeerError: the peer failed or was lost.
+        """
+        return await self.recv_one({kind: dims}, round, until=until)
+
+    async def recv_one(self, kinds: Mapping[type[M], Mapping[str, int]], round: int, *, until: int = 0) -> M | None:
+        """Waits for a message of one of several kinds, each with its dimensions; as `recv` in all else."""
+        while True:
+            for kind, dims in kinds.items():
+                if (found := self.mailbox.take(self.peer, kind, round)) is not None:
+                    check_exact(self.peer, found, dims)
+                    return found
+            if self.done_with(round, until):
+                return None
+            self._refuse_if_lost()
+            await self.mailbox.change()
+
+    def done_with(self, round: int, until: int = 0) -> bool:
+        """Whether the server has opened a later round (and one after `until`), wants a checkpoint, or has closed."""
+        asked = self._asked is not None and self._asked.round >= round
+        return self._closed or asked or self._newest > max(round, until)
+
+    async def rounds(self, after: int = 0) -> AsyncIterator[int]:
+        """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
+
+        Between two rounds nothing is under way, so this is where a checkpoint is taken.
+
+        Args:
+            after: the last round that needs no work (a restored one).
+        """
+        while True:
+            if self._asked is not None:
+                asked, self._asked = self._asked, None
+                self.on_save(asked)
+            if self._newest > after:
+                after = self._newest
+                yield after
+                self.on_round(after)
+            elif self._closed:
+                return
+            else:
+                self._refuse_if_lost()
+                self.mailbox.make_room(self.peer, after + 1)
+                await self.mailbox.change()
+
+    def deliver(self, item: Item) -> None:
+        """Transport only: something has come from the peer. Breaches of contract raise at the reader."""
+        match item:
+            case Open(round=round) if self.last is not None and round > self.last:
+                self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
+            case Open(round=round):
+                self._newest = max(self._newest, round)
+                self.known = max(self.known, round)
+                self.mailbox.ring()
+            case Close():
+                self._closed = True
+                self.mailbox.ring()
+            case Save():
+                self._asked = item
+                self.mailbox.ring()
+            case _:
+                self._accept(item)
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest message that the contract allows."""
+        return max((largest_bytes(kind, self.limits) for kind in self.kinds.values()), default=0)
+
+    @cached_property
+    def most(self) -> int:
+        """Bytes that may be unread."""
+        return bound(self.largest)
+
+    @property
+    def full(self) -> bool:
+        """Transport only: whether so much is unread that no more is taken in."""
+        return self.mailbox.held(self.peer) > self.most
+
+    async def room(self) -> None:
+        """Transport only: waits until enough of it is read."""
+        await self.mailbox.room(self.peer, self.most)
+
+    def expects(self, kind: str, round: int) -> bool:
+        """Transport only: whether a message may be of this round. If not, the peer has broken its contract."""
+        newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
+        if round > newest:
+            self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
+        return round <= newest
+
+    def lose(self, error: Exception) -> None:
+        """Transport only: nothing more will come from the peer, and why."""
+        self.mailbox.fail(self.peer, error)
+
+    def _accept(self, message: Message) -> None:
+        if self.kinds.get(type(message).__name__) is not type(message):
+            self.lose(ContractError(self.peer, type(message).__name__, "", declared(self.kinds), "an undeclared kind"))
+            return
+        if not self.expects(type(message).__name__, message.round):
+            return
+        try:
+            check(self.peer, message, self.limits)
+            check_finite(self.peer, message)
+        except ContractError as broken:
+            self.lose(broken)
+            return
+        Traffic.count(self.traffic.received, message)
+        self.mailbox.put(self.peer, message)
+
+    def _refuse_if_lost(self) -> None:
+        if fault := self.mailbox.fault([self.peer]):
+            raise fault
+
+
+class Cohort(Mapping[str, Link]):
+    """Links to several peers, read together.
+
+    Args:
+        links: by peer, in the roster's order.
+        mailbox: the one that all these links file into.
+        on_round: told of the beginning of every round.
+        between: awaited after every round, when nothing is under way at the server, with its number.
+        enough: whether there are to be no more rounds, although the half asks for them.
+    """
+
+    def __init__(
+        self,
+        links: Mapping[str, Link],
+        mailbox: Mailbox,
+        on_round: Callable[[int], None] = lambda _round: None,
+        between: Callable[[int], Awaitable[None]] | None = None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._links, self._mailbox = dict(links), mailbox
+        self._on_round, self._between, self._enough = on_round, between, enough
+
+    def __getitem__(self, party: str) -> Link:
+        return self._links[party]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._links)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    async def tell(self, what: Message | Mapping[str, Message]) -> None:
+        """Sends one message to all, or to each party named its own.
+
+        A party that is lost is passed over: the next harvest that needs it raises.
+        """
+        for party in self._links if isinstance(what, Message) else what:
+            if self._mailbox.fault([party]) is None:
+                await self._links[party].send(what if isinstance(what, Message) else what[party])
+
+    async def rounds(self, last: int, after: int = 0) -> AsyncIterator[int]:
+        """Opens the rounds `after + 1` to `last` one after the other, or as long as it is not enough, then closes."""
+        for round in range(after + 1, last + 1):
+            if self._enough():
+                break
+            self._on_round(round)
+            for link in self._links.values():
+                link.open(round)
+            yield round
+            if self._between is not None:
+                await self._between(round)
+        for link in self._links.values():
+            link.close()
+
+    async def collect(
+        self,
+        kind: type[M],
+        round: int,
+        quorum: Quorum,
+        *,
+        among: Collection[str] | None = None,
+        stale: Callable[[M], bool] | None = None,
+        **dims: int,
+    ) -> Harvest[M]:
+        """Waits for one message of a kind and round from every party, as long as the quorum says.
+
+        Args:
+            kind, round: of the messages.
+            quorum: how long, and for whom.
+            among: the parties that can answer; the others are missing. All if left out.
+            stale: of several messages of one kind in a round, points out those whose time has passed.
+            dims: the messages' dimensions.
+
+        Raises:
+            ContractError: a message has other dimensions, or a party broke the contract.
+            PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
+        """
+        asked = tuple(party for party in self._links if among is None or party in among)
+        harvest = await Gathering(self._mailbox, asked, kind, round, quorum, dims, stale).finish()
+        others = tuple(party for party in self._links if party not in asked)
+        return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
+
+    async def arrivals(
+        self,
+        kind: type[M],
+        *,
+        after: int = 0,
+        limit: float = math.inf,
+        ready: Callable[[str], bool] = lambda _party: True,
+        **dims: int,
+    ) -> AsyncIterator[tuple[str, M]]:
+        """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits.
+
+        Those of rounds up to `after`, and those that their senders gave up for a checkpoint, are dropped and
+        counted as late; those of parties that are not `ready` are left for later.
+
+        Raises:
+            ContractError: a message has other dimensions, or a party broke the contract.
+            PartyLost: nothing came from anybody for `limit` seconds, or nobody is left.
+        """
+        waiting = list(self._links)
+        while True:
+            able = filter(ready, waiting)
+            news = ((p, self._mailbox.take_next(p, kind, max(after, self._links[p].given_up))) for p in able)
+            found = next(((p, m) for p, m in news if m is not None), None)
+            if found is None:
+                self._refuse_faults(waiting)
+                await self._change_within(limit, kind, waiting)
+                continue
+            party, message = found
+            check_exact(party, message, dims)
+            waiting.remove(party)
+            waiting.append(party)
+            yield party, message
+
+    async def _change_within(self, limit: float, kind: type[Message], parties: list[str]) -> None:
+        if not await self._mailbox.change(limit if math.isfinite(limit) else None):
+            hint = "raise federation.timeouts.answer, or look at its log"
+            raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)
+
+    def _refuse_faults(self, parties: list[str]) -> None:
+        """Raises what a party has done wrong; who is merely away is missed only when nobody is left."""
+        faults = [fault for party in parties if (fault := self._mailbox.fault([party])) is not None]
+        serious = [fault for fault in faults if not isinstance(fault, PartyAway)]
+        if serious or len(faults) == len(parties):
+            raise (serious or faults)[0]

@@ -1,0 +1,180 @@
+"""What has come and was not read yet, by peer and kind, and who will send no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from colonnade.common.messaging.message import M, Message, memory
+from colonnade.common.runtime.phases import WAITING, Phases
+
+
+class Mailbox:
+    """Unread messages of several peers, and a bell that rings whenever something changes.
+
+    Synchronous protocols ask for a kind and a round and let older rounds fall (late mail);
+    asynchronous ones take what comes. Both read the same queues.
+
+    Args:
+        on_late: told of every message that fell because its round had passed: (peer, message).
+        phases: of the half that reads, told of its waiting.
+    """
+
+    def __init__(
+        self,
+        on_late: Callable[[str, Message], None] = lambda _peer, _message: None,
+        phases: Phases | None = None,
+    ) -> None:
+        self.late: Counter[str] = Counter()
+        self._on_late, self._phases = on_late, phases or Phases()
+        self._queues: dict[str, dict[type[Message], deque[Message]]] = defaultdict(lambda: defaultdict(deque))
+        self._faults: dict[str, Exception] = {}
+        self._excused: set[str] = set()
+        self._bell: set[asyncio.Future[bool]] = set()
+        self._held: Counter[str] = Counter()  # bytes unread
+        self._asked: dict[str, int] = {}  # the newest round that was asked for
+        self._kept_out: Counter[str] = Counter()  # who wait for room, by peer
+        self._relieved = asyncio.Event()
+        self._abandoned = False
+
+    def put(self, peer: str, message: Message) -> None:
+        """Files a message that has come from a peer."""
+        if self._abandoned:
+            return
+        self._queues[peer][type(message)].append(message)
+        self._held[peer] += memory(message)
+        self.ring()
+
+    def held(self, peer: str) -> int:
+        """Bytes of a peer's messages that are unread."""
+        return self._held[peer]
+
+    def asked(self, peer: str) -> int:
+        """The newest round that a peer was asked for."""
+        return self._asked.get(peer, 0)
+
+    async def room(self, peer: str, most: int) -> None:
+        """Waits until no more than so many bytes of a peer's messages are unread: who brings more of them waits."""
+        self._kept_out[peer] += 1
+        self.ring()  # who waits for something that stands behind what is here may let that go
+        try:
+            while self._held[peer] > most:
+                self._relieved.clear()
+                await self._relieved.wait()
+        finally:
+            self._kept_out[peer] -= 1
+
+    def abandon(self) -> None:
+        """Nobody will read what is here, nor what still comes."""
+        self._abandoned = True
+        for peer in list(self._queues):
+            self._forget(peer)
+
+    def fail(self, peer: str, error: Exception) -> None:
+        """Notes that a peer is lost or at fault. The first error counts: the rest are its echoes."""
+        self._faults.setdefault(peer, error)
+        self.ring()
+
+    def excuse(self, peer: str) -> None:
+        """Nobody needs this peer's answers until it is back."""
+        self._excused.add(peer)
+        self.ring()
+
+    def excused(self, peer: str) -> bool:
+        """Whether a peer is excused."""
+        return peer in self._excused
+
+    def welcome_back(self, peer: str) -> None:
+        """Forgets that a peer was away, and what it had said before."""
+        self._faults.pop(peer, None)
+        self._excused.discard(peer)
+        self._forget(peer)
+
+    def fault(self, peers: Iterable[str]) -> Exception | None:
+        """The first fault among these peers, or None."""
+        return next((self._faults[peer] for peer in peers if peer in self._faults), None)
+
+    def take(
+        self, peer: str, kind: type[M], round: int | None = None, stale: Callable[[M], bool] | None = None
+    ) -> M | None:
+        """The oldest message of a kind (of a round, when one is named) from a peer, or None.
+
+        Messages of earlier rounds, and those of this round that `stale` points out, are dropped on the
+        way and reported as late; those of later rounds stay.
+        """
+        queue = self._queues[peer][kind]
+        if round is not None and round > self._asked.get(peer, 0):
+            self._asked[peer] = round
+        while queue and round is not None and self._passed(queue[0], round, stale):
+            self._drop(peer, queue)
+        if not queue or (round is not None and queue[0].round > round):
+            self.make_room(peer, round or 0)
+            return None
+        return self._pop(peer, queue)  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+
+    def take_next(self, peer: str, kind: type[M], after: int) -> M | None:
+        """The oldest message of a kind of any round beyond `after` from a peer, or None; earlier ones drop as late."""
+        queue = self._queues[peer][kind]
+        while queue and queue[0].round <= after:
+            self._drop(peer, queue)
+        if not queue:
+            self.make_room(peer, after + 1)
+            return None
+        return self._pop(peer, queue)  # type: ignore[return-value]  # as above
+
+    def make_room(self, peer: str, round: int) -> None:
+        """Drops what is of earlier rounds, if more of this peer has to wait outside: what is asked for may be there."""
+        if self._kept_out[peer]:
+            for queue in self._queues[peer].values():
+                while queue and queue[0].round < round:
+                    self._drop(peer, queue)
+
+    def unread(self, peer: str) -> int:
+        """How many messages of a peer are here. Any thread may ask."""
+        return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
+
+    def _drop(self, peer: str, queue: deque[Message]) -> None:
+        self.late[peer] += 1
+        self._on_late(peer, self._pop(peer, queue))
+
+    def _pop(self, peer: str, queue: deque[Message]) -> Message:
+        message = queue.popleft()
+        self._held[peer] -= memory(message)
+        self._relieved.set()
+        return message
+
+    def _forget(self, peer: str) -> None:
+        self._queues.pop(peer, None)
+        self._held.pop(peer, None)
+        self._relieved.set()
+
+    @staticmethod
+    def _passed(message: Message, round: int, stale: Callable[[Any], bool] | None) -> bool:
+        return message.round < round or (message.round == round and stale is not None and stale(message))
+
+    def ring(self) -> None:
+        """Wakes every waiter."""
+        for waiter in self._bell:
+            _answer(waiter, True)
+        self._bell.clear()
+
+    async def change(self, timeout: float | None = None) -> bool:
+        """Waits for the bell. False if `timeout` seconds pass first."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._bell.add(waiter)
+        alarm = None if timeout is None else loop.call_later(timeout, _answer, waiter, False)
+        try:
+            with self._phases.aside(WAITING):
+                return await waiter
+        finally:
+            self._bell.discard(waiter)
+            if alarm is not None:
+                alarm.cancel()
+
+
+def _answer(waiter: asyncio.Future[bool], value: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(value)

@@ -1,0 +1,136 @@
+"""What the server waits for: a quorum says how long and for whom, a harvest is what came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.errors import PartyLost
+from colonnade.common.messaging.message import M, Message, check_exact
+
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How long a harvest waits, and for whom.
+
+    Everyone: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
+    A coded threshold: `Quorum(need=R)`.
+
+    Args:
+        need: answers without which the round cannot go on; None means all.
+        grace: seconds that the others get once `need` answers are there.
+        limit: seconds after which a harvest without `need` answers gives the silent parties up.
+    """
+
+    need: int | None = None
+    grace: float = 0.0
+    limit: float = 60.0
+
+
+@dataclass(frozen=True)
+class Harvest(Mapping[str, M_co]):
+    """The answers of one kind and round by party, in the cohort's order.
+
+    `missing` did not answer in time; `slowest` answered last, `lag` seconds after the first.
+    """
+
+    answers: Mapping[str, M_co]
+    missing: tuple[str, ...]
+    slowest: str = ""
+    lag: float = 0.0
+
+    def __getitem__(self, party: str) -> M_co:
+        return self.answers[party]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+
+class Gathering(Generic[M]):
+    """One harvest under way.
+
+    Args:
+        mailbox: where answers are filed, and who is lost or excused is known.
+        parties: that can answer, in the cohort's order.
+        kind, round, dims: of the messages.
+        quorum: how long, and for whom.
+        stale: points out messages whose time has passed.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        parties: tuple[str, ...],
+        kind: type[M],
+        round: int,
+        quorum: Quorum,
+        dims: Mapping[str, int],
+        stale: Callable[[M], bool] | None,
+    ) -> None:
+        self._mailbox, self._parties, self._stale = mailbox, parties, stale
+        self._kind, self._round, self._quorum, self._dims = kind, round, quorum, dims
+        self._need = len(parties) if quorum.need is None else min(quorum.need, len(parties))
+        self._answers: dict[str, M] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._times: dict[str, float] = {}
+
+    async def finish(self) -> Harvest[M]:
+        """Waits as the quorum says. Raises ContractError and PartyLost, as `Cohort.collect` has it."""
+        begin = self._clock()
+        enough_since: float | None = None
+        while True:
+            self._pick_up()
+            if enough_since is None and len(self._answers) >= self._needed():
+                enough_since = self._clock()
+            silent = [party for party in self._parties if party not in self._answers]
+            hopeful = [party for party in silent if self._mailbox.fault([party]) is None]
+            if enough_since is not None:
+                left = enough_since + self._quorum.grace - self._clock()
+                if not hopeful or left <= 0:
+                    return self._harvest(silent)
+            else:
+                self._give_up_if_hopeless(silent, hopeful, begin)
+                left = begin + self._quorum.limit - self._clock()
+            await self._mailbox.change(left)
+
+    def _needed(self) -> int:
+        """Nobody waits for a party that is excused, nor misses its answer."""
+        excused = sum(self._mailbox.excused(party) for party in self._parties if party not in self._answers)
+        return min(self._need, len(self._parties) - excused)
+
+    def _pick_up(self) -> None:
+        for party in self._parties:
+            if party in self._answers:
+                continue
+            found = self._mailbox.take(party, self._kind, self._round, self._stale)
+            if found is not None:
+                check_exact(party, found, self._dims)
+                self._answers[party] = found
+                self._times[party] = self._clock()
+
+    def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
+        if len(self._answers) + len(hopeful) < self._needed():
+            fault = self._mailbox.fault(silent)
+            assert fault is not None  # a silent party without hope has a fault
+            raise fault
+        if self._clock() - begin >= self._quorum.limit:
+            what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"
+            others = f" (nor from {', '.join(hopeful[1:])})" if hopeful[1:] else ""
+            hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"
+            raise PartyLost(hopeful[0], what + others, hint=hint)
+
+    def _harvest(self, missing: list[str]) -> Harvest[M]:
+        ordered = {party: self._answers[party] for party in self._parties if party in self._answers}
+        if not self._times:
+            return Harvest(ordered, tuple(missing))
+        slowest = max(self._times, key=self._times.__getitem__)
+        lag = self._times[slowest] - min(self._times.values())
+        return Harvest(ordered, tuple(missing), slowest, lag)

@@ -1,0 +1,22 @@
+"""What has passed between two ends, counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from colonnade.common.messaging.message import Message, payload_bytes
+
+
+@dataclass
+class Traffic:
+    """What has passed one link: payload bytes (tensors alone) and messages, by kind and direction."""
+
+    sent: dict[str, list[int]] = field(default_factory=dict)
+    received: dict[str, list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def count(book: dict[str, list[int]], message: Message) -> None:
+        """Adds one message to `sent` or `received`: kind -> [messages, payload bytes]."""
+        entry = book.setdefault(type(message).__name__, [0, 0])
+        entry[0] += 1
+        entry[1] += payload_bytes(message)

@@ -1,0 +1,1 @@
+"""Certificates: the authority, identities, requests, revocation."""

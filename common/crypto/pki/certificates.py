@@ -1,0 +1,188 @@
+"""What a certificate says: whose it is, its fingerprint, and how long it holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from colonnade.common.crypto.pki import names
+from colonnade.common.errors import IdentityError
+
+Certificate = x509.Certificate
+MALFORMED = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What the parser raises on bytes that are not, or only nearly, what they pose as."""
+
+_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Description:
+    """A certificate in words; times are UTC, the serial is in hex."""
+
+    subject: str
+    issuer: str
+    fingerprint: str
+    serial: str
+    valid_from: datetime
+    valid_until: datetime
+    hosts: tuple[str, ...]
+
+
+def read_certificate(pem: bytes, where: str = "this") -> Certificate:
+    """The certificate in `pem`, the first if there are several; `where` names it in errors.
+
+    Raises:
+        IdentityError: there is none.
+    """
+    return read_certificates(pem, where)[0]
+
+
+def read_certificates(pem: bytes, where: str = "this") -> list[Certificate]:
+    """All certificates in `pem`, at least one; `where` names it in errors.
+
+    Raises:
+        IdentityError: there is none.
+    """
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except MALFORMED as error:
+        raise IdentityError(f"{where} is not a certificate in PEM", hint="ask for it again") from error
+
+
+def certificate_pem(certificate: Certificate) -> bytes:
+    """The certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def fingerprint(certificate: Certificate | bytes) -> str:
+    """`sha256:` and 64 hex digits over the whole certificate (DER); bytes are PEM.
+
+    Raises:
+        IdentityError: the bytes are not a certificate.
+    """
+    return f"sha256:{_parsed(certificate).fingerprint(hashes.SHA256()).hex()}"
+
+
+def check_fingerprint(text: str) -> str:
+    """Returns `text` in lower case if it is a fingerprint as `fingerprint` writes it.
+
+    Raises:
+        IdentityError: it is not.
+    """
+    if not _FINGERPRINT.fullmatch(text.lower()):
+        raise IdentityError(
+            f"{text[:80]!r} is not a fingerprint",
+            hint="it is sha256: and 64 hex digits, as `colonnade certs show FILE` prints it",
+        )
+    return text.lower()
+
+
+def short(text: str) -> str:
+    """A fingerprint as people compare it at a glance: its first 12 hex digits. Never for a decision."""
+    return f"{text[:19]}…"
+
+
+def name_of(certificate: Certificate | bytes) -> str:
+    """The one name that a certificate speaks for; bytes are PEM.
+
+    Raises:
+        IdentityError: it has no name, more than one, two that differ, or one that is not allowed.
+    """
+    parsed = _parsed(certificate)
+    try:  # fields are parsed when they are read
+        subject = [str(part.value) for part in parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        claimed = names.named_by(_alternatives(parsed, x509.DNSName))
+    except MALFORMED as error:
+        raise IdentityError("the certificate's name cannot be read", hint="ask for it again") from error
+    if len(subject) != 1 or claimed != subject:
+        raise IdentityError(
+            f"the certificate speaks for {subject} and {claimed}, not for one party",
+            hint="have it signed by `colonnade certs sign`",
+        )
+    return names.check_name(subject[0])
+
+
+def describe(certificate: Certificate | bytes) -> Description:
+    """A certificate in words, an authority's too; bytes are PEM.
+
+    Raises:
+        IdentityError: the bytes are not a certificate.
+    """
+    parsed = _parsed(certificate)
+    dns = [name for name in _alternatives(parsed, x509.DNSName) if not names.named_by([name])]
+    return Description(
+        subject=_common_name(parsed.subject),
+        issuer=_common_name(parsed.issuer),
+        fingerprint=fingerprint(parsed),
+        serial=f"{parsed.serial_number:x}",
+        valid_from=parsed.not_valid_before_utc,
+        valid_until=parsed.not_valid_after_utc,
+        hosts=tuple(map(_printable, (*dns, *_alternatives(parsed, x509.IPAddress)))),
+    )
+
+
+def is_authority(certificate: Certificate) -> bool:
+    """Says whether a certificate may sign others."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (*MALFORMED, x509.ExtensionNotFound):
+        return False
+
+
+def check_validity(certificate: Certificate, what: str, now: datetime | None = None, *, hint: str) -> None:
+    """Returns if `certificate` holds at `now` (UTC; the machine's clock if None).
+
+    Raises:
+        IdentityError: it does not hold yet, or no more; says since or until when. `what` names it.
+    """
+    now = now or datetime.now(UTC)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begin:
+        raise IdentityError(
+            f"{what} holds from {in_words(begin)} only, and this machine's clock says {in_words(now)}",
+            hint="set the clock, or have the certificate signed again",
+        )
+    if now > end:
+        raise IdentityError(f"{what} expired on {in_words(end)}", hint=hint)
+
+
+def in_words(time: datetime) -> str:
+    """A time as messages have it: `2026-03-01 12:00 UTC`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _parsed(certificate: Certificate | bytes) -> Certificate:
+    return read_certificate(certificate) if isinstance(certificate, bytes) else certificate
+
+
+def _alternatives(certificate: Certificate, kind: type[x509.DNSName | x509.IPAddress]) -> list[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    except MALFORMED as error:
+        raise IdentityError(f"the certificate is malformed: {error}", hint="ask for it again") from error
+    values: list[Any] = found.value.get_values_for_type(kind)
+    return [str(value) for value in values]
+
+
+def _common_name(name: x509.Name) -> str:
+    return _printable(", ".join(str(part.value) for part in name.get_attributes_for_oid(NameOID.COMMON_NAME)))
+
+
+def _printable(text: str) -> str:
+    # Whoever made a certificate chose this text, and it ends on a terminal and in logs.
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,105 @@
+"""Files that hold keys, certificates and lists: written whole or not at all, keys for the owner only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from colonnade.common.errors import IdentityError
+from colonnade.common.runtime.permissions import publish
+
+PRIVATE = 0o600
+"""The mode of a file that only its owner reads."""
+
+PUBLIC = 0o644
+"""The mode of a file that anyone may read."""
+
+
+def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = False, hint: str = "") -> None:
+    """Puts `data` at `path` so that no reader, and no crash, ever meets half of it.
+
+    Raises:
+        IdentityError: there is a file already and `overwrite` is off (`hint` says what to do then),
+            or the folder cannot be written to.
+    """
+    if not overwrite and path.exists():  # before there is a draft: what is refused has written nothing
+        raise IdentityError(f"{path} exists already and is not overwritten", hint=hint)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        create(draft, data, mode=mode, durable=True)
+        if overwrite:
+            draft.replace(path)
+        else:
+            path.hardlink_to(draft)  # unlike a rename, refuses when there is a file already
+    except FileExistsError as error:
+        raise IdentityError(f"{path} exists already and is not overwritten", hint=hint) from error
+    except OSError as error:
+        raise _unusable("write", path, error) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None:
+    """Writes a file that was not there; `durable` waits until the disk has it.
+
+    Raises:
+        OSError: there is one already, or the folder cannot be written to.
+    """
+    # The mode is given as the file is made: a chmod later would leave a moment in which others read it.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+        if mode == PUBLIC:  # certificates, requests and lists are for others to read
+            publish(stream.fileno(), mode)
+        stream.write(data)
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def make_folder(path: Path) -> Path:
+    """Makes a folder that only its owner enters, or leaves the one that is there as it is.
+
+    Raises:
+        IdentityError: there is a file of that name, or the place cannot be written to.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable("make", path, error) from error
+    return path
+
+
+def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
+    """The bytes of a file; with `private`, only if nobody else can read them.
+
+    Raises:
+        IdentityError: no such file (`hint` says how to come by it), not readable, or not private.
+    """
+    try:
+        with path.open("rb") as stream:
+            if private:
+                _check_private(path, os.fstat(stream.fileno()))
+            return stream.read()
+    except FileNotFoundError as error:
+        raise IdentityError(f"there is no file {path}", hint=hint) from error
+    except OSError as error:
+        raise _unusable("read", path, error) from error
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if os.name != "posix":
+        return
+    # A secret that an orchestrator mounts belongs to root and reaches us through our group alone,
+    # so there the group may read; a file of our own is ours alone.
+    mounted = status.st_uid == 0 and os.geteuid() != 0
+    if status.st_mode & (0o037 if mounted else 0o077):
+        mode = stat.S_IMODE(status.st_mode)
+        raise IdentityError(
+            f"{path} holds a secret, and can be read or changed by others (mode {mode:04o})",
+            hint=f"run: chmod 600 {path}; if others use this machine, make a new one",
+        )
+
+
+def _unusable(verb: str, path: Path, error: OSError) -> IdentityError:
+    return IdentityError(f"cannot {verb} {path}: {error.strerror or error}", hint="check the path and who may use it")

@@ -1,0 +1,155 @@
+"""Our own revocation list: certificates that are turned away although they are signed and pinned.
+
+A JSON file, so that an operator can read it and any tool can copy it:
+
+    {"revoked": [{"fingerprint": "sha256:...", "serial": "...", "name": "...", "reason": "...",
+                  "time": "2026-03-01T12:00:00+00:00"}]}
+
+It fails closed: while a configured list is missing or broken, nobody is said to be in good standing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from colonnade.common.crypto.pki import files
+from colonnade.common.crypto.pki.certificates import check_fingerprint, describe, fingerprint
+from colonnade.common.errors import IdentityError
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """One revoked certificate; serial and name are for people, "" if only the fingerprint is known."""
+
+    fingerprint: str
+    serial: str
+    name: str
+    reason: str
+    time: str
+
+
+class RevocationList:
+    """The revoked certificates in the file at `path`; without a path, none.
+
+    A list that was read stays in force until `refresh` finds the file changed.
+
+    Raises:
+        IdentityError: there is no such file, or it is broken.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._entries: dict[str, Revoked] = {}
+        self._seen: tuple[int, ...] | None = None
+        self._fault: IdentityError | None = None
+        self.refresh()
+
+    @classmethod
+    def create(cls, path: Path) -> RevocationList:
+        """A new, empty list at `path`.
+
+        Raises:
+            IdentityError: there is one already, or the folder cannot be written to.
+        """
+        files.write(path, _text({}), hint="add to it: colonnade certs revoke FILE --list LIST")
+        return cls(path)
+
+    def reason(self, certificate: bytes | str) -> str | None:
+        """Why a certificate (PEM) or fingerprint is revoked, or None if it is not.
+
+        Raises:
+            IdentityError: the file was missing or broken when last looked at, so nobody can say.
+        """
+        if self._fault is not None:
+            raise IdentityError(str(self._fault), hint=self._fault.hint)
+        print_ = fingerprint(certificate) if isinstance(certificate, bytes) else certificate
+        entry = self._entries.get(print_)
+        return None if entry is None else entry.reason or "no reason given"
+
+    def refresh(self) -> bool:
+        """Reads the file again if it changed since; says whether it did. One `stat` if it did not.
+
+        Raises:
+            IdentityError: it is missing or broken; `reason` refuses to answer until it is mended.
+        """
+        if self.path is None:
+            return False
+        try:
+            return self._reread(self.path)
+        except IdentityError as fault:
+            self._fault, self._seen = fault, None
+            raise
+
+    def revoke(self, certificate: bytes | str, reason: str, *, now: datetime | None = None) -> Revoked:
+        """Adds a certificate (PEM) or fingerprint to the file, for good; one writer at a time.
+
+        A certificate that is revoked already keeps its entry, which is returned.
+
+        Raises:
+            IdentityError: the list has no path or is broken, the fingerprint is malformed, or the
+                file cannot be written.
+        """
+        if self.path is None:
+            raise IdentityError("there is no revocation list to add to", hint="name one: --list FILE")
+        self.refresh()
+        time = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+        entry = _entry_for(certificate, reason, time)
+        if entry.fingerprint not in self._entries:
+            entries = {**self._entries, entry.fingerprint: entry}
+            files.write(self.path, _text(entries), overwrite=True)
+            self.refresh()
+        return self._entries[entry.fingerprint]
+
+    def _reread(self, path: Path) -> bool:
+        seen = _state(path)
+        if seen is not None and seen == self._seen:
+            return False
+        # The state is from before the reading: a change in between is found at the next look.
+        self._entries = _parse(files.read(path, hint=_hint(path)), path)
+        self._seen, self._fault = seen, None
+        return True
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # reading it says what is wrong
+    # The inode tells a file put in another's place, the change time one whose other times were copied.
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Revoked]:
+    try:
+        entries = [_entry(item) for item in json.loads(data)["revoked"]]
+    except (ValueError, TypeError, KeyError, AttributeError, IdentityError) as error:
+        raise IdentityError(f"the revocation list {path} is broken: {error}", hint=_hint(path)) from error
+    return {entry.fingerprint: entry for entry in entries}
+
+
+def _entry(item: dict[str, object]) -> Revoked:
+    known = [entry_field.name for entry_field in fields(Revoked)]
+    texts = {name: value for name, value in item.items() if name in known and isinstance(value, str)}
+    if texts != item:
+        raise ValueError(f"an entry has only the texts {', '.join(known)}, and this one is {item}")
+    entry = Revoked(**{**dict.fromkeys(known, ""), **texts})
+    return replace(entry, fingerprint=check_fingerprint(entry.fingerprint))
+
+
+def _entry_for(certificate: bytes | str, reason: str, time: str) -> Revoked:
+    if isinstance(certificate, str):
+        return Revoked(check_fingerprint(certificate), "", "", reason, time)
+    card = describe(certificate)
+    return Revoked(card.fingerprint, card.serial, card.subject, reason, time)
+
+
+def _text(entries: dict[str, Revoked]) -> bytes:
+    listed = {"revoked": [asdict(entry) for entry in entries.values()]}
+    return (json.dumps(listed, indent=2) + "\n").encode()
+
+
+def _hint(path: Path) -> str:
+    return f"mend it or copy it again; an empty one is: echo '{{\"revoked\": []}}' > {path}"

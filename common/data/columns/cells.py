@@ -1,0 +1,211 @@
+"""Cells of a table, as Arrow has them, turned into numbers, words or keys.
+
+A format without types (CSV) gives text in every column; others say what a column holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from colonnade.common.data.columns import dates
+from colonnade.common.data.columns.fields import Type
+from colonnade.common.data.columns.notation import PLAIN, Notation, without_unit
+
+MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""What counts as a missing number where numbers are written as text. A missing word is an empty one only."""
+
+TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
+FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
+
+LONGEST = 4096
+"""Bytes of a word or key, at most: what is longer is a text or a file, and no category."""
+
+_SHOWN = 40  # characters of a cell in a message
+MEND = "mend it, or declare the column under `types`, or leave it out with `drop`"
+
+
+class Misfit(Exception):  # it is caught beside the reading, and becomes a DataError with its place
+    """A cell, number `row` of those looked at, is not of its column's type: what is wrong, what to do, or what else."""
+
+    def __init__(self, row: int, what: str, hint: str, otherwise: str = "") -> None:
+        super().__init__(what)
+        self.row, self.remedy, self.hint = row, hint, "; ".join(filter(None, (hint, otherwise)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a column is read.
+
+    Args:
+        type: what its cells are.
+        notation: of numbers in text.
+        unit: that stands before or after numbers in text; "" for none.
+    """
+
+    type: Type
+    notation: Notation = PLAIN
+    unit: str = ""
+
+    def numbers(self, cells: pa.Array) -> np.ndarray:
+        """(n,) float64, NaN where a number is missing.
+
+        Raises:
+            Misfit: a cell is not of the type, or not finite.
+        """
+        if self.type.startswith("date"):
+            return dates.days(self._instants(cells))
+        if not is_text(cells):
+            values = _typed(cells, self.type)
+        elif self.type == "boolean":
+            values = _truths(written(cells))
+        elif self.type == "percent":
+            values = self._parsed(written(cells), "%") / 100
+        else:
+            values = self._parsed(written(cells), self.unit)
+        if (wrong := np.isinf(values)).any():
+            row = int(wrong.argmax())
+            raise Misfit(row, f"{shown(cells, row)} is not finite", "put a number in its place")
+        return values
+
+    def _parsed(self, text: pa.Array, unit: str) -> np.ndarray:
+        bare = without_unit(text, unit) if unit else text
+        _refuse(text, bare, f"has no {unit!r}, which the column's numbers are said to have")
+        try:
+            if self.notation == PLAIN:
+                return _floats(pc.cast(bare, pa.float64()))
+        except pa.ArrowInvalid:
+            pass  # one of them is no number: which?
+        fits = pc.if_else(self.notation.fits(bare), bare, pa.scalar(None, pa.string()))
+        _refuse(text, fits, "is no number")
+        return _floats(pc.cast(self.notation.plain(bare), pa.float64()))
+
+    def _instants(self, cells: pa.Array) -> pa.Array:
+        kind = _plain(cells.type)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return pc.cast(cells, kind)
+        if not is_text(cells):
+            raise Misfit(0, f"is of type {kind}, which is no date", MEND)
+        text, form = written(cells), self.type.removeprefix("date").strip()
+        found = dates.dates(text, form)
+        _refuse(text, found, f"is no date of the form {form or '2024-03-01'}")
+        return found
+
+
+def words(cells: pa.Array) -> pa.Array:
+    """(n,) strings without the spaces around them, null where a word is missing.
+
+    Raises:
+        Misfit: the column's type cannot be written as words, or a cell is too long or no text.
+    """
+    text = pc.utf8_trim_whitespace(_as_text(cells))
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def without_nan(cells: pa.Array) -> pa.Array:
+    """The same, null where a number is none: arrays and some tables write a missing number so."""
+    if not pa.types.is_floating(cells.type):
+        return cells
+    return pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
+
+
+def keys(cells: pa.Array) -> list[str]:
+    """(n) keys as text: whole numbers in decimal digits, words as they are written, for `federation.keys` to compare.
+
+    Raises:
+        Misfit: a key is missing, blank or too long, or of a type that is neither a whole number nor a word.
+    """
+    kind = _plain(cells.type)
+    if not (is_text(cells) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise Misfit(0, f"is of type {kind}", "keys are words or whole numbers: write them so")
+    text = _as_text(cells)
+    blank = pc.equal(pc.utf8_trim_whitespace(text), "")
+    return whole(pc.if_else(blank, pa.scalar(None, pa.string()), text))
+
+
+def whole(text: pa.Array, hint: str = "no row can do without it") -> list[str]:
+    """(n) words. Raises Misfit with the hint if one is missing."""
+    if text.null_count:
+        raise Misfit(pc.index(pc.is_null(text), True).as_py(), "the value is missing", hint)
+    found: list[str] = text.to_pylist()
+    return found
+
+
+def is_text(cells: pa.Array) -> bool:
+    """Whether the column is of a type of text."""
+    kind = _plain(cells.type)
+    return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def is_number(cells: pa.Array) -> bool:
+    """Whether the column is of a type of numbers."""
+    kind = _plain(cells.type)
+    of = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
+    return any(one(kind) for one in of)
+
+
+def written(cells: pa.Array) -> pa.Array:
+    """Text of numbers: null where one is missing."""
+    text = pc.utf8_trim_whitespace(pc.cast(cells, pa.string()))
+    return pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
+
+
+def shown(cells: pa.Array, row: int) -> str:
+    """A cell in a message."""
+    cell = str(cells[row].as_py())
+    return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")
+
+
+def _as_text(cells: pa.Array) -> pa.Array:
+    try:
+        text = pc.cast(cells, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise Misfit(0, f"is of type {cells.type}, which holds no words", "leave it out with `drop`") from None
+    for wrong, what, hint in (
+        (pc.greater(pc.binary_length(text), LONGEST), f"a cell of more than {LONGEST} bytes", "leave out texts"),
+        (pc.match_substring(text, "\0"), "a NUL byte in a cell", "write the table again as text, say in UTF-8"),
+    ):
+        if pc.any(wrong).as_py():
+            raise Misfit(pc.index(wrong, True).as_py(), what, f"{hint}; or leave the column out with `drop`")
+    return text
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _typed(cells: pa.Array, type: Type) -> np.ndarray:
+    kind = _plain(cells.type)
+    if not is_number(cells):
+        raise Misfit(0, f"is of type {kind}, which is no number", MEND)
+    if type == "percent":
+        raise Misfit(0, f"is of type {kind}, and a percentage is text with a % behind it", "declare it a `number`")
+    values = _floats(pc.cast(pc.cast(cells, kind), pa.float64(), safe=False))
+    if type == "boolean" and (wrong := ~np.isin(values, (0, 1)) & ~np.isnan(values)).any():
+        row = int(wrong.argmax())
+        raise Misfit(row, f"{shown(cells, row)} is neither true nor false", MEND)
+    return values
+
+
+def _truths(text: pa.Array) -> np.ndarray:
+    lower = pc.utf8_lower(text)
+    nothing = pa.scalar(None, pa.float64())
+    no = pc.if_else(pc.is_in(lower, pa.array(FALSE)), 0.0, nothing)
+    found = pc.if_else(pc.is_in(lower, pa.array(TRUE)), 1.0, no)
+    _refuse(text, found, "is neither true nor false")
+    return _floats(found)
+
+
+def _refuse(text: pa.Array, found: pa.Array, what: str) -> None:
+    """Raises Misfit for the first cell that has something and that nothing was found in."""
+    if text.null_count < found.null_count:
+        row = pc.index(pc.and_(pc.is_valid(text), pc.is_null(found)), True).as_py()
+        raise Misfit(row, f"{shown(text, row)} {what}", MEND)
+
+
+def _floats(cells: pa.Array) -> np.ndarray:
+    found: np.ndarray = cells.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return found

@@ -1,0 +1,40 @@
+"""What is allowed in a party's columns, and often a mistake."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Doubt
+
+_MANY = 30  # of fewer rows all values may well differ
+
+
+def doubts(features: Features) -> tuple[Doubt, ...]:
+    """What was noticed as a table was read, and what its columns say as a whole: none quotes a value."""
+    columns = features.values.unbind(1) if features.fields else ()
+    found = [
+        doubt
+        for field, column in zip(features.fields, columns, strict=True)
+        if (doubt := _of(field.name, column)) is not None
+    ]
+    return (*features.doubts, *found)
+
+
+def _of(name: str, column: Tensor) -> Doubt | None:
+    leave = f"leave it out with `drop: [{name}]`"
+    first, absent = column[0], column.isnan()
+    if bool(absent.all()):
+        return Doubt(name, "has no value in any row", leave)
+    if len(column) > 1 and bool((column == first).all()):
+        return Doubt(name, "is the same in every row, of which nothing can be learnt", leave)
+    if len(column) >= _MANY and _all_different(column):
+        way = f"if it only says who a row is about, name it as the `key`, or {leave}"
+        return Doubt(name, "is a feature, and has another whole number or word in every row", way)
+    return None
+
+
+def _all_different(column: Tensor) -> bool:
+    whole = bool((column[:_MANY] == column[:_MANY].round()).all())  # so that most columns are not sorted
+    return whole and bool((column == column.round()).all() and (torch.sort(column).values.diff() > 0).all())

@@ -1,0 +1,210 @@
+"""A party's values as its models see them: numbers scaled, words as columns of 0 and 1.
+
+All of it is fitted on the party's own training rows, and kept with the run: kept.py. Bytes and plain numbers, as
+images have them, are scaled and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.scale import ScaleConfig, Scaler
+from colonnade.common.errors import DataError
+
+Missing = Literal["refuse", "mean", "median", "zero"]
+"""
+refuse: a missing value stops the party.
+mean, median: of the training rows' numbers. A missing word is a category of its own, if training rows have it.
+zero: the number 0; a missing word is of no category.
+"""
+
+Unseen = Literal["refuse", "zero"]
+"""
+refuse: a word that no training row has stops the party.
+zero: it is of no category.
+"""
+
+MOST_WORDS = 1000
+"""Categories of a column, at most: each is a column of its own, so that a name or a key among features is a mistake."""
+
+
+@dataclass(frozen=True)
+class EncodeConfig:
+    """How values are encoded."""
+
+    scale: ScaleConfig
+    missing: Missing = "refuse"
+    unseen: Unseen = "refuse"
+
+
+@dataclass(frozen=True)
+class Code:
+    """What becomes of a typed column.
+
+    Args:
+        name: the column's.
+        words: that training rows hold, ascending, a column of 0 and 1 each; None for numbers.
+        fill: what stands in for a missing number; None where none may be missing.
+        own: whether a missing word has a column of its own, the last.
+    """
+
+    name: str
+    words: tuple[str, ...] | None = None
+    fill: float | None = None
+    own: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns that it takes."""
+        return 1 if self.words is None else len(self.words) + self.own
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What was fitted on a party's training rows.
+
+    Args:
+        config: how.
+        scaler: of plain values, or of the numbers among typed columns.
+        codes: one a typed column; none for plain values.
+    """
+
+    config: EncodeConfig
+    scaler: Scaler
+    codes: tuple[Code, ...] = ()
+
+    @classmethod
+    def fit(cls, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
+        """Finds what words there are, what stands in for the missing, shifts and spreads.
+
+        Args:
+            config: how.
+            features: of all rows.
+            train_rows: (m,) int64; no other row is read.
+
+        Raises:
+            DataError: a column has too many categories, or lacks values that may not be missing.
+        """
+        if not features.fields:
+            return cls(config, Scaler.fit(config.scale, features.values, train_rows))
+        training = features.values[train_rows]
+        codes = tuple(_fitted(field, training[:, place].numpy(), config) for place, field in enumerate(features.fields))
+        if not sum(code.width for code in codes):
+            raise DataError(
+                "no column is left as a feature: none of them has a word in training rows",
+                hint="bring a column with values; with `missing: mean` a missing word is a category of its own",
+                told="its table has no values to learn from",
+            )
+        numbers = _numbers(training, codes)
+        every = torch.arange(len(numbers))
+        return cls(config, Scaler.fit(config.scale, numbers, every) if numbers.numel() else Scaler.none(), codes)
+
+    def apply(self, features: Features) -> Tensor:
+        """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
+
+        Raises:
+            DataError: these are other columns than those that it was fitted on, or a value is missing or a word
+                unseen that may not be.
+        """
+        self._check(features)
+        if not self.codes:
+            return self.scaler.apply(features.values)
+        numbers = iter(self.scaler.apply(_numbers(features.values, self.codes)).unbind(1))
+        made = torch.zeros(len(features.values), sum(code.width for code in self.codes))
+        start = 0
+        for place, (code, field) in enumerate(zip(self.codes, features.fields, strict=True)):
+            if field.words is None:
+                made[:, start] = next(numbers)
+            else:
+                self._mark(made[:, start : start + code.width], code, field.words, features.values[:, place])
+            start += code.width
+        return made
+
+    def _check(self, features: Features) -> None:
+        expected = [(code.name, "numbers" if code.words is None else "words") for code in self.codes]
+        found = [(field.name, "numbers" if field.words is None else "words") for field in features.fields]
+        if expected == found:
+            return
+        differing = (pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1])
+        was, now = next(differing, ((f"{len(expected)} columns", ""), (f"{len(found)} columns", "")))
+        raise DataError(
+            f"the table has {' of '.join(filter(None, now))} where training had {' of '.join(filter(None, was))}",
+            hint="give the columns of training, in the same order, and their `types`",
+            told="its table has other columns than in training",
+        )
+
+    def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
+        """Puts a 1 into each row's category, if it has one."""
+        assert code.words is not None
+        known = {word: place for place, word in enumerate(code.words)}
+        of = torch.tensor([known.get(word, -1) for word in words] + [len(known) if code.own else -1])
+        absent = codes.isnan()
+        self._refuse_missing(code.name, absent)
+        marks = of[codes.nan_to_num(len(words)).to(torch.int64)]
+        if self.config.unseen == "refuse" and (unseen := (marks < 0) & ~absent).any():
+            word = words[int(codes[unseen][0])]
+            raise DataError(
+                f"column {code.name!r}: {int(unseen.sum())} rows have words that no training row has, as {word!r}",
+                hint="say `unseen: zero` to take them as of no category, or mend them; "
+                "if it says who a row is about, it is the `key`, and no feature",
+                told="its table has values that were not seen in training, and its `unseen` is refuse",
+            )
+        rows = torch.nonzero(marks >= 0).squeeze(1)
+        into[rows, marks[rows]] = 1.0
+
+    def _refuse_missing(self, name: str, absent: Tensor) -> None:
+        if self.config.missing == "refuse" and absent.any():
+            raise _missing(name, int(absent.sum()))
+
+
+def _fitted(field: Field, values: np.ndarray, config: EncodeConfig) -> Code:
+    present = values[~np.isnan(values)]
+    if config.missing == "refuse" and len(present) < len(values):
+        raise _missing(field.name, len(values) - len(present))
+    if field.words is None:
+        return Code(field.name, fill=_fill(present, config.missing))
+    words = tuple(field.words[code] for code in np.unique(present).astype(np.int64))
+    if len(words) > MOST_WORDS:
+        raise DataError(
+            f"column {field.name!r} has {len(words)} categories, more than {MOST_WORDS}",
+            hint="leave it out with `drop`, or declare it a number under `types`",
+        )
+    own = config.missing in ("mean", "median") and len(present) < len(values)
+    return Code(field.name, words, own=own)
+
+
+def _fill(present: np.ndarray, missing: Missing) -> float | None:
+    if missing == "refuse":
+        return None
+    if missing == "zero" or not len(present):
+        return 0.0
+    return float(present.mean() if missing == "mean" else np.median(present))
+
+
+def _numbers(values: Tensor, codes: Sequence[Code]) -> Tensor:
+    """The columns of numbers, float64 (n, k), with something in every cell."""
+    places = [place for place, code in enumerate(codes) if code.words is None]
+    found = values[:, places]
+    for column, place in enumerate(places):
+        absent, fill = found[:, column].isnan(), codes[place].fill
+        if absent.any():
+            if fill is None:
+                raise _missing(codes[place].name, int(absent.sum()))
+            found[absent, column] = fill
+    return found
+
+
+def _missing(name: str, count: int) -> DataError:
+    return DataError(
+        f"column {name!r} lacks {count} values",
+        hint="fill them in, or say with `missing` what stands in for them",
+        told="its table lacks values, and its `missing` is refuse",
+    )

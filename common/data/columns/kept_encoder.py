@@ -1,0 +1,149 @@
+"""A party's encoder on its own disk: fitted once a run, applied when it goes on and when it predicts.
+
+The file holds means, spreads and words of training rows, and a fingerprint of the table. It is the party's own, and
+nothing of it is ever sent.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from torch import Tensor
+
+from colonnade.common.data.columns.encode import Code, EncodeConfig, Encoder, Missing, Unseen
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.columns.scale import ScaleConfig, Scaler
+from colonnade.common.errors import CheckpointError, DataError
+from colonnade.common.runtime.durable import write_kept
+
+NAME = "encoder.json"
+_ANEW = "restore it, or begin a new run"
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Values(_Record):
+    """A tensor: float32 values come through decimal digits unchanged."""
+
+    dtype: Literal["float32", "float64"]
+    shape: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Values:
+        wide = tensor.dtype == torch.float64
+        return cls(
+            dtype="float64" if wide else "float32", shape=tuple(tensor.shape), values=tuple(tensor.flatten().tolist())
+        )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) != len(self.values):
+            raise ValueError(f"{len(self.values)} values for the shape {self.shape}")
+        return self
+
+    def tensor(self) -> Tensor:
+        return torch.tensor(self.values, dtype=_DTYPES[self.dtype]).reshape(self.shape)
+
+
+class _Code(_Record):
+    name: str
+    words: tuple[str, ...] | None
+    fill: float | None
+    own: bool
+
+
+class _Encoder(_Record):
+    format: Literal[1] = 1
+    fingerprint: str
+    scale: ScaleConfig
+    missing: Missing
+    unseen: Unseen
+    shift: _Values
+    spread: _Values
+    columns: tuple[_Code, ...]
+
+
+class EncoderFile:
+    """Where a run keeps a member's encoder.
+
+    Args:
+        folder: the member's own, of the run.
+        begun: whether the run has begun, so that what is there is what its models have been trained with.
+    """
+
+    def __init__(self, folder: Path, *, begun: bool) -> None:
+        self._path, self._begun = folder / NAME, begun
+
+    def get(self, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
+        """The encoder: read if the run has begun, fitted and written if not.
+
+        Args:
+            config: how to fit.
+            features: of all rows.
+            train_rows: (m,) int64, that it is fitted on.
+
+        Raises:
+            DataError: the table is not the one that the run was begun with, or cannot be encoded.
+            CheckpointError: the file is torn or gone, or the run was begun with another way of encoding.
+            EnvironmentFault: the disk refuses it.
+        """
+        if self._begun:
+            record = self._read()
+            self._check(record, config, features)
+            return _encoder(record)
+        encoder = Encoder.fit(config, features, train_rows)
+        self._write(encoder, features.fingerprint)
+        return encoder
+
+    def read(self) -> Encoder:
+        """The encoder of a run, to predict with. Raises CheckpointError if it is torn or not there."""
+        return _encoder(self._read())
+
+    def _read(self) -> _Encoder:
+        try:
+            return _Encoder.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            raise CheckpointError(f"there is no {self._path}", hint=_ANEW) from None
+        except (OSError, ValidationError):
+            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW) from None
+
+    def _check(self, record: _Encoder, config: EncodeConfig, features: Features) -> None:
+        for key in ("scale", "missing", "unseen"):
+            before, now = getattr(record, key), getattr(config, key)
+            if before != now:
+                raise CheckpointError(
+                    f"the run was begun with data.{key} = {before} and cannot go on with {now}", hint=_ANEW
+                )
+        if record.fingerprint != features.fingerprint:
+            raise DataError(
+                "the table has changed since the run was begun: its values, columns, keys or order are others",
+                hint=f"give the table of the beginning ({self._path} has its fingerprint), or begin a new run",
+                told="its table has changed since the run was begun",
+            )
+
+    def _write(self, encoder: Encoder, fingerprint: str) -> None:
+        how, scaler = encoder.config, encoder.scaler
+        record = _Encoder(
+            fingerprint=fingerprint,
+            scale=how.scale,
+            missing=how.missing,
+            unseen=how.unseen,
+            shift=_Values.of(scaler.shift),
+            spread=_Values.of(scaler.spread),
+            columns=tuple(_Code(name=c.name, words=c.words, fill=c.fill, own=c.own) for c in encoder.codes),
+        )
+        write_kept(self._path, record.model_dump_json().encode(), 0o600)
+
+
+def _encoder(record: _Encoder) -> Encoder:
+    codes = tuple(Code(code.name, code.words, code.fill, code.own) for code in record.columns)
+    scaler = Scaler(record.shift.tensor(), record.spread.tensor())
+    return Encoder(EncodeConfig(record.scale, record.missing, record.unseen), scaler, codes)

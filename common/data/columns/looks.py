@@ -1,0 +1,227 @@
+"""Text that looks like numbers, dates or truths in somebody's notation: as what, and how the configuration says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from colonnade.common.data.columns import cells
+from colonnade.common.data.columns.fields import Doubt, Kind
+from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations
+
+SAMPLE = 10_000  # cells that are looked at
+_SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column
+
+_NUMBER = "[+-]?[0-9.,'’ \u00a0\u202f]*[0-9]"
+_UNIT = r"\p{Sc}|[A-Z]{3}|kg|g|cm|m|km|mm|h|min|s|ms|l|ml|°C|kWh|Kč|kr|zł"
+_WITH_UNIT = rf"^(?:[+-]?\s*(?P<a>\p{{Sc}}|[A-Z]{{3}})\s*)?(?P<n>{_NUMBER})\s*(?P<b>%|{_UNIT})?$"
+_DATES = {
+    r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$": ("date",),
+    r"^\d{4}/\d{1,2}/\d{1,2}$": ("date %Y/%m/%d",),
+    r"^\d{1,2}\.\d{1,2}\.\d{4}$": ("date %d.%m.%Y",),
+    r"^\d{1,2}\.\d{1,2}\.\d{4},? \d{1,2}:\d{2}$": ("date %d.%m.%Y %H:%M",),
+    r"^\d{1,2}\.\d{1,2}\.\d{4},? \d{1,2}:\d{2}:\d{2}$": ("date %d.%m.%Y %H:%M:%S",),
+    r"^\d{1,2}/\d{1,2}/\d{4}$": ("date %d/%m/%Y", "date %m/%d/%Y"),
+    r"^\d{1,2}-\d{1,2}-\d{4}$": ("date %d-%m-%Y", "date %m-%d-%Y"),
+    r"^\d{1,2}([./-])\d{1,2}[./-]\d{2}$": (),
+}
+_OTHER = r"""^(\([\d.,]+\)|[\d.,]+-|[−–][\d.,]+|'[\d.,+-]+'|"[\d.,+-]+")$"""
+_TRUTHS = ("true false", "yes no", "y n", "ja nein", "j n", "t f", "wahr falsch", "oui non", "vrai faux")
+_GROUPS = r"^[1-9]\d{0,2}\.\d{3}$"
+_COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What some cells look like.
+
+    Args:
+        what: they are.
+        remedy: what to write that they are read so.
+        cells: which of those looked at, as Booleans.
+        alone: whether plain numbers beside them are of another kind, as beside dates.
+    """
+
+    what: str
+    remedy: str
+    cells: pa.Array
+    alone: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many cells."""
+        return int(pc.sum(self.cells).as_py() or 0)
+
+
+def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[Doubt]]:
+    """What a column of text holds: a category unless at least half of what is written are numbers.
+
+    So a stray word among numbers is found and named, and does not make a category of ten thousand numbers.
+
+    Args:
+        name: the column's.
+        column: its first cells.
+        notation: in which numbers are said to be written.
+
+    Raises:
+        Misfit: it would be a category, and at least half of it looks like numbers or dates in a notation that
+            nobody has said.
+    """
+    text = cells.written(column)
+    filled = len(text) - text.null_count
+    numbers = int(pc.sum(notation.fits(text)).as_py() or 0)
+    sample = text.slice(0, SAMPLE)
+    if 2 * numbers >= filled:
+        return "number", list(_numeric(name, sample, notation))
+    if found := looks_of(name, sample, notation):
+        look, present = found[0], len(sample) - sample.null_count
+        plain = 0 if all(one.alone for one in found) else int(pc.sum(notation.fits(sample)).as_py() or 0)
+        share = (sum(one.count for one in found) + plain) / present
+        if share >= _SURE:
+            if sum(one.alone and one.count >= _DOUBTFUL * present for one in found) > 1:
+                look = replace(look, what="dates, written in several ways", remedy="write them alike")
+            raise _refusal(name, sample, look, present)
+        if share >= _DOUBTFUL:
+            what = f"is taken as a category, and {share:.0%} of its cells look like {look.what}"
+            return "category", [Doubt(name, what, f"{look.remedy}; or say so: {declared(name, 'category')}")]
+    return "category", list(_truthful(name, sample))
+
+
+def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
+    """What cells look like that are no numbers in the said notation, the most frequent first.
+
+    Args:
+        name: the column's.
+        text: its cells, null where there is nothing.
+        notation: of numbers.
+    """
+    found = [look for look in _looks(name, pc.fill_null(text, ""), notation) if look.count]
+    return sorted(found, key=lambda look: -look.count)
+
+
+def meant(name: str, text: pa.Array, row: int, notation: Notation) -> str:
+    """What to write if a cell of a column of numbers is one in another notation; "" if it does not look like it."""
+    own = looks_of(name, text.slice(row, 1), notation)
+    if not own:
+        return ""
+    others = [look for look in looks_of(name, text.slice(0, SAMPLE), notation) if look.what == own[0].what]
+    look = (others or own)[0]  # the others may say more, as whether 2,500 is above 2
+    return f"it looks like {look.what}: {look.remedy}; if they are words or codes, {declared(name, 'category')}"
+
+
+def _looks(name: str, text: pa.Array, notation: Notation) -> Iterator[Look]:
+    dated = None
+    for pattern, forms in _DATES.items():
+        found = pc.match_substring_regex(text, pattern)
+        dated = found if dated is None else pc.or_(dated, found)
+        if pc.any(found).as_py():
+            yield Look("dates", _dated(name, pc.filter(text, found), forms), found, alone=True)
+    bare = pc.if_else(pc.or_(dated, notation.fits(text)), "", text)
+    foreign = _any(bare, [one for one in (PLAIN, *FOREIGN) if one != notation])
+    if pc.any(foreign).as_py():
+        plain = pc.filter(text, pc.or_(foreign, notation.fits(text)))
+        yield Look("numbers in another notation", _noted(pc.filter(bare, foreign), plain), foreign)
+    parts = pc.extract_regex(pc.if_else(foreign, "", bare), _WITH_UNIT)
+    before, inner, after = (pc.fill_null(pc.struct_field(parts, part), "") for part in "anb")
+    found = pc.and_(_any(inner, [PLAIN, *FOREIGN]), pc.not_equal(pc.binary_join_element_wise(before, after, ""), ""))
+    if pc.any(found).as_py():
+        units = Counter([*pc.filter(before, found).to_pylist(), *pc.filter(after, found).to_pylist()])
+        yield _with_unit(
+            name, [unit for unit, _ in units.most_common() if unit], pc.filter(inner, found), found, notation
+        )
+    other = pc.match_substring_regex(bare, _OTHER)
+    yield Look("numbers in another notation", "write them as plain numbers, such as -12.50", other)
+
+
+def _any(text: pa.Array, ways: list[Notation]) -> pa.Array:
+    found = ways[0].fits(text)
+    for one in ways[1:]:
+        found = pc.or_(found, one.fits(text))
+    return found
+
+
+def _dated(name: str, text: pa.Array, forms: tuple[str, ...]) -> str:
+    if not forms:
+        return "write years with four digits"
+    fitting = [one for one in forms if not _unreadable(text, one)] or list(forms)
+    ways = " or ".join(declared(name, one) for one in fitting)
+    return ways if len(fitting) == 1 else f"{ways}: which of them, the cells do not say"
+
+
+def _unreadable(text: pa.Array, form: str) -> bool:
+    try:
+        cells.Reading(form).numbers(text)
+    except cells.Misfit:
+        return True
+    return False
+
+
+def _noted(foreign: pa.Array, plain: pa.Array) -> str:
+    """How the configuration says in which notation these are, by what all have in common."""
+    ways = notations(plain)
+    if ways == (PLAIN,):
+        return "they have a point before the fraction, which the configuration's `decimal` is not: write them alike"
+    if len(ways) == 1:
+        return f"write `{ways[0]}` if they are"
+    if not ways:
+        return "they are written in several ways: write them alike"
+    cell = foreign[0].as_py()
+    read = ", or ".join(f"{one.plain(foreign)[0].as_py()} by `{one}`" for one in ways)
+    return f"{cell!r} may be {read}: say which"
+
+
+def _with_unit(name: str, kinds: list[str], inner: pa.Array, found: pa.Array, notation: Notation) -> Look:
+    more = "" if pc.all(notation.fits(inner)).as_py() else f", and {_noted(inner, inner)}"
+    if len(kinds) > 1:
+        return Look(f"numbers with several units ({', '.join(kinds[:3])})", "bring them to one unit", found)
+    if kinds == ["%"]:
+        return Look("percentages", f"{declared(name, 'percent')}{more}", found)
+    return Look(f"numbers with a unit ({kinds[0]})", f"`units: {{{_key(name)}: {kinds[0]!r}}}`{more}", found)
+
+
+def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfit:
+    row = pc.index(look.cells, True).as_py()
+    others = f", {look.count} of the first {present} cells" if look.count > 1 else ""
+    what = f"{cells.shown(text, row)} would be a word of a category, and looks like {look.what}{others}"
+    return cells.Misfit(row, what, look.remedy, f"if they are words or codes, {declared(name, 'category')}")
+
+
+def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
+    """Numbers that may be others than they seem."""
+    filled = text.drop_null()
+    if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
+        said = f"{declared(name, 'date %Y%m%d')}; or say that they are not: {declared(name, 'number')}"
+        yield Doubt(name, "is taken as numbers, all of which look like dates without marks (YYYYMMDD)", said)
+    if notation != PLAIN:
+        return
+    points = pc.match_substring(filled, ".")
+    grouped = pc.match_substring_regex(filled, _GROUPS)
+    small = pc.and_not(pc.match_substring_regex(filled, r"^\d{1,3}$"), points)
+    if pc.sum(grouped).as_py() and pc.all(pc.or_(grouped, small)).as_py():
+        said = f"if it is, `decimal: ',', thousands: '.'`; if not, {declared(name, 'number')}"
+        yield Doubt(name, "has a point before three digits in all its larger numbers: it may separate thousands", said)
+
+
+def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
+    found = {str(word) for word in pc.unique(pc.utf8_lower(text)).to_pylist() if word is not None}
+    if any(found == set(pair.split()) for pair in _TRUTHS):
+        yield Doubt(
+            name,
+            f"is taken as a category of {' and '.join(sorted(found))}",
+            f"{declared(name, 'boolean')} makes one column of 0 and 1 of it; {declared(name, 'category')} leaves it",
+        )
+
+
+def declared(name: str, type: str) -> str:
+    """How a configuration says a column's type."""
+    word = f"'{type}'" if "%" in type else type
+    return f"`types: {{{_key(name)}: {word}}}`"
+
+
+def _key(name: str) -> str:
+    """A column's name as YAML takes it."""
+    return name if name.replace("_", "a").isalnum() else repr(name)

@@ -1,0 +1,136 @@
+"""A table of a database, or what a query gives, by SQLAlchemy: the extra `sql` installs it.
+
+Only the columns that are asked for are selected of a table. Rows come through a cursor at the server, batch by batch,
+where the database has such cursors.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from colonnade.common.data.known_sets.places import find_file
+from colonnade.common.data.table import BATCH
+from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
+
+try:
+    import sqlalchemy
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+except ImportError:
+    raise EnvironmentFault("SQLAlchemy is not installed", hint="pip install 'colonnade[sql]'") from None
+
+
+class Database:
+    """A database that has been found; nothing is read before it is asked for.
+
+    Args:
+        url: as SQLAlchemy writes it. A SQLite file's path is relative to `base`, and the file must be there.
+        base: the folder of the configuration.
+
+    Raises:
+        ConfigError: the URL cannot be read.
+        DataError: there is no such file.
+        EnvironmentFault: the database's driver is not installed.
+    """
+
+    def __init__(self, url: str, base: Path) -> None:
+        try:
+            read = sqlalchemy.make_url(url)
+            if read.get_backend_name() == "sqlite" and read.database:
+                # SQLite would make the file if it were not there.
+                read = read.set(database=str(find_file(read.database, base, "database")))
+            self.engine = sqlalchemy.create_engine(read)
+        except (ArgumentError, NoSuchModuleError, ValueError):  # whose words may hold a piece of the password
+            hint = "for example sqlite:///me.db; in a password @, : and / are written %40, %3A and %2F"
+            raise ConfigError("a database's URL cannot be used", hint=hint) from None
+        except ImportError as error:
+            raise EnvironmentFault(f"the database's driver is missing: {error}", hint="install it with pip") from None
+        self.name = read.set(query={}).render_as_string(hide_password=True)  # a query may hold one too
+
+    def failed(self, error: SQLAlchemyError) -> DataError:
+        """What the database says, in one line."""
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        return DataError(f"{self.name}: {reason}", hint="try the same with the database's own client")
+
+
+class DatabaseTable:
+    """A table (`NAME` or `SCHEMA.NAME`), in the order of `key` if there is one. Raises DataError as its use does."""
+
+    def __init__(self, database: Database, name: str, key: str | None) -> None:
+        self._database, self._name, self._key = database, name, key
+        schema, _, bare = name.rpartition(".")
+        try:
+            found = sqlalchemy.inspect(database.engine).get_columns(bare, schema or None)
+        except SQLAlchemyError as error:
+            if isinstance(error, sqlalchemy.exc.NoSuchTableError):
+                raise DataError(f"{database.name} has no table {name!r}", hint="correct `table`") from None
+            raise database.failed(error) from None
+        self.header = tuple(str(column["name"]) for column in found)
+        self._table = sqlalchemy.table(bare, *map(sqlalchemy.column, self.header), schema=schema or None)
+
+    def __str__(self) -> str:
+        """The database and the table."""
+        return f"{self._database.name}, table {self._name}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns of all rows. Raises DataError if the database fails."""
+        asked = sqlalchemy.select(*(self._table.c[name] for name in columns))
+        if self._key is not None:
+            asked = asked.order_by(self._table.c[self._key])
+        yield from _rows(self._database, asked, columns)
+
+    def place(self, row: int) -> str:
+        """`TABLE, row 7`, counted from 1."""
+        return f"{self}, row {row + 1}"
+
+
+class DatabaseQuery:
+    """What a SELECT gives, in its own order. Raises DataError if the database refuses it."""
+
+    def __init__(self, database: Database, query: str) -> None:
+        self._database, self._query = database, sqlalchemy.text(query.strip().rstrip(";"))
+        try:
+            with database.engine.connect().execution_options(stream_results=True) as link:
+                self.header = tuple(link.execute(self._query).keys())
+        except SQLAlchemyError as error:
+            raise database.failed(error) from None
+        for place, name in enumerate(self.header):
+            if name in self.header[:place]:
+                raise DataError(f"{self}: two columns are called {name!r}", hint="give one of them another name (AS)")
+
+    def __str__(self) -> str:
+        """The database."""
+        return f"{self._database.name}, query"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The columns of all rows. Raises DataError if the database fails."""
+        yield from _rows(self._database, self._query, columns)
+
+    def place(self, row: int) -> str:
+        """`DATABASE, query, row 7`, counted from 1."""
+        return f"{self}, row {row + 1}"
+
+
+def _rows(database: Database, asked: sqlalchemy.Executable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with database.engine.connect().execution_options(stream_results=True, yield_per=BATCH) as link:
+            result = link.execute(asked)
+            places = [list(result.keys()).index(name) for name in columns]
+            for rows in result.partitions():
+                yield pa.RecordBatch.from_arrays([_column([row[at] for row in rows]) for at in places], list(columns))
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        raise database.failed(error) from None
+
+
+def _column(values: list[object]) -> pa.Array:
+    """A database without types for columns, as SQLite is, may hold words among numbers: then all are words."""
+    words = pa.array([None if value is None else str(value) for value in values], pa.string())
+    if any(isinstance(value, uuid.UUID) for value in values):
+        return words
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return words

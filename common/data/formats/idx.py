@@ -1,0 +1,154 @@
+"""The idx format of MNIST and its kin: a big-endian header, then bytes; mostly in gzip.
+
+Four files: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two with t10k, each with
+or without .gz. Rows are the training rows followed by the test rows. A party needs the images only
+and the server the labels only; where both lie in the folder, their counts must agree.
+
+Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So gzip is undone
+once for all of them, and images stream through one small buffer: only the chosen pixels stay, as
+bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.data.formats.records import pick
+from colonnade.common.data.formats.unpack import opened
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import DataError
+
+Kind = Literal["images-idx3", "labels-idx1"]
+
+# The third byte says unsigned bytes, the fourth how many sizes follow.
+_MAGIC: dict[Kind, int] = {"images-idx3": 0x00000803, "labels-idx1": 0x00000801}
+_SETS = ("train", "t10k")
+
+
+def idx_file(folder: Path, part: str, kind: Kind) -> Path | None:
+    """The file of one part ("train" or "t10k") and kind, packed or not; None if the folder has none."""
+    stem = f"{part}-{kind}-ubyte"
+    return next((path for path in (folder / stem, folder / f"{stem}.gz") if path.is_file()), None)
+
+
+def holds(folder: Path, kind: Kind) -> bool:
+    """Whether a folder has the training and the test file of a kind."""
+    return all(idx_file(folder, part, kind) for part in _SETS)
+
+
+class IdxImages:
+    """The images of a folder that `holds` them.
+
+    Raises:
+        DataError: a header is not that of idx images, the two parts differ in size, or the counts
+            are not those of the labels beside them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._files = [_File.of(folder, part, "images-idx3") for part in _SETS]
+        train, test = self._files
+        if train.sizes[1:] != test.sizes[1:]:
+            raise DataError(
+                f"{folder}: training images have the size {train.sizes[1:]}, test images {test.sizes[1:]}",
+                hint="put the four files of one set into the folder",
+            )
+        _check_counts(folder, self._files, "labels-idx1")
+        self.shape: Shape = train.sizes[1:]
+        self.official_test = test.sizes[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`pixel_ROW_COLUMN`, from 0."""
+        height, width = self.shape
+        return tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
+
+    def ids(self) -> None:
+        """None: rows go by their order."""
+
+    def read(self, part: Part) -> Tensor:
+        """(n, *part.shape) uint8.
+
+        Raises:
+            DataError: a file is damaged, or longer or shorter than its header says.
+        """
+        chosen = part.positions.numpy()
+        rows = [file.sizes[0] for file in self._files]
+        values = np.empty((sum(rows), len(chosen)), np.uint8)
+        for file, into in zip(self._files, np.split(values, [rows[0]]), strict=True):
+            file.read(chosen, into)
+        return torch.from_numpy(values).reshape(-1, *part.shape)
+
+
+def read_labels(folder: Path) -> tuple[Tensor, int]:
+    """The labels of a folder that `holds` them.
+
+    Returns:
+        (n,) int64, and how many of them are test rows.
+
+    Raises:
+        DataError: as for `IdxImages` and its `read`.
+    """
+    files = [_File.of(folder, part, "labels-idx1") for part in _SETS]
+    _check_counts(folder, files, "images-idx3")
+    values = np.empty((sum(file.sizes[0] for file in files), 1), np.uint8)
+    for file, into in zip(files, np.split(values, [files[0].sizes[0]]), strict=True):
+        file.read(np.zeros(1, np.int64), into)
+    return torch.from_numpy(values[:, 0].astype(np.int64)), files[1].sizes[0]
+
+
+@dataclass(frozen=True)
+class _File:
+    """One idx file. `sizes` is (rows,) for labels and (rows, height, width) for images."""
+
+    path: Path
+    sizes: Shape
+
+    @classmethod
+    def of(cls, folder: Path, part: str, kind: Kind) -> _File:
+        path = idx_file(folder, part, kind)
+        if path is None:
+            raise DataError(f"{folder} has no {part}-{kind}-ubyte(.gz)", hint="put the file there")
+        magic = _MAGIC[kind].to_bytes(4)
+        with opened(path) as stream:
+            header = stream.read(4 + 4 * magic[3])
+        if header[:4] != magic or len(header) != 4 + 4 * magic[3]:
+            raise DataError(
+                f"{path} is no idx file of {kind}: its header is {header.hex() or 'empty'}",
+                hint="get the original file again",
+            )
+        return cls(path, struct.unpack(f">4x{magic[3]}I", header))
+
+    def read(self, chosen: np.ndarray, into: np.ndarray) -> None:
+        """Copies the chosen bytes (k,) of every row into (rows, k)."""
+        with opened(self.path) as stream:
+            stream.read(4 + 4 * len(self.sizes))
+            if not pick(stream, math.prod(self.sizes[1:]), chosen, into):
+                raise self._wrong_length("shorter")
+            if stream.read(1):
+                raise self._wrong_length("longer")
+
+    def _wrong_length(self, how: str) -> DataError:
+        return DataError(
+            f"{self.path} is {how} than the {self.sizes[0]} rows that its header announces",
+            hint="get the original file again",
+        )
+
+
+def _check_counts(folder: Path, files: list[_File], other: Kind) -> None:
+    for file, part in zip(files, _SETS, strict=True):
+        if idx_file(folder, part, other) is None:
+            continue  # a party has no labels, and the server no images
+        beside = _File.of(folder, part, other)
+        if beside.sizes[0] != file.sizes[0]:
+            raise DataError(
+                f"{file.path.name} has {file.sizes[0]} rows, {beside.path.name} beside it {beside.sizes[0]}",
+                hint=f"put the four files of one set into {folder}",
+            )

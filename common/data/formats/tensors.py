@@ -1,0 +1,152 @@
+"""Columns or labels in a safetensors file, as `colonnade deal` writes them and anyone can.
+
+Columns: a tensor `values` (n, ...), uint8 or floating, one row about each person, with `names` (a JSON list) in the
+file's metadata. Labels: a tensor `values` (n,), int64, with `classes` (a JSON list), or numbers to be predicted,
+`values` (n, targets), floating. In all, `official_test` says how many of the last rows are the set's own test part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from colonnade.common.data.columns.features import Features
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import DataError
+
+_HINT = "write it with `colonnade deal`, or with safetensors as docs/operations.md says"
+
+
+@dataclass(frozen=True)
+class TensorColumns:
+    """A file of columns as a source.
+
+    Raises:
+        DataError: on any use: the file is not whole, or holds no such tensor.
+    """
+
+    path: Path
+
+    @property
+    def shape(self) -> Shape:
+        """Of one row."""
+        return tuple(self._content[0].shape[1:])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As the file says, or column_0, column_1, ..."""
+        count = math.prod(self.shape)
+        return _words(self.path, self._content[1], "names", count) or tuple(f"column_{n}" for n in range(count))
+
+    @property
+    def official_test(self) -> int:
+        """The last rows that are the set's own test part."""
+        return _official_test(self.path, *self._content)
+
+    def read(self, part: Part) -> Tensor:
+        """(n, *part.shape): bytes or float64."""
+        values = self._content[0]
+        values = values if values.dtype == torch.uint8 else values.to(torch.float64)
+        return values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
+
+    def ids(self) -> None:
+        """None: rows go by their order."""
+
+    @cached_property
+    def _content(self) -> tuple[Tensor, Mapping[str, str]]:
+        values, more = _loaded(self.path)
+        if values.ndim < 2 or not values.numel() or not (values.dtype == torch.uint8 or values.is_floating_point()):
+            raise DataError(
+                f"{self.path}: expected `values` of (rows, columns) or more, bytes or floats, got "
+                f"{tuple(values.shape)} of {values.dtype}",
+                hint=_HINT,
+            )
+        if values.is_floating_point() and not values.isfinite().all():
+            raise DataError(f"{self.path}: `values` has entries that are no finite numbers", hint=_HINT)
+        return values, more
+
+
+def read_tensor_labels(path: Path) -> Labels:
+    """The labels of a file.
+
+    Raises:
+        DataError: the file is not whole, holds no labels, or a label is no class.
+    """
+    values, more = _loaded(path)
+    if values.ndim != 1 or values.dtype != torch.int64 or not len(values):
+        shown = f"{tuple(values.shape)} of {values.dtype}"
+        raise DataError(f"{path}: expected `values` of (rows,), int64, got {shown}", hint=_HINT)
+    classes = _words(path, more, "classes", None) or tuple(str(n) for n in range(int(values.max()) + 1))
+    if values.min() < 0 or values.max() >= len(classes):
+        wrong = values[(values < 0) | (values >= len(classes))][0].item()
+        raise DataError(f"{path}: the label {wrong} is none of {len(classes)} classes", hint=_HINT)
+    return Labels(values, classes, _official_test(path, values, more))
+
+
+def read_tensor_targets(path: Path) -> Labels:
+    """The numbers to be predicted that a file holds.
+
+    Raises:
+        DataError: the file is not whole, or holds something else.
+    """
+    values, more = _loaded(path)
+    if values.ndim != 2 or not values.is_floating_point() or not values.numel():
+        shown = f"{tuple(values.shape)} of {values.dtype}"
+        raise DataError(f"{path}: expected `values` of (rows, targets), floats, got {shown}", hint=_HINT)
+    if not values.isfinite().all():
+        raise DataError(f"{path}: `values` has entries that are no finite numbers", hint=_HINT)
+    return Labels(values.to(torch.float64), (), _official_test(path, values, more))
+
+
+def columns_bytes(features: Features) -> bytes:
+    """A file of these columns."""
+    more = {"names": json.dumps(features.names), "official_test": str(features.official_test)}
+    return save({"values": features.values.contiguous()}, more)
+
+
+def labels_bytes(labels: Labels) -> bytes:
+    """A file of these labels."""
+    more = {"classes": json.dumps(labels.classes), "official_test": str(labels.official_test)}
+    return save({"values": labels.values.contiguous()}, more)
+
+
+def _loaded(path: Path) -> tuple[Tensor, Mapping[str, str]]:
+    try:
+        with safe_open(path, "pt") as file:
+            return file.get_tensor("values"), file.metadata() or {}
+    except (OSError, SafetensorError) as failed:
+        raise DataError(f"{path} cannot be read: {failed}", hint=_HINT) from failed
+
+
+def _words(path: Path, more: Mapping[str, str], key: str, count: int | None) -> tuple[str, ...]:
+    found = _parsed(path, more, key, "[]")
+    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+        raise DataError(f"{path}: `{key}` is no list of words", hint=_HINT)
+    if found and count is not None and len(found) != count:
+        raise DataError(f"{path}: {len(found)} `{key}` for {count} columns", hint=_HINT)
+    return tuple(found)
+
+
+def _official_test(path: Path, values: Tensor, more: Mapping[str, str]) -> int:
+    found = _parsed(path, more, "official_test", "0")
+    if not isinstance(found, int) or not 0 <= found < len(values):
+        raise DataError(f"{path}: `official_test` is {found!r}, of {len(values)} rows", hint=_HINT)
+    return found
+
+
+def _parsed(path: Path, more: Mapping[str, str], key: str, otherwise: str) -> Any:
+    try:
+        return json.loads(more.get(key, otherwise))
+    except ValueError as failed:
+        raise DataError(f"{path}: `{key}` in its metadata is no JSON", hint=_HINT) from failed

@@ -1,0 +1,200 @@
+"""The Adult census as UCI serves it: adult.data has the training rows, adult.test the test rows, both without a header.
+
+A number is one column. A word is one column of 0 and 1 for each word that its field may hold, as adult.names lists
+them: these are known beforehand, so that no width and no encoding depends on anybody's rows. `?` is a value that is
+missing, 0 in all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.data.formats.unpack import opened
+from colonnade.common.data.split import Part, Shape
+from colonnade.common.errors import ConfigError, DataError, nearest
+
+CLASSES = ("<=50K", ">50K")
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "age": (),
+    "workclass": (
+        "Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov", "Without-pay",
+        "Never-worked",
+    ),
+    "fnlwgt": (),
+    "education": (
+        "Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm", "Assoc-voc", "9th", "7th-8th",
+        "12th", "Masters", "1st-4th", "10th", "Doctorate", "5th-6th", "Preschool",
+    ),
+    "education-num": (),
+    "marital-status": (
+        "Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed", "Married-spouse-absent",
+        "Married-AF-spouse",
+    ),
+    "occupation": (
+        "Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial", "Prof-specialty",
+        "Handlers-cleaners", "Machine-op-inspct", "Adm-clerical", "Farming-fishing", "Transport-moving",
+        "Priv-house-serv", "Protective-serv", "Armed-Forces",
+    ),
+    "relationship": ("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried"),
+    "race": ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black"),
+    "sex": ("Female", "Male"),
+    "capital-gain": (),
+    "capital-loss": (),
+    "hours-per-week": (),
+    "native-country": (
+        "United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany", "Outlying-US(Guam-USVI-etc)",
+        "India", "Japan", "Greece", "South", "China", "Cuba", "Iran", "Honduras", "Philippines", "Italy", "Poland",
+        "Jamaica", "Vietnam", "Mexico", "Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador",
+        "Taiwan", "Haiti", "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia",
+        "El-Salvador", "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands",
+    ),
+}  # fmt: skip
+"""The fields of a line in order, each with the words that it may hold; none for numbers. The class comes after them."""
+
+_FILES = ("adult.data", "adult.test")
+_MISSING = "?"
+_HINT = "get the original file again"
+
+
+def census_file(folder: Path, name: str) -> Path | None:
+    """A file of the set ("adult.data" or "adult.test"), packed or not; None if the folder has none."""
+    paths = (folder / f"{name}{packed}" for packed in ("", ".gz", ".xz"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def holds(folder: Path) -> bool:
+    """Whether a folder has both files."""
+    return all(census_file(folder, name) for name in _FILES)
+
+
+class Census:
+    """Fields of the census: (n, columns), those of adult.test last.
+
+    Args:
+        folder: that holds the files.
+        fields: their names, in the order wanted; all if there are none.
+
+    Attributes:
+        official_test: the rows of adult.test.
+
+    Raises:
+        ConfigError: there is no such field, or one is named twice.
+        DataError: a file is damaged.
+    """
+
+    def __init__(self, folder: Path, fields: Sequence[str] = ()) -> None:
+        self._fields = tuple(fields) or tuple(FIELDS)
+        _check(self._fields)
+        training, test = (_cells(folder, name, self._fields) for name in _FILES)
+        self.official_test = len(test)
+        self._values = np.concatenate((training, test))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`age`, `sex=Female`, .."""
+        columns = ([f"{field}={word}" for word in FIELDS[field]] or [field] for field in self._fields)
+        return tuple(name for names in columns for name in names)
+
+    @property
+    def shape(self) -> Shape:
+        """(columns,)."""
+        return (self._values.shape[1],)
+
+    def ids(self) -> None:
+        """None: rows go by their order."""
+
+    def read(self, part: Part) -> Tensor:
+        """(n, k) float64."""
+        return torch.from_numpy(self._values[:, part.positions.numpy()]).reshape(-1, *part.shape)
+
+
+def read_labels(folder: Path) -> tuple[Tensor, int]:
+    """The classes of a folder's rows.
+
+    Returns:
+        (n,) int64, and how many of them are test rows.
+
+    Raises:
+        DataError: a file is damaged, or a class is neither.
+    """
+    parts = [_classes(folder, name) for name in _FILES]
+    return torch.tensor([number for part in parts for number in part]), len(parts[-1])
+
+
+def read_rows(folder: Path) -> tuple[tuple[str, ...], list[list[str]]]:
+    """All lines as words, those of adult.test last: the columns' names, and the cells, "" for what is missing.
+
+    Raises:
+        DataError: a file is damaged.
+    """
+    rows = [cells for name in _FILES for _, cells in _lines(folder, name)]
+    return (*FIELDS, "income"), [["" if cell == _MISSING else cell.removesuffix(".") for cell in row] for row in rows]
+
+
+def _check(fields: Sequence[str]) -> None:
+    for place, field in enumerate(fields):
+        if field not in FIELDS:
+            raise ConfigError(
+                f"Adult has no column {field!r}{nearest(field, FIELDS)}", hint=f"its columns are {', '.join(FIELDS)}"
+            )
+        if field in fields[:place]:
+            raise ConfigError(f"column {field!r} is listed twice", hint="list it once under `columns`")
+
+
+def _lines(folder: Path, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Where a line stands, for messages, and its cells: the fields and the class."""
+    path = census_file(folder, name)
+    if path is None:
+        raise DataError(f"{folder} has no {name}", hint="put the file there")
+    with opened(path) as stream:
+        reader = csv.reader(io.TextIOWrapper(stream, "ascii", "replace"), skipinitialspace=True)
+        for cells in reader:
+            if not cells or cells[0].startswith("|"):
+                continue  # the end, and a remark that adult.test begins with
+            where = f"{path}, line {reader.line_num}"
+            if len(cells) != len(FIELDS) + 1:
+                raise DataError(f"{where}: {len(cells)} values instead of {len(FIELDS) + 1}", hint=_HINT)
+            yield where, cells
+
+
+def _cells(folder: Path, name: str, fields: Sequence[str]) -> np.ndarray:
+    """The fields' columns, float64 (rows, columns)."""
+    places = [list(FIELDS).index(field) for field in fields]
+    codes = [_codes(FIELDS[field]) for field in fields]
+    rows = [
+        [number for place, code in zip(places, codes, strict=True) for number in _coded(cells[place], code, where)]
+        for where, cells in _lines(folder, name)
+    ]
+    if not rows:
+        raise DataError(f"{folder}: {name} has no rows", hint=_HINT)
+    return np.array(rows)
+
+
+def _codes(words: Sequence[str]) -> Mapping[str, tuple[float, ...]]:
+    """The columns of every word; nothing for a number."""
+    codes = {word: tuple(float(word == other) for other in words) for word in words}
+    return {**codes, _MISSING: (0.0,) * len(words)} if words else {}
+
+
+def _coded(cell: str, codes: Mapping[str, tuple[float, ...]], where: str) -> tuple[float, ...]:
+    try:
+        return codes[cell] if codes else (float(cell),)
+    except (KeyError, ValueError):
+        raise DataError(f"{where}: {cell!r} is no value of its column", hint=_HINT) from None
+
+
+def _classes(folder: Path, name: str) -> list[int]:
+    numbers = []
+    for where, cells in _lines(folder, name):
+        word = cells[-1].removesuffix(".")  # as adult.test has it
+        if word not in CLASSES:
+            raise DataError(f"{where}: the class {word!r} is neither {' nor '.join(CLASSES)}", hint=_HINT)
+        numbers.append(CLASSES.index(word))
+    return numbers

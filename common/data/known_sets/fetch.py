@@ -1,0 +1,111 @@
+"""Downloads of known sets, checked by their checksums."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from colonnade.common.data.known_sets.catalogue import Archive, DataFile, DataSet, known
+from colonnade.common.data.known_sets.places import cache
+from colonnade.common.errors import DataError, EnvironmentFault
+
+_TIMEOUT = 30.0
+_CHUNK = 1 << 16
+
+Say = Callable[[str], None]
+
+
+def fetch(name: str, into: Path | None = None, say: Say = lambda _: None) -> Path:
+    """Downloads a known set; what is there with the right checksum already is not loaded again.
+
+    Args:
+        name: of the set.
+        into: the folder that gets the folder `name`; None means the cache, where sources look.
+        say: told what is being loaded, line by line.
+
+    Returns:
+        The folder with the files.
+
+    Raises:
+        DataError: no such set, or one that cannot be downloaded.
+        EnvironmentFault: no address served the right bytes, or the folder cannot be written.
+    """
+    data_set = known(name)
+    if not data_set.files:
+        raise DataError(f"{name} comes with scikit-learn", hint=f"use it: {{source: sklearn, name: {name}}}")
+    if not data_set.origins and not data_set.archive:
+        raise DataError(f"{name} cannot be downloaded", hint=f"{data_set.by_hand} and put it into {name}/")
+    folder = (into or cache()) / name
+    try:
+        if data_set.archive:
+            _fetch_archive(data_set, data_set.archive, folder, say)
+        else:
+            _fetch_files(data_set, folder, say)
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be written: {error}", hint="choose another folder") from error
+    return folder
+
+
+def _fetch_files(data_set: DataSet, folder: Path, say: Say) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in data_set.files:
+        say(f"{file.name} ({file.bytes / 1e6:.1f} MB)")
+        failures: list[str] = []
+        for origin in data_set.origins:
+            failure = _retrieve(origin + file.name, f"sha256:{file.sha256}", folder / file.name)
+            if failure is None:
+                break
+            failures.append(failure)
+        else:
+            raise _fault(file.name, failures)
+
+
+def _fetch_archive(data_set: DataSet, archive: Archive, folder: Path, say: Say) -> None:
+    import pooch  # noqa: PLC0415
+
+    if all(_is_there(folder, file) for file in data_set.files):
+        return
+    with TemporaryDirectory() as scratch:
+        packed = Path(scratch) / "archive.tar.gz"
+        say(archive.url)
+        if failure := _retrieve(archive.url, archive.hash, packed):
+            raise _fault(archive.url, [failure])
+        members = [f"{archive.folder}/{file.name}" for file in data_set.files]
+        pooch.Untar(members=members, extract_dir=".")(str(packed), "download", None)
+        for member, file in zip(members, data_set.files, strict=True):
+            if not _is_there((Path(scratch) / member).parent, file):
+                raise _fault(file.name, [f"{archive.url} holds other bytes"])
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.move(f"{scratch}/{member}", folder / file.name)
+
+
+def _is_there(folder: Path, file: DataFile) -> bool:
+    import pooch  # noqa: PLC0415
+
+    path = folder / file.name
+    return path.is_file() and pooch.file_hash(str(path)) == file.sha256
+
+
+def _retrieve(url: str, checksum: str, path: Path) -> str | None:
+    """Downloads one file unless it is there; says in one line what went wrong, or None."""
+    import pooch  # noqa: PLC0415
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    loader = pooch.HTTPDownloader(timeout=_TIMEOUT, chunk_size=_CHUNK)
+    try:
+        pooch.retrieve(url, checksum, fname=path.name, path=path.parent, downloader=loader)
+    except ValueError:
+        return f"{url} served bytes with another checksum"
+    except OSError as error:  # requests' errors are OSErrors too
+        return f"{url}: {type(error).__name__}: {error}".splitlines()[0]
+    return None
+
+
+def _fault(what: str, failures: list[str]) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{what} could not be fetched: {'; '.join(failures)}",
+        hint="check the network, or put the file there yourself and set COLONNADE_DATA",
+    )

@@ -1,0 +1,1 @@
+"""What shapes embeddings: the terms that parties add to their loss, and the distances behind them."""

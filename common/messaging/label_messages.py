@@ -1,0 +1,43 @@
+"""What a server tells parties of the labels of a batch, where a protocol supposes that they have them (FDML, C-VFL).
+
+One of three messages, for each batch anew: a party that was away needs nothing from before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from colonnade.common.messaging.message import ServerMessage, TensorSpec, message
+
+
+@message
+class Labels(ServerMessage):
+    """Server to party: the classes of the batch's rows, int64 (rows,). They are hidden from no party."""
+
+    y: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+
+
+@message
+class Beliefs(ServerMessage):
+    """Server to party, where labels are protected: distributions over the classes, float32 (rows, classes).
+
+    What noisy labels and model say together, by Bayes' rule: all that the server itself learns from.
+    """
+
+    y: Annotated[Tensor, TensorSpec("rows", "classes")]
+
+
+@message
+class Targets(ServerMessage):
+    """Server to party, in a regression: the numbers to be predicted, standardised, float64 (rows, classes).
+
+    In this type they travel as they are: `federation.compress` is for float32.
+    """
+
+    y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
+
+
+TOLD = (Labels, Beliefs, Targets)

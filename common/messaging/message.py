@@ -1,0 +1,235 @@
+"""What parties say to each other: frozen dataclasses of tensors and scalars.
+
+A protocol declares its messages in its contract (common/protocols/NAME.py):
+
+    @message
+    class Embedding(PartyMessage):
+        h: Annotated[Released, TensorSpec("rows", "width")]
+
+Who sends it is its base class; how a party's tensor leaves, its type (common/messaging/outgoing.py,
+common/messaging/departure.py).
+
+Every dimension has a name. The contract's `limits` gives the largest value that a name may
+take, which bounds the size of every message before it is read; a half that waits for a message
+names the exact values: `collect(Embedding, t, quorum, rows=1024, width=60)`.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
+
+import torch
+from torch import Tensor
+
+from colonnade.common.compression.quantise import AS_IS, Form, Packed
+from colonnade.common.errors import ContractError
+
+_T = TypeVar("_T")
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+}
+
+# What a message costs beside its tensors: names, shapes, scalars and strings.
+SCALAR_ALLOWANCE = 512
+
+
+@dataclass(frozen=True, init=False)
+class TensorSpec:
+    """What a tensor field must look like.
+
+    Args:
+        dims: one name per dimension.
+        dtype: the only dtype that is allowed.
+        public: of an ordinary tensor in a party's message: why it may leave as it is, being no function of private
+            rows, or of nothing but what has left or come before.
+    """
+
+    dims: tuple[str, ...]
+    dtype: torch.dtype
+    public: str
+
+    def __init__(self, *dims: str, dtype: torch.dtype = torch.float32, public: str = "") -> None:
+        object.__setattr__(self, "dims", dims)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "public", public)
+
+    def __str__(self) -> str:
+        return f"{dtype_name(self.dtype)} ({', '.join(self.dims)})"
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def message(cls: type[_T]) -> type[_T]:
+    """Declares a message: a frozen dataclass that compares by identity (it holds tensors)."""
+    return dataclass(frozen=True, eq=False)(cls)
+
+
+@message
+class Message:
+    """One message of a protocol.
+
+    Args:
+        round: the round that it belongs to, from 1.
+        packed: tensor fields that do not travel as they are, as they travel; the fields themselves hold what
+            the receiver gets. Set by whoever compresses, never by a half.
+    """
+
+    round: int
+    packed: Mapping[str, Packed] = field(default_factory=dict, kw_only=True, repr=False)
+
+
+@message
+class PartyMessage(Message):
+    """A message that parties send. The door lets no other leave."""
+
+
+@message
+class ServerMessage(Message):
+    """A message that the server sends."""
+
+
+M = TypeVar("M", bound=Message)
+Kinds = Mapping[str, type[Message]]
+
+
+_SCHEMAS: dict[type, dict[str, TensorSpec | type]] = {}
+_TENSOR_SPECS: dict[type, tuple[tuple[str, TensorSpec], ...]] = {}
+
+
+def schema(kind: type[Message]) -> Mapping[str, TensorSpec | type]:
+    """Every field of a kind in order: its `TensorSpec`, or the type of a scalar (int, float, str, bool)."""
+    if kind not in _SCHEMAS:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = [field for field in dataclass_fields(kind) if field.name != "packed"]
+        _SCHEMAS[kind] = {field.name: _spec_of(kind, field.name, hints[field.name]) for field in fields}
+    return _SCHEMAS[kind]
+
+
+def _spec_of(kind: type[Message], name: str, hint: Any) -> TensorSpec | type:
+    if get_origin(hint) is Annotated:
+        return typing.cast(TensorSpec, get_args(hint)[1])
+    if hint in (int, float, str, bool):
+        return typing.cast(type, hint)
+    raise TypeError(f"{kind.__name__}.{name}: a message holds tensors, int, float, str and bool, not {hint}")
+
+
+def tensor_specs(kind: type[Message]) -> tuple[tuple[str, TensorSpec], ...]:
+    """The tensor fields of a kind in order, with their specifications."""
+    if kind not in _TENSOR_SPECS:
+        specs = schema(kind).items()
+        _TENSOR_SPECS[kind] = tuple((name, spec) for name, spec in specs if isinstance(spec, TensorSpec))
+    return _TENSOR_SPECS[kind]
+
+
+def tensors(message: Message) -> dict[str, Tensor]:
+    """The tensor fields of a message by name."""
+    return {name: getattr(message, name) for name, _ in tensor_specs(type(message))}
+
+
+def snapshot(message: M) -> M:
+    """A copy on the CPU, as it arrives over a wire: the sender may change its tensors, the receiver's are its own."""
+    copies: dict[str, Any] = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors(message).items()}
+    return replace(message, **copies)
+
+
+def payload_bytes(message: Message) -> int:
+    """Bytes of the tensors alone as they travel, as the papers count communication."""
+    return sum(message.packed.get(name, getattr(message, name)).nbytes for name, _ in tensor_specs(type(message)))
+
+
+def memory(message: Message) -> int:
+    """Bytes that a message takes while it is kept, roughly."""
+    sizes: list[int] = [getattr(message, name).nbytes for name, _ in tensor_specs(type(message))]
+    return SCALAR_ALLOWANCE + sum(sizes)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """'float32' for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def declared(kinds: Kinds) -> str:
+    """What a protocol may say, for an error: 'one of Embedding, Gradient'."""
+    return f"one of {', '.join(sorted(kinds))}" if kinds else "no message at all"
+
+
+def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = AS_IS) -> int:
+    """The most bytes that a message of this kind may take.
+
+    Args:
+        kind: of the message.
+        limits: the largest value of every dimension name.
+        form: of tensors of float32; scales and places can make them larger than they are.
+    """
+    return SCALAR_ALLOWANCE + sum(_largest(spec, limits, form) for _, spec in tensor_specs(kind))
+
+
+def _largest(spec: TensorSpec, limits: Mapping[str, int], form: Form) -> int:
+    shape = tuple(limits[dim] for dim in spec.dims)
+    as_is = math.prod(shape) * spec.dtype.itemsize
+    return max(as_is, form.size(shape)) if spec.dtype == torch.float32 else as_is
+
+
+def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
+    """Refuses a message whose dtypes or ranks are not declared, or that is larger than allowed.
+
+    Args:
+        party: who sent it, for the error.
+        message: what came.
+        limits: the largest value of each dimension name.
+
+    Raises:
+        ContractError: naming party, kind, field, expected and got.
+    """
+    for name, spec in tensor_specs(type(message)):
+        kind, tensor = type(message).__name__, getattr(message, name)
+        if tensor.dtype != spec.dtype:
+            raise ContractError(party, kind, name, str(spec), dtype_name(tensor.dtype))
+        if tensor.dim() != len(spec.dims):
+            raise ContractError(party, kind, name, str(spec), f"shape {tuple(tensor.shape)}")
+        for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
+            if size > limits[dim]:
+                expected = f"{dim} <= {limits[dim]} in dimension {position}"
+                raise ContractError(party, kind, name, expected, f"shape {tuple(tensor.shape)}")
+
+
+def check_finite(party: str, message: Message) -> None:
+    """Refuses a message with a number that is NaN or infinite. Raises as `check`."""
+    for name, spec in schema(type(message)).items():
+        value = getattr(message, name)
+        if isinstance(spec, TensorSpec) and not all_finite(value):
+            got = f"{int((~torch.isfinite(value)).sum())} of {value.numel()} not finite"
+            raise ContractError(party, type(message).__name__, name, "finite numbers", got)
+        if spec is float and not math.isfinite(value):
+            raise ContractError(party, type(message).__name__, name, "a finite number", str(value))
+
+
+def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
+    """Refuses a message whose dimensions are not these; a name that is left out is free. Raises as `check`."""
+    for name, spec in tensor_specs(type(message)):
+        tensor = getattr(message, name)
+        for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
+            if size != dims.get(dim, size):
+                expected = f"{dim} = {dims[dim]} in dimension {position}"
+                raise ContractError(party, type(message).__name__, name, expected, f"shape {tuple(tensor.shape)}")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """True if no entry is NaN or infinite.
+
+    The sum is not finite if an entry is not, and costs a third of `isfinite().all()`; only where
+    the sum overflows although every entry is finite does the slow look decide.
+    """
+    if not tensor.is_floating_point() or math.isfinite(tensor.sum().item()):
+        return True
+    return bool(torch.isfinite(tensor).all())

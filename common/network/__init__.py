@@ -1,0 +1,1 @@
+"""Ports, proxies, and bounds on those who connect."""

@@ -1,0 +1,209 @@
+"""The way in to a web service: so many connections at once, and none that dawdles. Importing this imports aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from colonnade.common.network.library_log import quiet
+from colonnade.common.network.ports import cannot_listen, refuse_taken, split_address, with_port
+from colonnade.common.runtime.descriptors import affordable
+
+PATIENCE = 10.0
+"""Seconds for TLS and a request's header, as many for its body, and as many to take the answer and ask again."""
+
+_MOST = 512  # connections, if the descriptors suffice
+_RESERVED = 8  # of them, which requests that take long leave to others
+_LINGERING = 1.0  # seconds that the rest of a body that nobody wants is read for
+_BACKLOG = 128
+_EXHAUSTED = 0.1  # seconds until another try where no descriptor is left
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _Visit(asyncio.Protocol):
+    """A connection, from when it is accepted: what aiohttp makes of it, and the alarm that ends it.
+
+    Args:
+        inner: aiohttp's own protocol.
+        left: called when the connection has ended.
+        patience: seconds until the alarm.
+    """
+
+    def __init__(self, inner: Any, left: Callable[[_Visit], None], patience: float) -> None:
+        self.inner, self.working = inner, False
+        self.admission: asyncio.Task[None] | None = None
+        self._left, self._patience = left, patience
+        self._transport: asyncio.Transport | None = None
+        self._alarm = asyncio.get_running_loop().call_later(patience, self.end)
+
+    def work(self) -> None:
+        """A request's header is here: from now on it is our turn."""
+        self.working = True
+        self._alarm.cancel()
+
+    def rest(self) -> None:
+        """The answer is made: it is the caller's turn to take it, and to ask again."""
+        self.working = False
+        self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_later(self._patience, self.end)
+
+    def end(self) -> None:
+        """Ends the connection at once."""
+        self._alarm.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.admission is not None:
+            self.admission.cancel()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: it is open, after TLS if there is any."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.inner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """asyncio: it is closed."""
+        self._alarm.cancel()
+        self._left(self)
+        self.inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: something has come."""
+        self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """asyncio: the caller will say no more."""
+        return cast("bool | None", self.inner.eof_received())
+
+    def pause_writing(self) -> None:
+        """asyncio: the caller does not read."""
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """asyncio: it does again."""
+        self.inner.resume_writing()
+
+
+class Gate:
+    """Listens for an aiohttp application.
+
+    A connection has `patience` seconds to say what it wants, and as many to take the answer. When all places are taken,
+    whoever has been silent for longest makes room for who comes: a caller that says at once what it wants is heard
+    whatever others do. Requests that are worked on are never ended, but leave some places free.
+
+    Args:
+        app: what answers. It gets a middleware, so it must not be frozen yet.
+        key: that the address stands at, for errors.
+        always: paths that are answered also while all other places are taken, as a health check's.
+        most: connections; None takes what descriptors allow.
+        patience: seconds.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        key: str,
+        always: tuple[str, ...] = (),
+        most: int | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._key, self._always, self._patience = key, always, patience
+        self._most = affordable(_MOST) if most is None else most
+        app.middlewares.append(self._counted)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True,
+            lingering_time=min(_LINGERING, patience), auto_decompress=False, logger=quiet("web", HttpProcessingError),
+        )  # fmt: skip
+        self._visits: dict[Any, _Visit] = {}  # by aiohttp's protocol, who has been silent for longest first
+        self._accepting: asyncio.Task[None] | None = None
+
+    async def open(self, address: str, tls: ssl.SSLContext | None = None) -> str:
+        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
+        refuse_taken(address, self._key)
+        await self._runner.setup()
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as taken:
+            await self._runner.cleanup()
+            raise cannot_listen(address, self._key, taken) from taken
+        listening.setblocking(False)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening, tls))
+        await asyncio.sleep(0)  # it has begun to accept
+        return with_port(address, listening.getsockname()[1])
+
+    async def close(self) -> None:
+        """Listens no more, and lets requests that are worked on come to an end."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait({self._accepting})
+        for visit in [visit for visit in self._visits.values() if not visit.working]:
+            visit.end()
+        await self._runner.cleanup()
+
+    async def text(self, request: web.Request) -> str:
+        """A request's body. Raises HTTPRequestTimeout, or HTTPRequestEntityTooLarge."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await request.text()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+
+    async def _accept(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    line, _ = await loop.sock_accept(listening)
+                except OSError:
+                    await asyncio.sleep(_EXHAUSTED)
+                    continue
+                if len(self._visits) >= self._most:
+                    self._make_room()
+                self._admit(line, tls)
+
+    def _admit(self, line: socket.socket, tls: ssl.SSLContext | None) -> None:
+        assert self._runner.server is not None  # open has set it up
+        visit = _Visit(self._runner.server(), self._forget, self._patience)
+        self._visits[visit.inner] = visit
+        visit.admission = asyncio.get_running_loop().create_task(self._greet(visit, line, tls))
+
+    async def _greet(self, visit: _Visit, line: socket.socket, tls: ssl.SSLContext | None) -> None:
+        more = {} if tls is None else {"ssl_handshake_timeout": self._patience}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: visit, line, ssl=tls, **more)
+        except (OSError, asyncio.CancelledError):  # TLS has failed, or took too long: nobody else is concerned
+            self._forget(visit)
+
+    def _make_room(self) -> None:
+        silent = next((visit for visit in self._visits.values() if not visit.working), None)
+        if silent is not None:
+            self._forget(silent)
+            silent.end()
+
+    def _forget(self, visit: _Visit) -> None:
+        self._visits.pop(visit.inner, None)
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        visit = self._visits.pop(request.protocol, None)
+        if visit is None:  # it had to make room
+            raise web.HTTPServiceUnavailable
+        self._visits[request.protocol] = visit  # the last in order
+        if request.path not in self._always and self._busy() >= self._most - _RESERVED:
+            raise web.HTTPServiceUnavailable(reason="too many requests are being worked on")
+        visit.work()
+        try:
+            return await handler(request)
+        finally:
+            visit.rest()
+
+    def _busy(self) -> int:
+        return sum(visit.working for visit in self._visits.values())

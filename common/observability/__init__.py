@@ -1,0 +1,1 @@
+"""Events, metrics, health, and the messages that a researcher captures."""

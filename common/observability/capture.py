@@ -1,0 +1,258 @@
+"""What crossed a party's link, kept on its own disk: for research on one's own runs, and off unless asked for.
+
+A capture is a file of records, only ever added to. A record is a head (way, session, bytes) and the frame that
+went over the wire, so that whoever reads it decodes and checks it like any receiver. Outgoing messages are taken
+beyond the door, after the privacy stage: exactly what leaves. Evaluations lie in a file of their own, which begins
+anew with every evaluation where only the last is wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import Literal
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import CaptureConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.compression import form_of
+from colonnade.common.conversation.conversation import SERVER, Carrier, Item
+from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.messaging.message import Message, check
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.fields import WireError
+from colonnade.common.wire.frame import pack, unpack
+
+Way = Literal["out", "in"]
+
+TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
+
+_HEAD = struct.Struct("<BIQ")  # way, session, bytes of the frame that follows
+_WAYS: Mapping[int, Way] = {0: "out", 1: "in"}
+_NUMBERS = {way: number for number, way in _WAYS.items()}
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One message that crossed a party's link.
+
+    Args:
+        way: from the party ("out") or to it ("in").
+        session: in which it did; a number that is drawn for each.
+        message: as its receiver had it.
+    """
+
+    way: Way
+    session: int
+    message: Message
+
+    @property
+    def round(self) -> int:
+        """That the message belongs to."""
+        return self.message.round
+
+
+class Capture:
+    """What is kept of one session at a party.
+
+    Args:
+        folder: the party's own, which exists.
+        config: what is wanted.
+        federation: the agreed section.
+        schedule: from which a round's epoch is known.
+        session: the number of this one, which is drawn for it.
+
+    Raises:
+        EnvironmentFault: nothing can be written there; so do the carriers that it makes.
+    """
+
+    def __init__(
+        self, folder: Path, config: CaptureConfig, federation: FederationConfig, schedule: Schedule, session: int = 1
+    ) -> None:
+        contract = CONTRACTS[federation.protocol.name]
+        self._config, self._schedule, self._session = config, schedule, session
+        self._codec = Codec(contract.name, contract.kinds)
+        self._training, self._evaluations = _File(folder / TRAINING), _File(folder / EVALUATIONS)
+        self._evaluated = 0  # the round of the last evaluation that is kept
+
+    def outward(self, carry: Carrier) -> Carrier:
+        """What the party sends, on its way to `carry`."""
+
+        def send(item: Item) -> None:
+            self._keep("out", item)
+            carry(item)
+
+        return send
+
+    def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
+        """What the party is sent, on its way to `deliver`."""
+
+        def receive(item: Item) -> None:
+            self._keep("in", item)
+            deliver(item)
+
+        return receive
+
+    @property
+    def size(self) -> int:
+        """Bytes of both files, earlier sessions included."""
+        return self._training.size + self._evaluations.size
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._training.close()
+        self._evaluations.close()
+
+    def _keep(self, way: Way, item: Item) -> None:
+        if not isinstance(item, Message):
+            return
+        if not evaluates(item):
+            if self._wanted(item.round):
+                self._write(self._training, way, item)
+        elif self._config.evaluations == "all" or (self._config.evaluations == "last" and self._newest(item.round)):
+            self._write(self._evaluations, way, item)
+
+    def _newest(self, round: int) -> bool:
+        """Whether no later evaluation is kept already; what is kept of earlier ones goes."""
+        if round > self._evaluated:
+            self._evaluations.empty()
+            self._evaluated = round
+        return round == self._evaluated
+
+    def _wanted(self, round: int) -> bool:
+        epoch, last = (math.ceil(self._schedule.epoch(number)) for number in (round, self._schedule.rounds))
+        return epoch % self._config.every == 0 or epoch == last
+
+    def _write(self, file: _File, way: Way, message: Message) -> None:
+        frame = pack(message, 0, self._codec)
+        file.add(_HEAD.pack(_NUMBERS[way], self._session, len(frame)) + frame)
+
+
+def evaluates(message: Message) -> bool:
+    """Whether a message is about validation or test rows: it names a part, or a stage beyond the training batch's."""
+    return hasattr(message, "part") or getattr(message, "stage", 0) > 0
+
+
+def has_capture(folder: Path) -> bool:
+    """Whether anything was captured in a party's folder."""
+    return any((folder / name).is_file() for name in (TRAINING, EVALUATIONS))
+
+
+def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]:
+    """The messages of a capture file in the order in which they crossed, decoded and checked as by their receivers.
+
+    What crossed again after a rollback is there twice: of a round and kind, the latest session counts. A record that
+    was cut short by a crash is the last, and is left out.
+
+    Args:
+        path: TRAINING or EVALUATIONS in a party's folder; nothing is read where there is no such file.
+        federation: the agreed section that the run had.
+
+    Raises:
+        InputError: it holds something else than messages of this federation's protocol.
+    """
+    newest: dict[tuple[Way, type, int], int] = {}
+    if len({record.session for record in _records(path)}) > 1:
+        for one in _decoded(path, federation):
+            newest[one.way, type(one.message), one.round] = one.session
+    for one in _decoded(path, federation):
+        if newest.get((one.way, type(one.message), one.round), one.session) == one.session:
+            yield one
+
+
+@dataclass(frozen=True)
+class _Record:
+    """Where a record ends in its file; its frame is read only if it is wanted, before the next record is asked for."""
+
+    way: Way
+    session: int
+    end: int
+    read: Callable[[], bytes]
+
+
+def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
+    contract = CONTRACTS[federation.protocol.name]
+    kinds, limits = contract.kinds, contract.limits(federation)
+    forms = {"out": federation.compress.arriving(kinds), "in": dict.fromkeys(kinds, form_of(federation.compress.down))}
+    codecs = {way: Codec(contract.name, kinds, form, limits) for way, form in forms.items()}
+    for number, record in enumerate(_records(path), 1):
+        way = record.way
+        try:
+            (parcel,) = unpack(record.read(), 0, codecs[way])
+            if not isinstance(parcel, Message):
+                raise WireError("a message", type(parcel).__name__)
+            check(SERVER if way == "in" else "the party", parcel, limits)
+        except (WireError, ColonnadeError, ValueError) as wrong:
+            raise InputError(
+                f"{path}: record {number} is no message of a {contract.name} run: {wrong}",
+                hint="read it with the configuration that it was captured under",
+            ) from wrong
+        yield Captured(way, record.session, parcel)
+
+
+def _records(path: Path) -> Iterator[_Record]:
+    """Every whole record of a file that may not be there."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        place, end = 0, path.stat().st_size
+        while place + _HEAD.size <= end:
+            file.seek(place)
+            number, session, size = _HEAD.unpack(file.read(_HEAD.size))
+            place += _HEAD.size + size
+            if number not in _WAYS:
+                raise InputError(f"{path} is no capture: a record goes way {number}", hint="0 is out, 1 is in")
+            if place > end:
+                return  # cut short by a crash
+            yield _Record(_WAYS[number], session, place, partial(file.read, size))
+
+
+class _File:
+    """A file of records, opened with the first one. A record that a crash has cut short is taken off."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None
+
+    @property
+    def size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+    def add(self, record: bytes) -> None:
+        with self._faults():
+            self._file = self._file or self._open()
+            if self._file.write(record) != len(record):
+                raise OSError(0, "it took only a part")
+
+    def empty(self) -> None:
+        with self._faults():
+            if self._path.exists():
+                os.truncate(self._path, 0)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self) -> FileIO:
+        if self._path.exists():
+            os.truncate(self._path, max((record.end for record in _records(self._path)), default=0))
+        # Whoever may read it sees what the server saw, and what the party could find out.
+        return FileIO(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"the capture {self._path} cannot be written: {failed.strerror}",
+                hint="make room on the disk and resume, or leave `capture` out",
+            ) from failed

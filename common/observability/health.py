@@ -1,0 +1,71 @@
+"""The standard gRPC health service, for whoever orchestrates processes (grpc.io/docs/guides/health-checking)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Self
+
+import grpc
+from grpc_health.v1.health import HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+
+from colonnade.common.network.grpc_bounds import bounds
+from colonnade.common.network.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.runtime.descriptors import affordable
+
+LIVE, READY = "", "colonnade"
+"""The services: this process is up; the server listens, or the party has joined."""
+
+_READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by the event that says so
+_LARGEST = 4096  # bytes of a question
+_MOST, _CALLS = 256, 256  # connections and questions at once
+_PATIENCE = 5.0  # seconds for a connection to say that it speaks HTTP/2
+_GRACE = 0.2  # seconds that watchers have to read the last state
+
+
+class Health(AbstractContextManager["Health"]):
+    """A port of its own, in plain text, that says whether this process is up and ready and nothing else.
+
+    It answers from a thread of its own: a half may sit in torch for longer than a probe waits, and is alive.
+
+    Args:
+        address: HOST:PORT; port 0 takes a free one.
+        key: that it stands at in the configuration, for errors.
+    """
+
+    def __init__(self, address: str, key: str) -> None:
+        self.address, self._key = address, key
+        self._servicer = HealthServicer()
+        self._say(LIVE, serving=True)
+        self._say(READY, serving=False)
+        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), _PATIENCE)]
+        self._server = grpc.server(ThreadPoolExecutor(2, "health"), options=options, maximum_concurrent_rpcs=_CALLS)
+        add_HealthServicer_to_server(self._servicer, self._server)
+
+    def __enter__(self) -> Self:
+        """Listens. Raises EnvironmentFault where the port is in use."""
+        refuse_taken(self.address, self._key)
+        try:
+            port = self._server.add_insecure_port(self.address)
+        except RuntimeError as taken:
+            raise cannot_listen(self.address, self._key, taken) from taken
+        self.address = with_port(self.address, port)
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Says that nothing is served any more, and listens no more."""
+        self._servicer.enter_graceful_shutdown()
+        self._server.stop(_GRACE).wait()
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event in: some of them change whether we are ready."""
+        if (ready := _READY.get(event["kind"])) is not None:
+            self._say(READY, serving=ready)
+
+    def _say(self, service: str, *, serving: bool) -> None:
+        state = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
+        self._servicer.set(service, state)

@@ -1,0 +1,248 @@
+"""What cannot go together in the agreed section, each part of which is allowed by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.secure_aggregation.masked_sums import check_blinded
+
+if TYPE_CHECKING:
+    from colonnade.common.config.federation import FederationConfig, ServerConfig
+
+
+def check_together(federation: FederationConfig) -> None:
+    """Refuses an agreed section whose parts contradict each other or its protocol. Raises ConfigError."""
+    _check_length(federation)
+    _check_alignment(federation)
+    _check_privacy(federation)
+    _check_rows(federation)
+    _check_adjust(federation)
+    _check_participation(federation)
+    _check_classes(federation)
+    _check_stop(federation)
+    _check_quorum(federation)
+    _check_sums(federation)
+    CONTRACTS[federation.protocol.name].check(federation)
+
+
+def check_answers(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses noise on answers in a protocol that would send labels past it. Raises ConfigError."""
+    name = federation.protocol.name
+    if server is None or server.privacy.answers is None or CONTRACTS[name].answers_protected:
+        return
+    able = ", ".join(other for other, contract in CONTRACTS.items() if contract.answers_protected)
+    raise ConfigError(
+        f"server.privacy.answers: in {name} what goes back to the parties is not noised",
+        hint=f"take one of {able}; or protect the labels once, before training: server.privacy.labels",
+    )
+
+
+def check_task(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses what the server's section asks for and the task cannot have. Raises ConfigError."""
+    if server is None:
+        return
+    if server.class_weights != "none":
+        _check_class_weights(federation, server)
+    if federation.task == "classification":
+        return
+    if server.privacy.labels is not None:
+        raise ConfigError(
+            "server.privacy.labels with federation.task = regression: the noise is for one-hot vectors of classes",
+            hint="leave it out; or predict ranges of the number as classes",
+        )
+    if server.privacy.answers is not None:
+        raise ConfigError(
+            "server.privacy.answers with federation.task = regression: targets are standardised on all training rows, "
+            "so that one row's number moves every row's answer, past what its own share is clipped to",
+            hint="leave it out; or predict ranges of the number as classes",
+        )
+
+
+def check_labels(federation: FederationConfig, server: ServerConfig | None) -> None:
+    """Refuses labels that leave rows out where rows go by their order. Raises ConfigError."""
+    if server is not None and federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
+        raise ConfigError(
+            "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
+            "all that follow against the parties' rows",
+            hint="align rows by keys (federation.align: psi or sorted), or leave the same rows out of every table",
+        )
+
+
+def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses weights where there are no classes, where somebody else computes the loss, or that tell on labels."""
+    weights, name = server.class_weights, federation.protocol.name
+    if federation.task == "regression":
+        raise ConfigError("server.class_weights with federation.task = regression: there are no classes")
+    if CONTRACTS[name].shares_labels:
+        raise ConfigError(
+            f"server.class_weights: in {name} the parties compute the loss themselves, without weights",
+            hint="leave it out, or take a protocol whose server computes the loss",
+        )
+    if server.privacy.labels is not None:
+        raise ConfigError(
+            "server.class_weights with server.privacy.labels: noisy labels are of no one class",
+            hint="take one of the two",
+        )
+    if weights == "balanced" and server.privacy.answers is not None:
+        raise ConfigError(
+            "server.class_weights = balanced with server.privacy.answers: the weights are counts of all labels, which "
+            "the noise does not cover",
+            hint="write weights down that you know without looking at the labels, one a class",
+        )
+    if not isinstance(weights, str) and len(weights) != federation.outputs:
+        raise ConfigError(
+            f"server.class_weights has {len(weights)} weights for {federation.outputs} classes",
+            hint="one a class, in the classes' order",
+        )
+
+
+def _check_sums(federation: FederationConfig) -> None:
+    if getattr(federation.protocol, "aggregate", "clear") == "blinded":
+        check_blinded(federation)
+
+
+def _check_length(federation: FederationConfig) -> None:
+    if bool(federation.epochs) == bool(federation.rounds):
+        both = f"epochs = {federation.epochs} and federation.rounds = {federation.rounds}"
+        raise ConfigError(f"federation.{both}: give one of the two, at least 1, and leave the other out")
+
+
+def _check_alignment(federation: FederationConfig) -> None:
+    if federation.align != "none" and federation.rows.test == "official":
+        raise ConfigError(
+            f"federation.rows.test = official with federation.align = {federation.align}: rows get a new order, in "
+            "which the source's own test part is nowhere",
+            hint="give a number of rows or a fraction",
+        )
+
+
+def _check_privacy(federation: FederationConfig) -> None:
+    privacy = federation.privacy
+    if privacy is None:
+        return
+    if privacy.evaluate == "clean" and not federation.benchmark:
+        raise ConfigError(
+            "federation.privacy.evaluate = clean: validation and test rows would leave unprotected",
+            hint="leave it out; or, where nobody's secrets are in the data, set federation.benchmark to true",
+        )
+    if privacy.epsilon and getattr(federation.protocol, "arrivals", False):
+        raise ConfigError(
+            "federation.privacy.epsilon: parties that come when they like make as many releases as they like",
+            hint="give noise_multiplier alone, and every party its policy.max_epsilon; or arrivals: false",
+        )
+
+
+def _check_rows(federation: FederationConfig) -> None:
+    """Refuses protection of rows where not every message is one embedding a row."""
+    privacy, name = federation.privacy, federation.protocol.name
+    if not isinstance(privacy, AdaptivePrivacyConfig):
+        return
+    if not CONTRACTS[name].embeddings:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.embeddings)
+        raise ConfigError(
+            f"federation.privacy.mechanism = adaptive with the protocol {name}: what its parties send is not one "
+            "embedding a row",
+            hint=f"take one of {able}; or mechanism: gaussian",
+        )
+    _check_steps(federation, privacy)
+    if privacy.rescale != "none" and federation.batch == 1:
+        raise ConfigError(
+            f"federation.batch = 1 with federation.privacy.rescale = {privacy.rescale}: one row has no distances",
+            hint="give larger batches, or leave rescale out",
+        )
+
+
+def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -> None:
+    """Refuses noise on steps that have no gradient of every row's own."""
+    name, where = federation.protocol.name, "federation.privacy.steps"
+    if privacy.steps is None:
+        return
+    if not CONTRACTS[name].gradients:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
+        raise ConfigError(f"{where} with the protocol {name}: it steps otherwise", hint=f"take one of {able}")
+    if federation.adjust.asked:
+        raise ConfigError(
+            f"{where} with federation.adjust: a row would pull at other rows, past what its own share is clipped to",
+            hint="leave one of the two out",
+        )
+    if getattr(getattr(federation.protocol, "head", None), "name", "") == "normed":
+        raise ConfigError(
+            f"{where} with federation.protocol.head: normed, in which rows meet", hint="take another head"
+        )
+
+
+def _check_adjust(federation: FederationConfig) -> None:
+    adjust, name, batch, classes = federation.adjust, federation.protocol.name, federation.batch, federation.outputs
+    if not adjust.asked:
+        return
+    if adjust.contrastive and federation.task == "regression":
+        raise ConfigError(
+            "federation.adjust.contrastive with federation.task = regression: it has a cluster for every class",
+            hint="leave it out",
+        )
+    if not CONTRACTS[name].gradients:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
+        raise ConfigError(
+            f"federation.adjust with the protocol {name}: its parties follow no gradient at their embeddings",
+            hint=f"take one of {able}, or leave adjust out",
+        )
+    least = classes if adjust.contrastive else 2
+    if batch < least:
+        what = f"{classes} classes are more than its rows" if batch > 1 else "one row has no distances and no clusters"
+        raise ConfigError(
+            f"federation.batch = {batch} with federation.adjust: {what}", hint=f"give batches of at least {least} rows"
+        )
+
+
+def _check_participation(federation: FederationConfig) -> None:
+    share, name = federation.participation, federation.protocol.name
+    if share < 1 and not CONTRACTS[name].subsampling:
+        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.subsampling)
+        raise ConfigError(
+            f"federation.participation = {share:g}: {name} needs every party in a round",
+            hint=f"leave it out, or take one of {able}",
+        )
+
+
+def _check_classes(federation: FederationConfig) -> None:
+    classes = federation.classes
+    if federation.task == "regression":
+        if classes:
+            raise ConfigError(
+                "federation.classes with federation.task = regression: numbers have no classes",
+                hint="leave it out; federation.targets says how many numbers a row has",
+            )
+        return
+    if federation.targets:
+        raise ConfigError(
+            f"federation.targets = {federation.targets}: a classification has classes",
+            hint="set federation.task to regression, or leave it out",
+        )
+    if "classes" not in federation.model_fields_set:
+        raise ConfigError("federation.classes: missing", hint="how many classes, or their names in order")
+    if federation.outputs < 2:
+        said = classes if isinstance(classes, int) else list(classes)
+        raise ConfigError(f"federation.classes = {said}: expected at least 2")
+
+
+def _check_stop(federation: FederationConfig) -> None:
+    if federation.stop is not None and not federation.rows.validation:
+        raise ConfigError(
+            "federation.stop: there are no validation rows to go by",
+            hint="set federation.rows.validation, say to 0.1",
+        )
+
+
+def _check_quorum(federation: FederationConfig) -> None:
+    need, parties = federation.quorum.need, len(federation.parties)
+    if isinstance(need, int) and not 0 <= need <= parties:
+        allowed = f"0 to {parties}, as many as there are parties, or all"
+        raise ConfigError(f"federation.quorum.need = {need}: expected {allowed}")
+    if federation.absence == "continue" and need in ("all", parties):
+        raise ConfigError(
+            f"federation.absence = continue: a round that needs all {parties} answers cannot go on",
+            hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
+        )

@@ -1,0 +1,113 @@
+"""What a configuration file holds, before it is checked: keys and values, overridden and laid over the template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from colonnade.common.config.roster import read_roster
+from colonnade.common.data.sources import DATA_MODELS
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.error_messages import TEMPLATE, shown
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """What a YAML file holds. Raises ConfigError."""
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file", hint="try experiments/demo.yaml") from None
+    except (OSError, UnicodeDecodeError) as unreadable:
+        raise ConfigError(f"{path} cannot be read: {unreadable}") from None
+    except yaml.YAMLError as malformed:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(malformed).split())}") from None
+    if not isinstance(tree, dict):
+        found = "is empty" if tree is None else f"holds {'a list' if isinstance(tree, list) else 'text'}"
+        raise ConfigError(
+            f"{path}: expected keys and values, the file {found}", hint="start from experiments/demo.yaml"
+        )
+    return tree
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def override(tree: dict[str, Any], setting: str) -> None:
+    """Sets a value, given as KEY=VALUE with a dotted key. Raises ConfigError."""
+    key, equals, value = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {setting}: expected KEY=VALUE", hint="for example --set federation.protocol.rho=1")
+    *folders, leaf = key.split(".")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError:
+        parsed = value
+    node = tree
+    for depth, folder in enumerate(folders, 1):
+        if node.get(folder) is None:
+            node[folder] = {}
+        node = node[folder]
+        if not isinstance(node, dict):
+            hint = "write it as keys and values in the file, or set it as a whole"
+            raise ConfigError(f"--set {setting}: {'.'.join(folders[:depth])} has no keys, it is {node!r}", hint=hint)
+    node[leaf] = parsed
+
+
+def share_template(tree: dict[str, Any]) -> dict[str, Any]:
+    """The same with `every_party` laid under the section of every party of the roster. Raises ConfigError."""
+    if TEMPLATE not in tree:
+        return tree
+    rest = {key: value for key, value in tree.items() if key != TEMPLATE}
+    template = {} if tree[TEMPLATE] is None else tree[TEMPLATE]
+    if not isinstance(template, dict):
+        raise ConfigError(f"{TEMPLATE}{shown(template)}: expected keys and values")
+    federation = tree.get("federation")
+    own = tree.get("parties") or {}
+    if not isinstance(federation, dict) or "parties" not in federation or not isinstance(own, dict):
+        return rest  # which is refused
+    names = {**read_roster(federation["parties"]), **own}
+    return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
+
+
+_CHOICES = ("name", "file", "source", "kind")  # what says of which kind a section is
+_DATA = "data"
+
+
+def _merge(under: Any, over: Any, section: str = "") -> Any:
+    """Lays keys over keys. What is of another kind than the template's takes nothing from that.
+
+    Columns are the exception: a template that names no source holds for every source, and columns of another source
+    take what both sources have. A key means the same in all of them; the rate of another optimiser does not.
+    """
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    if section == _DATA:
+        under, over = _with_key(under), _with_key(over)
+        under = _shared(under, over.get("source", under.get("source")))
+    elif any(over[key] != under.get(key) for key in _CHOICES if key in over):
+        return over
+    return {**under, **{key: _merge(under.get(key), value, key) for key, value in over.items()}}
+
+
+def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
+    """A template's `data` without what its own source alone has use for. What no source knows stays, and is refused."""
+    models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
+    fields = {word: model.model_fields for word, model in models.items()}
+    if source not in fields:
+        return under
+    own = fields.get(under.get("source"), {})
+    return {key: value for key, value in under.items() if key in fields[source] or key not in own}
+
+
+def _with_key(data: dict[str, Any]) -> dict[str, Any]:
+    """`id`, as csv may call it, under the name that all sources have for it."""
+    return data if "key" in data else {"key" if key == "id" else key: value for key, value in data.items()}

@@ -1,0 +1,113 @@
+"""Prediction with a model that is trained: what the server asks, and what parties answer.
+
+    for each round t, of at most 4096 rows:
+      1   server     the rows                                      -> every party
+      2   party k    o_k, what its part of the model makes of them -> server, through its privacy stage
+      3   server     the joint model of all o_k: logits
+      4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
+
+Where a protocol's server was shown sums alone (`aggregate: blinded`, and FedVS), it is shown no more afterwards:
+step 2 is then one of common/secure_aggregation/masked_sums.py, over all parties. Labels play no part, and nothing
+depends on them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.run_options import QuorumConfig
+from colonnade.common.errors import InputError
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Released
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.protocols.contract import Contract, ProtocolConfig
+from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
+
+ROWS = 4096  # of a round, at most
+PURPOSE = {"purpose": "prediction"}
+"""What members that predict say beside what they have agreed on, so that none of them meets one that trains."""
+
+
+@message
+class Ask(ServerMessage):
+    """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows."""
+
+    own: bool
+    rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
+
+
+@message
+class Output(PartyMessage):
+    """Party to server: o_k of these rows, float32 (rows, width)."""
+
+    h: Annotated[Released, TensorSpec("rows", "width")]
+
+
+@message
+class Averaged(ServerMessage):
+    """Server to party: E of these rows, float32 (rows, width)."""
+
+    e: Annotated[Tensor, TensorSpec("rows", "width")]
+
+
+class _Config(ProtocolConfig):
+    name: Literal["prediction"] = "prediction"
+
+
+def contract(federation: FederationConfig) -> Contract:
+    """What members say to each other to predict with a model of this federation.
+
+    Raises:
+        InputError: models of its protocol cannot be asked.
+    """
+    able = [name for name, known in CONTRACTS.items() if known.predicts]
+    name = federation.protocol.name
+    if name not in able:
+        raise InputError(
+            f"a model of {name} cannot be asked: it does not say what its joint model is",
+            hint=f"there are {', '.join(able)}",
+        )
+    return Contract(
+        title="Prediction: outputs of asked rows",
+        source="",
+        config=_Config,
+        messages=(Ask, Output, Averaged, *BLINDED),
+        limits=_limits,
+        sees={"server": "every party's outputs of the asked rows, or their sums", "party": "which rows are asked"},
+    )
+
+
+def width(federation: FederationConfig) -> int:
+    """Numbers that a party says of a row: of an embedding, or one a class."""
+    if CONTRACTS[federation.protocol.name].predicts == "logits":
+        return federation.outputs
+    return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with a cut layer
+
+
+def summed(federation: FederationConfig) -> bool:
+    """Whether the server is shown sums alone."""
+    protocol = federation.protocol
+    return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
+
+
+def refuse_own(federation: FederationConfig) -> None:
+    """Refuses step 4 where parties have no model of their own. Raises InputError."""
+    if federation.protocol.name != "vfedmh" or federation.task == "regression":
+        raise InputError(
+            f"--own: parties of {federation.protocol.name}, {federation.task}, cannot predict by themselves",
+            hint="vfedmh's can, for classes; leave it out",
+        )
+
+
+def asking(federation: FederationConfig) -> FederationConfig:
+    """The same for a prediction, which waits for everybody: no next round makes good for this one."""
+    return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"})
+
+
+def _limits(federation: FederationConfig) -> dict[str, int]:
+    numbers = width(federation)
+    return {"rows": ROWS, "width": numbers, **blinded_limits(federation, numbers)}

@@ -1,0 +1,1 @@
+"""Epsilon: what releases cost, what was spent, and the ledger of what left."""

@@ -1,0 +1,89 @@
+"""What Gaussian releases cost, all of a run together.
+
+T releases with noise multiplier sigma are together one Gaussian release with sigma / sqrt(T), also where each depends
+on what came of the ones before (Dong, Roth and Su 2022, "Gaussian differential privacy", Corollary 3.3). Releases with
+other noise, and those of other parties, add up in T / sigma^2. `exact` is the smallest epsilon of that one release
+(common/privacy/accounting/calibration.py), `renyi` the bound of Xie et al. 2024, Theorem 2
+(common/privacy/accounting/renyi.py).
+
+Sensitivity is counted in units of the clipping threshold C, and depends on who counts as a
+neighbour. `participation`: the same data with one party absent, which then sends zeros; s = 1, the
+paper's. `replace`: the party has other data; two clipped matrices may differ by 2C, so s = 2.
+`row`: one row has other features, of which only its own embeddings count; sigma is in units of the
+diameter of the region that they are brought into, so s = 1, and T counts the releases of one row.
+
+Batches and participation are known to the server, so nothing is gained by subsampling, and no
+amplification is claimed: there is nothing for which the exact value is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.renyi import renyi_epsilon
+from colonnade.common.privacy.settings import Accounting, Adjacency
+
+SENSITIVITY: dict[Adjacency, float] = {"participation": 1.0, "replace": 2.0, "row": 1.0}
+
+_LARGEST_RELEASES, _LARGEST_NOISE = 10**9, 1e6
+
+
+def epsilon(
+    releases: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> float:
+    """The smallest epsilon that the accounting finds; 0 if nothing was released.
+
+    Args:
+        releases: T, matrices clipped to C that left; a fraction for some that had more noise.
+        noise_multiplier: sigma, the noise's standard deviation in units of C.
+        delta: above 0 and below 1.
+        adjacency: who is a neighbour.
+        accounting: exact, or Renyi's bound.
+    """
+    if releases == 0:
+        return 0.0
+    mu = SENSITIVITY[adjacency] * math.sqrt(releases) / noise_multiplier
+    return gaussian_epsilon(1 / mu, delta) if accounting == "exact" else renyi_epsilon(mu, delta)
+
+
+def affordable(
+    budget: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> int:
+    """How many releases a budget of epsilon allows; 0 if not even one."""
+    cost: Callable[[int], float] = lambda count: epsilon(count, noise_multiplier, delta, adjacency, accounting)  # noqa: E731
+    return _last(lambda count: cost(count) <= budget, _LARGEST_RELEASES)
+
+
+def find_noise_multiplier(
+    budget: float, delta: float, releases: int, adjacency: Adjacency, accounting: Accounting = "exact"
+) -> float:
+    """The smallest sigma (to three digits) with which so many releases stay within a budget of epsilon.
+
+    Raises:
+        ConfigError: no reasonable sigma does.
+    """
+    cost: Callable[[float], float] = lambda sigma: epsilon(releases, sigma, delta, adjacency, accounting)  # noqa: E731
+    low, high = 1e-3, _LARGEST_NOISE
+    if cost(high) > budget:
+        raise ConfigError(
+            f"federation.privacy.epsilon = {budget:g}: impossible for {releases} releases at delta = {delta:g}",
+            hint="give a larger epsilon, fewer rounds, or fewer evaluations",
+        )
+    while high / low > 1.0005:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if cost(middle) <= budget else (middle, high)
+    return float(f"{high * 1.001:.4g}")
+
+
+def _last(holds: Callable[[int], bool], largest: int) -> int:
+    """The largest count for which something holds that holds for all smaller ones."""
+    low, high = 0, 1
+    while high < largest and holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

@@ -1,0 +1,1 @@
+"""The process and its machine: files, descriptors, permissions, devices, time."""

@@ -1,0 +1,1 @@
+"""Sums over parties of which the server sees no part."""

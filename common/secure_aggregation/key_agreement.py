@@ -1,0 +1,78 @@
+"""How parties come by keys of their own: offers go to the server, the ring comes back, and everyone confirms it.
+
+    1   party k    a fresh public key, signed                                       -> server
+    2   server     the ring: everybody's offers                                     -> all
+    3   party k    for every other party a proof that it has the same ring, and the key that it offered   -> server
+    4   server     the proofs that are for it                                       -> every party
+
+A protocol whose parties have something to say to each other declares these two kinds among its
+messages; `client/aggregation/key_agreement.py` and `server/aggregation/key_agreement.py` are the two sides, and what
+the keys are good for is in common/crypto/sealing.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+
+_CERTIFICATE = 8192  # bytes of a chain in PEM, at most
+_SIGNATURE = 80  # bytes of ECDSA on P-256, DER
+
+_BYTES = torch.uint8
+
+
+@message
+class KeyOffer(PartyMessage):
+    """Party to server: a public key for one session of a run, with a certificate (PEM) and a signature, or neither."""
+
+    key: Annotated[Tensor, TensorSpec("key", dtype=_BYTES, public="the public half of a key, drawn for the session")]
+    certificate: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES, public="everybody's to read")]
+    signature: Annotated[Tensor, TensorSpec("signature", dtype=_BYTES, public="over the public key")]
+
+
+@message
+class KeyRing(ServerMessage):
+    """Server to party: all parties' offers in the roster's order, end to end, and the server's own certificate."""
+
+    keys: Annotated[Tensor, TensorSpec("parties", "key", dtype=_BYTES)]
+    certificates: Annotated[Tensor, TensorSpec("certificates", dtype=_BYTES)]
+    certificate_lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+    signatures: Annotated[Tensor, TensorSpec("signatures", dtype=_BYTES)]
+    signature_lengths: Annotated[Tensor, TensorSpec("parties", dtype=torch.int64)]
+    server: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES)]
+
+
+@message
+class KeyProof(PartyMessage):
+    """Party to server: for every party in the roster's order a proof, uint8 (parties, 32); zeros in its own place."""
+
+    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES, public="under keys of the session")]
+
+
+@message
+class KeyProofs(ServerMessage):
+    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32)."""
+
+    proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
+
+
+AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
+"""What a contract adds to its messages."""
+
+
+def agreement_limits(parties: int) -> dict[str, int]:
+    """The largest values of the dimensions of these messages."""
+    return {
+        "parties": parties,
+        "key": KEY_BYTES,
+        "certificate": _CERTIFICATE,
+        "certificates": parties * _CERTIFICATE,
+        "signature": _SIGNATURE,
+        "signatures": parties * _SIGNATURE,
+        "proof": PROOF_BYTES,
+    }

@@ -1,0 +1,131 @@
+"""Sums over the parties of which the server sees no part: what members agree on, and what they say.
+
+    for each round t:
+      0   server     S, the parties over whose values this round sums              -> every party in S
+      1   party k    [v_k] = v_k + r_k, words modulo 2^b, of a batch or a block    -> server
+      2   server     sum of [v_k] over S, in which the masks r_k cancel
+
+Keys come from the agreement (common/secure_aggregation/key_agreement.py), words from common/numerics/ring.py, masks
+from common/secure_aggregation/masks.py. If somebody in S does not answer there is no sum: the round is given up, and
+the next one, with other rows, goes over a smaller set. `common/secure_aggregation/summed_sets.py` sees to it that a
+round never goes over two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.numerics.ring import Ring
+from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
+
+if TYPE_CHECKING:
+    from colonnade.common.config.federation import FederationConfig
+
+Summing = Literal["clear", "blinded"]
+"""How a protocol that needs only a sum comes by it."""
+
+
+class BlindingConfig(BaseModel):
+    """`federation.blinding`: sums of which the server sees no part, where they are `blinded`; `least` in FedVS too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    bound: float = Field(default=64.0, gt=0, description="B, the size that every number is clipped to")
+    bits: Literal[32, 64] = Field(default=32, description="b, of the words that are added up")
+    least: int = Field(default=3, ge=2, description="parties that a sum must be of; of 2, each knows the other's part")
+
+
+@message
+class Members(ServerMessage):
+    """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it."""
+
+    members: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
+
+
+@message
+class Masked(PartyMessage):
+    """Party to server: [v_k], int32 (rows, words): words of 64 bits as two of 32, the lower one first.
+
+    Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
+    Without rows it says that the party takes no part in the round, which it has entered over another set before.
+    """
+
+    stage: int
+    words: Annotated[Concealed, TensorSpec("rows", "words", dtype=torch.int32)]
+
+
+BLINDED = (*AGREEMENT, Members, Masked)
+"""What a contract adds to its messages."""
+
+
+def blinded_limits(federation: FederationConfig, width: int) -> dict[str, int]:
+    """The largest values of the dimensions of these messages, beside `rows`.
+
+    Args:
+        width: numbers of a row.
+    """
+    return {**agreement_limits(len(federation.parties)), "words": words(federation, width)}
+
+
+def words(federation: FederationConfig, width: int) -> int:
+    """Words of 32 bits that a row of so many numbers takes."""
+    return width * federation.blinding.bits // 32
+
+
+def ring(federation: FederationConfig) -> Ring:
+    """The ring that the federation has agreed on. Raises InputError if its sums do not fit."""
+    blinding = federation.blinding
+    return Ring(blinding.bound, len(federation.parties), blinding.bits)
+
+
+def smallest_set(federation: FederationConfig) -> int:
+    """Of how many parties a sum must be: of all, unless a round may go on without some."""
+    need = federation.quorum.need
+    return len(federation.parties) if need == "all" else max(need, federation.blinding.least)
+
+
+def check_smallest_set(federation: FederationConfig) -> None:
+    """Refuses an agreed section in which a sum could be of too few parties. Raises ConfigError."""
+    parties, least, need = len(federation.parties), federation.blinding.least, federation.quorum.need
+    if parties < least:
+        raise ConfigError(
+            f"federation.blinding.least = {least}: there are {parties} parties whose values could be summed",
+            hint="a sum over few parties hides little: take more parties, or set it to 2 and read docs/security.md",
+        )
+    if need != "all" and need < least:
+        raise ConfigError(
+            f"federation.quorum.need = {need}: a sum is of at least {least} parties",
+            hint=f"set federation.quorum to {{need: {least}, grace: SECONDS}} or more, or to wait",
+        )
+
+
+def check_blinded(federation: FederationConfig) -> None:
+    """Refuses an agreed section that cannot be summed blind. Raises ConfigError."""
+    check_smallest_set(federation)
+    parties, need = len(federation.parties), federation.quorum.need
+    if need != "all" and need < parties and not federation.quorum.grace:
+        raise ConfigError(
+            f"federation.quorum.need = {need} without grace: a round whose sum lacks anybody has none",
+            hint=f"give the others time: {{need: {need}, grace: SECONDS}}",
+        )
+    if said := federation.compress.of_parties:
+        raise ConfigError(
+            f"federation.compress.{said}: masked words cannot be sent in fewer bits",
+            hint="leave it out",
+        )
+    if federation.participation < 1:
+        raise ConfigError(
+            f"federation.participation = {federation.participation:g}: a blinded sum is over everyone who is there",
+            hint="leave it out",
+        )
+    try:
+        ring(federation)
+    except InputError as wrong:
+        raise ConfigError(f"federation.blinding: {wrong}", hint=wrong.hint) from None

@@ -1,0 +1,138 @@
+"""Masks that cancel in the sum over a set of parties and hide everything else.
+
+Source: Wang et al., "VFedMH" (2023), Section 4.3: a party adds r_k = Σ_j (-1)^{k>j} H(CK_kj) (Eq. 4) to its
+embedding (Eq. 5), so that the server learns the sum over all parties (Eq. 6) and no embedding.
+
+The paper's r_k is one number for every entry of every round: the differences of any two entries are then in the
+clear. We keep the signs and the pairs of Eq. 4 and change what is added:
+
+- every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived
+  (HMAC-SHA256) from the pair's key CK_kj and all that the message is: round, stage, set of parties, shape, width;
+- sums are of integers modulo 2^32 or 2^64 (`common/numerics/ring.py`), where a uniform mask hides any number.
+  No real mask could: it would have to be large, and would leave rounding errors behind;
+- two messages of the same round over different sets of parties would tell an embedding by their difference, so
+  there is only ever one.
+
+The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so
+a set should have at least two more parties than may collude with it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colonnade.common.errors import InputError, PeerError
+from colonnade.common.messaging.outgoing import Concealed
+
+LEAST = 2  # of fewer parties the sum is the embedding
+
+_Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+_UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}  # numpy says what becomes of an overflow of these
+_ZEROS = bytes(2**17)  # at once: keystream and sums stay in the cache
+_NONCE = bytes(16)  # every key is used for one stream
+
+
+class BlindError(PeerError):
+    """What is to be blinded would not be hidden."""
+
+
+class Blinder:
+    """Blinds what one party sends in a session: one for every agreement, since it remembers what it has blinded.
+
+    Args:
+        name: the party's.
+        roster: all parties, in the order that everyone has.
+        keys: CK_kj by party, for every other party (`Agreement.mask_keys`).
+        least: of how many parties a sum must at least be; LEAST or more.
+
+    Raises:
+        InputError: the roster lacks the party, the keys another, or `least` hides nothing.
+    """
+
+    def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], *, least: int) -> None:
+        self._name, self._roster, self._keys, self._least = name, tuple(roster), keys, least
+        self._done: set[tuple[int, int]] = set()
+        lacking = [party for party in self._roster if party != name and party not in keys]
+        if name not in self._roster or lacking:
+            what = f"no key for {lacking[0]!r}" if lacking else "no place in the roster"
+            raise InputError(f"{name!r} cannot blind: it has {what}", hint="agree on keys with all of the roster")
+        if least < LEAST:
+            raise InputError(f"{name!r} would blind for {least} parties, which hides nothing", hint=f"take {LEAST}")
+
+    def blind(self, words: Tensor, round: int, stage: int, parties: Collection[str]) -> Concealed:
+        """[E_k] = E_k + r_k (Eq. 5), once for a round and stage.
+
+        Args:
+            words: encoded, of any shape, int32 for words modulo 2^32 or int64 for 2^64, on the CPU.
+            round: of the message.
+            stage: within the round.
+            parties: the agreed set, everyone whose words are summed.
+
+        Returns:
+            A new tensor of that shape and dtype, uniform to whoever lacks one key of another in the set.
+
+        Raises:
+            BlindError: the round and stage were blinded before, for whatever set, or the set is too small, or
+                lacks this party, or has a stranger.
+            InputError: the words are of another dtype.
+        """
+        if words.dtype not in _UNSIGNED:
+            raise InputError(f"{self._name!r} blinds words of {words.dtype}", hint="encode them as int32 or int64")
+        chosen = self._agreed(round, stage, set(parties))
+        blinded = np.array(words.numpy(), order="C").view(_UNSIGNED[words.dtype])
+        message = [round, stage, chosen, blinded.shape, 8 * blinded.itemsize]
+        self._add_masks(blinded.reshape(-1), chosen, sha256(json.dumps(message).encode()).digest())
+        said = f"blinded, a sum of {len(chosen)}"
+        return Concealed(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
+
+    def _agreed(self, round: int, stage: int, parties: set[str]) -> tuple[str, ...]:
+        """The set in the roster's order; from here on the round and stage are used up."""
+        wrong = self._objection(round, stage, parties)
+        if wrong:
+            raise BlindError(
+                f"{self._name!r} does not blind round {round}, stage {stage}: {wrong}",
+                hint="what it sent could be told from the sums: begin another round, with enough parties",
+            )
+        self._done.add((round, stage))
+        return tuple(party for party in self._roster if party in parties)
+
+    def _objection(self, round: int, stage: int, parties: set[str]) -> str:
+        if (round, stage) in self._done:
+            return "it has done so before"
+        if self._name not in parties:
+            return "it is not among the parties that are summed"
+        if strangers := sorted(parties - set(self._roster)):
+            return f"{strangers[0]!r} is not in the roster"
+        if len(parties) < self._least:
+            return f"the sum is of {len(parties)} parties, at least {self._least} are needed"
+        return ""
+
+    def _add_masks(self, words: _Words, parties: Sequence[str], message: bytes) -> None:
+        """Adds r_k (Eq. 4) in place: plus for the earlier of two in the roster, minus for the later."""
+        place = parties.index(self._name)
+        for other, party in enumerate(parties):
+            if other != place:
+                key = hmac.digest(self._keys[party], message, "sha256")
+                _add_stream(words, key, np.add if place < other else np.subtract)
+
+
+def _add_stream(words: _Words, key: bytes, combine: np.ufunc) -> None:
+    """Adds to every word, or subtracts from it, one of the keystream."""
+    stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+    buffer = np.empty(len(_ZEROS) // words.itemsize, words.dtype.newbyteorder("<"))  # the same on every machine
+    for begin in range(0, len(words), len(buffer)):
+        some = words[begin : begin + len(buffer)]
+        mask = buffer[: len(some)]
+        stream.update_into(memoryview(_ZEROS)[: mask.nbytes], mask.view(np.uint8).data)
+        combine(some, mask, out=some)

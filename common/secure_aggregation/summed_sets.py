@@ -1,0 +1,97 @@
+"""Over which parties a round was summed: kept on the disk, since a round that is done again must have the same.
+
+Two sums of the same round over different sets tell by their difference what a party sent. Within a session
+the blinder refuses a second message of a round. After a rollback rounds come again, with new keys and with
+the same parameters and rows; this record is what tells a party, and the server, over whom they went before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.errors import CheckpointError
+
+_NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
+_AHEAD = 32  # rounds that are entered at once: so many may count as done that were not
+
+
+class MemberRecord:
+    """The set of every round so far.
+
+    Sets change seldom: what lies on the disk is the first round of every set, and a round up to which the last
+    one may have been in use, which is moved on before it is reached. That is a multiple of 32, so that nobody
+    counts a round as done that the server, who enters every round first, takes for new.
+
+    Args:
+        once: where it is kept.
+        run: its number; a record of another run is refused.
+        roster: all parties, in the order that everyone has.
+
+    Raises:
+        CheckpointError: what is kept there is of another run.
+    """
+
+    def __init__(self, once: Once, run: str, roster: Sequence[str]) -> None:
+        self._once, self._run, self._roster = once, run, tuple(roster)
+        self._first = torch.empty(0, dtype=torch.int64)
+        self._sets = torch.empty(0, len(self._roster), dtype=torch.uint8)
+        self._count = self._until = 0
+        for name in _NAMES:
+            self._read(name)
+        self._done = self._until
+
+    def bound(self, round: int) -> frozenset[str] | None:
+        """The set that a round has to have, since it may have been summed over it before; None if it is new."""
+        if round > self._done:
+            return None
+        place = int((self._first <= round).sum()) - 1
+        return self._named(self._sets[max(0, place)])  # of a round before the first one that we were in: the first
+
+    def enter(self, round: int, parties: Collection[str]) -> bool:
+        """Enters a round before anything of it leaves; it is on the disk when this returns.
+
+        Returns:
+            False if the round is bound to another set: nothing is to be sent for it.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        bound = self.bound(round)
+        if bound is not None:
+            return bound == frozenset(parties)
+        new = torch.tensor([[name in parties for name in self._roster]], dtype=torch.uint8)
+        if not len(self._sets) or not torch.equal(self._sets[-1:], new):
+            self._keep(round, torch.cat([self._first, torch.tensor([round])]), torch.cat([self._sets, new]))
+        elif round > self._until:
+            self._keep(round, self._first, self._sets)
+        self._done = round
+        return True
+
+    def _read(self, name: str) -> None:
+        """Takes over what lies there, if it is of this run and newer than what we have."""
+        number = self._once.number(name)
+        if not number:
+            return
+        run, count, until = number.rsplit(" ", 2)
+        if run != self._run:
+            raise CheckpointError(
+                f"the record of sums is of run {run}, not {self._run}",
+                hint="choose another --out for another run; this one goes on from its own folder",
+            )
+        if int(count) > self._count:
+            self._count, self._until = int(count), int(until)
+            kept = self._once.get(name)
+            self._first, self._sets = kept["first"], kept["sets"]
+
+    def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
+        """On the disk first: what could not be kept is not held either."""
+        count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
+        self._once.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
+        self._first, self._sets, self._count, self._until = first, sets, count, until
+
+    def _named(self, row: Tensor) -> frozenset[str]:
+        return frozenset(name for name, is_in in zip(self._roster, row.tolist(), strict=True) if is_in)

@@ -1,0 +1,1 @@
+"""What a run has left, for people: pages, tables, the live line."""

@@ -1,0 +1,146 @@
+"""The table at the end of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from colonnade.common.runtime.numbers import plain
+from colonnade.reports.console.progress import megabytes, score_words
+from colonnade.reports.guarantee import describe_privacy, details
+
+_OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
+_MANY = 8  # parties that fit in a line
+
+METRICS = {
+    "test_accuracy": "test accuracy",
+    "test_auc": "test AUC",
+    "test_f1": "test F1",
+    "test_rmse": "test RMSE",
+    "test_mae": "test MAE",
+    "test_r2": "test R2",
+    "val_accuracy": "validation accuracy",
+    "val_rmse": "validation RMSE",
+    "train_loss": "training loss",
+    "test_loss": "test loss",
+    "val_loss": "validation loss",
+}
+
+
+def show_summary(console: Console, folder: Path) -> None:
+    """Prints what summary.json says, and where the run lies."""
+    path = folder / "summary.json"
+    if not path.exists():
+        return
+    summary = json.loads(path.read_text())
+    table = Table(show_header=False, title=f"{summary['protocol']} on {summary['dataset']}: {summary['status']}")
+    table.add_row("parties", str(len(summary["parties"])))
+    table.add_row("rounds", str(summary["rounds"]))
+    for name, words in (*metric_rows(summary), *own_models(summary["metrics"])):
+        table.add_row(name, words)
+    for way, name in (("up", "parties to server"), ("down", "server to parties")):
+        payload, wire = (megabytes(summary["bytes"][way][unit]) for unit in ("payload", "wire"))
+        table.add_row(name, f"{payload} of tensors, {wire} on the wire")
+    table.add_row("privacy", describe_privacy(summary))
+    for name, words in (*details(summary), *what_else(summary)):
+        table.add_row(name, words)
+    first = summary["seconds_to_first_round"]
+    table.add_row(
+        "time", f"{summary['seconds']:.1f} s" + ("" if first is None else f", first round after {first:.1f} s")
+    )
+    console.print(table)
+    console.print(f"run folder: {folder}", markup=False)
+    console.print(f"report: colonnade report {folder}", markup=False, soft_wrap=True)
+
+
+def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """What a run reached, a line each: of one that stopped early the best round first, then what was found in the last.
+
+    Args:
+        more: metrics that are named beside the usual ones, with their names.
+    """
+    metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
+    last = ", last round" if stopped else ""
+    named = {**METRICS, **more}.items()
+    found = [(name + last, number_words(key, metrics[key])) for key, name in named if metrics.get(key) is not None]
+    best = [("best", best_words(summary["best"]))] if summary.get("best") else []
+    return best + found if stopped else found + best
+
+
+def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The best round of a run that stopped early; None of another, whose last round is what it came to."""
+    return summary.get("best") if summary.get("stopped") else None
+
+
+def own_models(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """A line about every party's own model, where each has a whole one; of many, the worst and the best."""
+    lines = []
+    for prefix, name in _OWN.items():
+        found = {key.removeprefix(prefix): value for key, value in metrics.items() if key.startswith(prefix)}
+        said = {party: number_words(prefix, value) for party, value in found.items()}
+        if len(found) > _MANY:
+            low, high = (choose(found, key=found.__getitem__) for choose in (min, max))
+            lines.append((name, f"{low} {said[low]} to {high} {said[high]}"))
+        elif found:
+            lines.append((name, ", ".join(f"{party} {words}" for party, words in said.items())))
+    return lines
+
+
+def number_words(key: str, value: float) -> str:
+    """A metric as people read it: accuracies in per cent, errors in their own units to four digits."""
+    if "accuracy" in key:
+        return f"{value:.2%}"
+    return plain(value) if "rmse" in key or "mae" in key else f"{value:.4f}"
+
+
+def best_words(best: Mapping[str, Any]) -> str:
+    """What `best` of a summary comes to."""
+    test = best.get("test_accuracy", best.get("test_rmse"))
+    tested = "" if test is None else f", test {score_words(best, 'test')}"
+    return f"round {best['round']}: validation {score_words(best)}{tested}"
+
+
+def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
+    """What `pace` of a summary comes to: turns by party, and how stale what they sent had become; of many, the ends."""
+    if len(pace) > _MANY:
+        slowest, fastest = (choose(pace, key=lambda party: pace[party]["turns"]) for choose in (min, max))
+        return f"{slowest} {pace[slowest]['turns']} to {fastest} {pace[fastest]['turns']}"
+    stale = {party: "" if p["staleness"] is None else f" (staleness {p['staleness']:g})" for party, p in pace.items()}
+    return ", ".join(f"{party} {p['turns']}{stale[party]}" for party, p in pace.items())
+
+
+def label_words(labels: dict[str, Any]) -> str:
+    """What `label_privacy` of a summary comes to."""
+    if labels["epsilon"] is None:
+        return "noised from the seed, which everyone knows: no guarantee"
+    return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
+
+
+def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines about what only some runs have."""
+    if (labels := summary.get("label_privacy")) is not None:
+        yield "training labels", label_words(labels)
+    if (answers := summary.get("answer_privacy")) is not None:
+        yield "training labels", answer_words(answers)
+    if (claim := summary.get("theorem")) is not None:
+        yield "Theorem 4.1", claim_words(claim)
+    if (pace := summary.get("pace")) is not None:
+        yield "turns", pace_words(pace)
+
+
+def claim_words(claim: Mapping[str, Any]) -> str:
+    """What `theorem` of a summary comes to."""
+    said = f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels"
+    return f"{said}: the paper's claim, not a guarantee (docs/protocols/czofo.md)"
+
+
+def answer_words(answers: dict[str, Any]) -> str:
+    """What `answer_privacy` of a summary comes to."""
+    spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
+    return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

@@ -1,0 +1,37 @@
+"""Where the dashboard listens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from colonnade.common.errors import InputError
+from colonnade.common.network.ports import split_address
+
+_OPTION, _DEFAULT = "--dashboard", "127.0.0.1:0"
+_ADDRESS = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
+_PORT = re.compile(r"[0-9]{1,5}")
+
+
+def completed(words: Sequence[str]) -> list[str]:
+    """The words of a command line, in which an option that stands without an address has the one it is short for."""
+    made: list[str] = []
+    for at, word in enumerate(words):
+        made.append(word)
+        after = words[at + 1] if at + 1 < len(words) else ""
+        if word == _OPTION and not (_PORT.fullmatch(after) or ":" in after):
+            made.append(_DEFAULT)
+    return made
+
+
+def read_address(given: str) -> str:
+    """HOST:PORT; a bare port is one on loopback.
+
+    Raises:
+        InputError: it is neither, or no port has that number.
+    """
+    address = f"127.0.0.1:{given}" if _PORT.fullmatch(given) else given
+    if not _ADDRESS.fullmatch(address) or split_address(address)[1] > 65535:
+        hint = "a bare port is one of this machine alone; 0 is any that is free"
+        raise InputError(f"{_OPTION} {given!r:.80}: expected HOST:PORT, or a port up to 65535", hint=hint)
+    return re.sub("^localhost:", "127.0.0.1:", address)  # which may be two addresses with two free ports

@@ -1,0 +1,69 @@
+"""The dashboard beside a run, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from colonnade.common.network.loopback import is_loopback
+from colonnade.common.network.ports import split_address
+from colonnade.reports.console.screen import out as console
+from colonnade.reports.dashboard.address import read_address
+from colonnade.reports.dashboard.current import PERIOD, Current
+from colonnade.reports.dashboard.site import Site
+
+_FAREWELL = PERIOD + 1.0  # seconds in which a browser that follows asks once more
+
+T = TypeVar("T")
+
+
+class Dashboard:
+    """A run's page, served from when this is made until it is closed.
+
+    Args:
+        folder: of the run.
+        given: HOST:PORT or a port of loopback, as on the command line.
+
+    Raises:
+        InputError: that is no address.
+        EnvironmentFault: the port is in use.
+    """
+
+    def __init__(self, folder: Path, given: str) -> None:
+        address = read_address(given)
+        self._current = Current(folder)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._site = Site(self._current, address)
+        try:
+            self.url = f"http://{self._do(self._site.start())}/"
+        except BaseException:
+            self._leave()
+            raise
+        console.print(f"dashboard: {self.url}", markup=False, soft_wrap=True)
+        if not is_loopback(split_address(address)[0]):
+            said = "whoever reaches this address reads the page, and so does who listens on the way: it has no TLS"
+            console.print(f"  {said}", style="yellow", markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Serves the last state until whoever follows has asked for it, and ends."""
+        self._current.end()
+        try:
+            if self._site.followed:
+                time.sleep(_FAREWELL)
+        finally:
+            self._do(self._site.stop())
+            self._leave()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _leave(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

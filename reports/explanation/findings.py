@@ -1,0 +1,156 @@
+"""How much each party matters to a trained model, in numbers. VIMADMM (Xie et al. 2024), Section VI-C.
+
+A head that nobody learns from keeps the norm that it was drawn with, times what weight decay leaves
+of it. Draws differ by more than training adds in a few epochs, so parties are ranked by the norm
+over the norm before the first round (`growth`); the plain norm, by which the paper ranks, stands
+beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.client.models.local import Local
+from colonnade.client.training.context import ClientContext
+from colonnade.common.data.columns.noise import add_gaussian
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.reports.explanation.trained import Trained
+
+
+@dataclass(frozen=True)
+class PartyFindings:
+    """What was found about one party.
+
+    Attributes:
+        norm: Frobenius norm of its head; None where no head, or block of one, is its own.
+        first_norm: the same before the first round.
+        noised: accuracy when its features are noised.
+        missing: accuracy when it sends zeros.
+    """
+
+    name: str
+    norm: float | None
+    first_norm: float | None
+    noised: float
+    missing: float
+
+    @property
+    def growth(self) -> float | None:
+        """norm / first_norm."""
+        return self.norm / self.first_norm if self.norm is not None and self.first_norm else None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found about all of them.
+
+    Attributes:
+        part: which rows accuracies are of: test, or validation where the run has no test rows.
+        labels: of these rows, int64 (rows,).
+        embeddings: each party's of these rows, float32 (rows, width).
+        sigma: standard deviation of the noise, in units of the scaled features.
+        clean: accuracy with everyone and no noise.
+        parties: in the roster's order.
+    """
+
+    part: str
+    labels: Tensor
+    embeddings: dict[str, Tensor]
+    sigma: float
+    clean: float
+    parties: tuple[PartyFindings, ...]
+
+    @property
+    def by(self) -> str:
+        """What parties are ranked by: growth, norm (where a head began at zero) or missing."""
+        if any(party.norm is None for party in self.parties):
+            return "missing"
+        return "growth" if all(party.growth is not None for party in self.parties) else "norm"
+
+    @property
+    def importance(self) -> list[float]:
+        """One number a party in the roster's order, larger for the more important: what `by` names."""
+        if self.by == "missing":
+            return [self.clean - party.missing for party in self.parties]
+        return [getattr(party, self.by) for party in self.parties]
+
+    @property
+    def ranked(self) -> list[PartyFindings]:
+        """The most important party first."""
+        order = sorted(range(len(self.parties)), key=lambda seat: -self.importance[seat])
+        return [self.parties[seat] for seat in order]
+
+    def agreement(self, drops: Sequence[float]) -> float | None:
+        """Spearman's rank correlation of the importance with what accuracy lost; None where there is none."""
+        return _spearman(self.importance, drops)
+
+
+def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = lambda _party: None) -> Findings:
+    """Takes each party's noise and absence in turn, everyone else as in the run.
+
+    Args:
+        sigma: of the noise on a party's scaled features.
+        progress: told of every party that is begun.
+
+    Raises:
+        InputError: the run kept no rows aside.
+    """
+    part = _part(trained)
+    rows = torch.cat(trained.server.schedule.blocks(part))
+    labels = trained.server.labels[rows]
+    with torch.no_grad():
+        own = {name: trained.locals[name] for name in trained.names}
+        embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
+        sent = [own[name].answer(embeddings[name]) for name in trained.names]
+
+        def accuracy(seat: int = -1, instead: Tensor | None = None) -> float:
+            parts = [instead if at == seat and instead is not None else part for at, part in enumerate(sent)]
+            return (trained.joint.logits(parts).argmax(1) == labels).float().mean(dtype=torch.float64).item()
+
+        found = []
+        for seat, name in enumerate(trained.names):
+            progress(name)
+            noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
+            noised, missing = accuracy(seat, noisy), accuracy(seat, torch.zeros_like(sent[seat]))
+            norm, first = _norm(trained.heads, seat), _norm(trained.first_heads, seat)
+            found.append(PartyFindings(name, norm, first, noised, missing))
+        return Findings(part, labels, embeddings, sigma, accuracy(), tuple(found))
+
+
+def _part(trained: Trained) -> str:
+    for part in ("test", "validation"):
+        if len(getattr(trained.server.schedule.partition, part)):
+            return part
+    raise InputError(
+        "the run kept no test and no validation rows: there is nothing to measure accuracy on",
+        hint="give federation.rows.test a number of rows and run it again",
+    )
+
+
+def _embeddings(ctx: ClientContext, local: Local, part: str, sigma: float = 0.0) -> Tensor:
+    """h_k of a part's rows, float32 (rows, width), with noise on the features if sigma is not 0."""
+    draws = generator("explain", ctx.federation.seed, ctx.name)
+    features = (ctx.features[block] for block in ctx.schedule.blocks(part))
+    return torch.cat([local.model(add_gaussian(x, sigma, draws) if sigma else x) for x in features])
+
+
+def _norm(heads: list[Tensor] | None, seat: int) -> float | None:
+    return None if heads is None else heads[seat].double().norm().item()
+
+
+def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    ranks = torch.stack([_ranks(torch.tensor(values, dtype=torch.float64)) for values in (ours, theirs)])
+    value = torch.corrcoef(ranks)[0, 1].item() if len(ours) > 1 else math.nan
+    return None if math.isnan(value) else value
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """From 0 for the smallest; equal values share the mean of theirs."""
+    below, equal = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
+    return below + (equal - 1) / 2

@@ -1,0 +1,117 @@
+"""A configuration with only some of a run's parties: VIMADMM, Section VI-C, "client summarization"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from colonnade.common.config.federation import Config, parse
+from colonnade.common.data.split import Seat
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.runtime.durable import write_durably
+
+_PATHS = ("path", "folder", "file", "revoked")
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which parties stay: the most or the least important ones.
+
+    Args:
+        end: top or bottom of the ranking.
+        share: how many, as a number or as a fraction of all.
+    """
+
+    end: Literal["top", "bottom"]
+    share: int | float
+
+    @classmethod
+    def read(cls, words: str) -> Keep:
+        """`top:50%`, `bottom:20%`, `top:3`.
+
+        Raises:
+            InputError: it is none of these.
+        """
+        found = re.fullmatch(r"(top|bottom):(\d+(?:\.\d+)?%|\d+)", words)
+        share = float(found[2][:-1]) / 100 if found and found[2].endswith("%") else int(found[2]) if found else 0
+        if found is None or share <= 0 or (isinstance(share, float) and share > 1):
+            raise InputError(f"--keep {words}: expected a share of the parties", hint="top:50%, bottom:20%, top:3")
+        return cls("top" if found[1] == "top" else "bottom", share)
+
+    def choose(self, ranked: Sequence[str]) -> tuple[str, ...]:
+        """Those that stay; a fraction is rounded to whole parties, at least one.
+
+        Args:
+            ranked: every party, the most important first.
+
+        Raises:
+            InputError: there are not so many.
+        """
+        count = self.share if isinstance(self.share, int) else max(1, round(self.share * len(ranked)))
+        if count > len(ranked):
+            raise InputError(f"--keep {self.end}:{count}: there are {len(ranked)} parties", hint="keep fewer of them")
+        return tuple(ranked[:count] if self.end == "top" else ranked[-count:])
+
+
+def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: str) -> Path:
+    """Writes a file that `up` runs: these parties alone, each with the columns that it had.
+
+    Args:
+        config: of the whole run.
+        base: the folder that paths in it are relative to.
+        names: who stays.
+        folder: where to.
+        end: top or bottom, for the file's name.
+
+    Raises:
+        EnvironmentFault: the folder cannot be written.
+    """
+    tree = reduced(config, base, names)
+    path = folder / f"keep-{end}-{len(names)}.yaml"
+    title = f"# {config.federation.id} with {len(names)} of its {len(config.federation.names)} parties\n"
+    try:
+        write_durably(path, (title + yaml.safe_dump(tree, sort_keys=False)).encode())
+    except OSError as failed:
+        raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None
+    return path
+
+
+def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The configuration with these parties alone, as YAML knows it, its paths absolute."""
+    everyone = config.federation.names
+    tree = config.model_dump(mode="json", exclude_none=True)
+    federation, server = tree["federation"], tree["server"]
+    federation |= {"id": f"{federation['id']}-{len(names)}", "server": ""}
+    federation["parties"] = [name for name in everyone if name in names]
+    if isinstance(need := federation["quorum"]["need"], int):
+        federation["quorum"]["need"] = min(need, len(names))
+    server.pop("identity", None)
+    parties = {}
+    for name in federation["parties"]:
+        split = config.parties[name].data.split.pinned(Seat(everyone.index(name), len(everyone)))
+        own = tree["parties"][name]
+        own.pop("identity", None)
+        own["data"]["split"] = split.model_dump(mode="json", exclude_none=True)
+        parties[name] = own
+    smaller = {**tree, "federation": federation, "server": server, "parties": parties}
+    anchored: dict[str, Any] = _anchored(smaller, base)
+    parse(anchored)  # what is written can be read
+    return anchored
+
+
+def _anchored(value: Any, base: Path, key: str = "") -> Any:
+    """Relative paths of files that lie below the base, made absolute: the file lies elsewhere."""
+    match value:
+        case dict():
+            return {name: _anchored(below, base, name) for name, below in value.items()}
+        case str() if key in _PATHS:
+            file, colon, name = value.partition(":")  # ./tower.py:Tower
+            at = (base / file).resolve()
+            return f"{at}{colon}{name}" if at.exists() else value
+        case _:
+            return value

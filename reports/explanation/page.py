@@ -1,0 +1,204 @@
+"""explain.html and explain.json: what was found, in pictures, numbers and plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.reports.explanation.findings import Findings, PartyFindings
+from colonnade.reports.explanation.picture import bars, scatter
+from colonnade.reports.explanation.trained import Trained
+from colonnade.reports.html.frame import frame, table
+from colonnade.reports.html.markup import Html
+from colonnade.reports.html.svg import colour
+
+_BY = {
+    "growth": "the norm of its head over what it was before the first round",
+    "norm": "the norm of its head",
+    "missing": "the accuracy that is lost without it; there is no head, or block of one, that is its own",
+}
+
+
+@dataclass(frozen=True)
+class Maps:
+    """t-SNE maps of the same rows.
+
+    Args:
+        points: by title, float (rows, 2).
+        classes: int64 (rows,).
+    """
+
+    points: Mapping[str, Tensor]
+    classes: Tensor
+
+
+def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
+    """What explain.json says. Accuracies are fractions of the rows."""
+    ranked = [party.name for party in found.ranked]
+    return {
+        "federation": trained.config.federation.id,
+        "protocol": trained.config.federation.protocol.name,
+        "round": trained.round,
+        "rounds": trained.server.schedule.rounds,
+        "part": found.part,
+        "rows": len(found.labels),
+        "sigma": found.sigma,
+        "accuracy": found.clean,
+        "reported": _reported(trained, found),
+        "ranked_by": found.by,
+        "ranked": ranked,
+        "most_important": ranked[0],
+        "least_important": ranked[-1],
+        "agreement": {
+            "noised": found.agreement([found.clean - party.noised for party in found.parties]),
+            "missing": found.agreement([found.clean - party.missing for party in found.parties]),
+        },
+        "parties": {party.name: _party(found, party, ranked.index(party.name) + 1) for party in found.parties},
+    }
+
+
+def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "norm": party.norm,
+        "first_norm": party.first_norm,
+        "growth": party.growth,
+        "accuracy_noised": party.noised,
+        "accuracy_missing": party.missing,
+        "drop_noised": found.clean - party.noised,
+        "drop_missing": found.clean - party.missing,
+    }
+
+
+def html(trained: Trained, found: Findings, maps: Maps) -> str:
+    """The page, which needs nothing beside itself."""
+    federation = trained.config.federation
+    title = f"{federation.id}: how much each party matters"
+    sections = [_opening(trained, found), _heads(found), _drops(found), _table(found), _maps(trained, maps), _caveats()]
+    return frame(title, [Html(part) for part in sections])
+
+
+def sentences(trained: Trained, found: Findings) -> list[str]:
+    """What was found, in words."""
+    ranked = found.ranked
+    most, least = ranked[0], ranked[-1]
+    said = [
+        f"{trained.config.federation.protocol.name} among {len(ranked)} parties, after round {trained.round} of "
+        f"{trained.server.schedule.rounds}: {found.clean:.2%} of {len(found.labels)} {found.part} rows are right.",
+        f"A party's importance is {_BY[found.by]}. The most important is {most.name}, the least {least.name}.",
+        f"Without {most.name} the accuracy is {most.missing:.2%}, without {least.name} {least.missing:.2%}; with noise "
+        f"on its features it is {most.noised:.2%} for {most.name} and {least.noised:.2%} for {least.name}.",
+    ]
+    if found.by != "missing":
+        said.append(_agreement(found))
+    if trained.round < trained.server.schedule.rounds:
+        said.append(
+            f"The newest checkpoint that all members hold is of round {trained.round}: this is the model of that "
+            f"round, and not of the last one, {trained.server.schedule.rounds}."
+        )
+    elif (reported := _reported(trained, found)) is not None and abs(reported - found.clean) > 5e-4:
+        said.append(
+            f"The run itself reported {reported:.2%}: there somebody's answers were missing, or were not sent in the "
+            "clear, or the arithmetic was another machine's."
+        )
+    return said
+
+
+def _agreement(found: Findings) -> str:
+    value = found.agreement([found.clean - party.noised for party in found.parties])
+    if value is None:
+        return "Noise on one party changes nothing, or the same for all: it cannot be compared with the heads."
+    verdict = "agree" if value > 0.7 else "agree in part" if value > 0.3 else "do not agree"
+    return (
+        f"Heads and noise {verdict} on who matters: the rank correlation of importance and of what noise costs is "
+        f"{value:.2f} (1: the same order)."
+    )
+
+
+def _reported(trained: Trained, found: Findings) -> float | None:
+    key = "test_accuracy" if found.part == "test" else "val_accuracy"
+    value: float | None = trained.summary.get("metrics", {}).get(key)
+    return value
+
+
+def _opening(trained: Trained, found: Findings) -> str:
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(trained, found))
+
+
+def _heads(found: Findings) -> str:
+    names, values, kind = [party.name for party in found.parties], found.importance, found.by
+    if kind == "missing":
+        return "<h2>Heads</h2><p>No head, or block of one, belongs to one party alone: there is no norm to compare.</p>"
+    floor = max(min(values) - 0.15 * (max(values) - min(values)), 0.0)
+    picture = bars(names, values, lambda value: f"{value:.3f}", ends=_ends(found), floor=floor)
+    what = "Norm of each party's head" + (", over its norm before the first round" if kind == "growth" else "")
+    return f"""<h2>{what}</h2><div class="scroll">{picture}</div>
+<p>The axis does not begin at 0. Training makes a head grow where its party's embeddings help to explain the labels;
+where they do not, weight decay shrinks it. Heads are drawn with norms that differ by more than a short training adds,
+so each is compared with its own beginning; the table has the plain norms as well.</p>"""
+
+
+def _drops(found: Findings) -> str:
+    names = [party.name for party in found.parties]
+    drops = (("is noised", [found.clean - p.noised for p in found.parties]),
+             ("is missing", [found.clean - p.missing for p in found.parties]))  # fmt: skip
+    pictures = "".join(
+        f"<h2>Points of {found.part} accuracy lost when a party {what}</h2>"
+        + '<div class="scroll">'
+        + bars(names, [100 * drop for drop in values], lambda value: f"{value:.2f}", ends=_ends(found))
+        + "</div>"
+        for what, values in drops
+    )
+    return f"""{pictures}
+<p>Noised: Gaussian noise of standard deviation {found.sigma:g} on this party's scaled features, everyone else as they
+are. Missing: zeros in the place of what it sends. The model is not trained again, so that this says how much the
+model leans on the party, and not whether others could stand in for it. A bar below 0 is a gain.</p>"""
+
+
+def _table(found: Findings) -> str:
+    head = ("rank", "party", "norm of its head", "before round 1", "ratio", "accuracy noised", "accuracy without it")
+    rows = [
+        (str(rank), party.name, _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
+         f"{party.noised:.2%}", f"{party.missing:.2%}")
+        for rank, party in enumerate(found.ranked, 1)
+    ]  # fmt: skip
+    return f"<h2>All numbers</h2>{table(head, rows, words=(1,), caption='Every party, the most important first')}"
+
+
+def _maps(trained: Trained, maps: Maps) -> str:
+    figures = [
+        f"<figure>{scatter(points, maps.classes)}<figcaption>{escape(title)}</figcaption></figure>"
+        for title, points in maps.points.items()
+    ]
+    classes = trained.config.federation.classes
+    names = [str(number) for number in range(classes)] if isinstance(classes, int) else list(classes)
+    legend = [
+        f'<span class="dot" style="background:{colour(number)}"></span>{escape(name)}'
+        for number, name in enumerate(names[:30])
+    ]
+    return f"""<h2>Embeddings of {len(maps.classes)} rows, one dot each (t-SNE)</h2><div class="maps">{"".join(figures)}
+</div><p>{"".join(legend)}</p><p>Colours are the classes. Where colours lie apart, the embeddings alone tell the classes
+apart. Distances between groups and their sizes mean nothing in such a map.</p>"""
+
+
+def _caveats() -> str:
+    return """<h2>What this is, and what it is not</h2><ul class="note">
+<li>To make this page, the data, models and labels of all members were opened on one machine. That is fine for a
+benchmark or where one operator owns them; between organisations it is what a federation is there to avoid.</li>
+<li>On machines of their own, only the norms of heads that the server keeps can be had, from the server alone.</li>
+<li>A head's norm is a byproduct of training. It says which embeddings the server leans on; it is no measure of what a
+party's data are worth and no guarantee of anything. It depends on the scale of embeddings, on how heads are drawn, and
+on weight decay and learning rates. Two parties with the same information share its importance.</li></ul>"""
+
+
+def _ends(found: Findings) -> tuple[str, str]:
+    ranked = found.ranked
+    return ranked[0].name, ranked[-1].name
+
+
+def _plain(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,134 @@
+"""Curves over rounds, seconds or bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from colonnade.reports.html.svg import colour, rules, svg, words
+
+WIDTH, HEIGHT = 860, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 24
+
+Say = Callable[[float], str]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with a name.
+
+    Args:
+        name: what it is called in the legend.
+        points: (x, y), x ascending.
+        stroke: its colour.
+        dash: strokes and gaps in pixels, as SVG takes them; "" is one line.
+    """
+
+    name: str
+    points: Sequence[Point]
+    stroke: str
+    dash: str = ""
+
+
+def coloured(series: Mapping[str, Sequence[Point]]) -> list[Curve]:
+    """A curve for each, in a colour of its own."""
+    return [Curve(name, points, colour(number)) for number, (name, points) in enumerate(series.items())]
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """Where values lie in a picture of so many pixels."""
+
+    width: int
+    height: int
+    end: float
+    low: float
+    high: float
+    top: int
+
+    def place(self, point: Point) -> Point:
+        share = (point[1] - self.low) / ((self.high - self.low) or 1.0)
+        across = point[0] / (self.end or 1.0)
+        return _LEFT + across * (self.width - _LEFT - _RIGHT), self._floor - share * (self._floor - self.top)
+
+    @property
+    def _floor(self) -> int:
+        return self.height - _BOTTOM
+
+
+def curves(
+    drawn: Sequence[Curve],
+    say: Say,
+    across: Say,
+    *,
+    span: tuple[float, float],
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+    title: str = "",
+    about: str = "",
+) -> str:
+    """The curves, in a picture with two axes; without a title also with a legend, for a file of its own.
+
+    Args:
+        drawn: the curves.
+        say: a y in words of the axis.
+        across: an x in words of the axis.
+        span: of y; what lies outside is left out.
+        size: width and height.
+        title, about: what it is and what it shows, for a page, which has the legend beside it.
+    """
+    end = max((x for curve in drawn for x, _ in curve.points), default=0.0)
+    plane = _Plane(*size, end, *span, 8 if title else _TOP)
+    parts = [rules(lambda y: plane.place((0.0, y))[1], ticks(*span), say, (_LEFT, size[0] - _RIGHT))]
+    parts.append(_feet(plane, across))
+    parts += [_line(curve, plane, say, across) for curve in drawn]
+    if not title:
+        parts.append(_legend(drawn, size[0]))
+    return svg(*size, parts, title=title, about=about, kind="curves" if title else "")
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from low to high, at most so many: multiples of 1, 2 or 5 times a power of ten."""
+    if not high > low:
+        return [low]
+    step = 10.0 ** math.floor(math.log10(high - low) - 1)
+    factors = (1, 2, 5, 10, 20, 50, 100)
+    step *= next(f for f in factors if (high - low) / (step * f) <= most - 1)
+    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _feet(plane: _Plane, across: Say) -> str:
+    """The values of x below the axis; those at the ends stay in the picture."""
+    marks = ticks(0.0, plane.end, max(3, plane.width // 70))
+    feet = [(mark, plane.place((mark, plane.low))[0]) for mark in marks]
+    edge = plane.width - _RIGHT - 24
+    y = plane.height - _BOTTOM + 16
+    return "".join(words(min(x, edge + 24), y, across(at), "end" if x > edge else "middle") for at, x in feet)
+
+
+def _line(curve: Curve, plane: _Plane, say: Say, across: Say) -> str:
+    points = [point for point in curve.points if plane.low <= point[1] <= plane.high]
+    places = ["{:.1f},{:.1f}".format(*plane.place(point)) for point in points]
+    values = f'data-x="{escape(";".join(across(x) for x, _ in points))}" data-y="{";".join(say(y) for _, y in points)}"'
+    dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
+    line = (
+        f'<polyline points="{" ".join(places)}" fill="none" stroke="{curve.stroke}" stroke-width="2"{dash} {values}>'
+        f"<title>{escape(curve.name)}</title></polyline>"
+    )
+    if len(places) != 1:
+        return line
+    x, y = places[0].split(",")
+    fill = "none" if curve.dash else curve.stroke
+    return line + f'<circle cx="{x}" cy="{y}" r="4" stroke="{curve.stroke}" stroke-width="2" fill="{fill}"/>'
+
+
+def _legend(drawn: Sequence[Curve], width: int) -> str:
+    parts = []
+    for number, curve in enumerate(drawn):
+        x = _LEFT + number * (width - _LEFT) / len(drawn)
+        parts.append(f'<rect x="{x:.0f}" y="2" width="12" height="8" fill="{curve.stroke}"/>')
+        parts.append(words(x + 16, 11, curve.name, "start"))
+    return "".join(parts)

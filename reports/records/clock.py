@@ -1,0 +1,41 @@
+"""The seconds of a run: from its first event on, without the time between two starts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from colonnade.common.observability.telemetry import Event
+
+
+class Clock:
+    """Turns the times of events into seconds of the run.
+
+    A run that is resumed a day later has not taken a day: from the last event of one start to where the server listens
+    again, the clock stands still.
+
+    Args:
+        events: of the run, in the order of its file.
+        virtual: whether times are a simulation's, which begin at 0.
+
+    Attributes:
+        starts: how often the server was started.
+        paused: seconds between the starts, in all.
+    """
+
+    def __init__(self, events: Sequence[Event], *, virtual: bool = False) -> None:
+        self._first: float = events[0]["time"] if events and not virtual else 0.0
+        self._again: list[float] = []  # when the clock goes on
+        self._lost = [0.0]  # seconds before each of these, the beginning included
+        last: Event | None = None  # that belongs to a start: a warning may come before a server listens
+        for event in events:
+            if event["kind"] == "listening" and last is not None:
+                self._again.append(event["time"])
+                self._lost.append(self._lost[-1] + max(0.0, event["time"] - last["time"]))
+            last = last if event["kind"] == "warning" else event
+        self.starts, self.paused = len(self._lost), self._lost[-1]
+        self.end = self.seconds(events[-1]["time"]) if events else 0.0
+
+    def seconds(self, time: float) -> float:
+        """Of a moment, as events have it."""
+        return max(0.0, time - self._first - self._lost[bisect_right(self._again, time)])

@@ -1,0 +1,72 @@
+"""What left the parties, added up from their ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.common.runtime.json_lines import read_lines
+
+
+@dataclass
+class Book:
+    """All messages of one kind that left.
+
+    Attributes:
+        bytes: of tensors, as they travelled.
+        rows: of how many rows these were, each time counted.
+        repeats: messages that left once more after a rollback.
+        parties: whose ledgers they are in.
+        mechanisms: what protected them; "" is nothing private.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    rows: int = 0
+    repeats: int = 0
+    parties: set[str] = field(default_factory=set)
+    mechanisms: list[str] = field(default_factory=list)
+
+
+def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
+    """By kind of message, from parties/NAME/ledger.jsonl; empty where there is no ledger.
+
+    Args:
+        folder: the run's.
+        parties: the roster. A name is no path: others than plain ones are passed over.
+    """
+    books: dict[str, Book] = {}
+    for party in parties:
+        if Path(party).name != party:
+            continue
+        _read(folder / "parties" / party / "ledger.jsonl", party, books)
+    return books
+
+
+def read_books_of(ledger: Path) -> dict[str, Book]:
+    """The same of one party, by its file."""
+    books: dict[str, Book] = {}
+    _read(ledger, ledger.parent.name, books)
+    return books
+
+
+def _read(ledger: Path, party: str, books: dict[str, Book]) -> None:
+    for entry in read_lines(ledger):
+        if isinstance(kind := entry.get("kind"), str):  # else it reserves a budget
+            _enter(books.setdefault(kind, Book()), party, entry)
+
+
+def _enter(book: Book, party: str, entry: dict[str, object]) -> None:
+    book.messages += 1
+    book.bytes += _whole(entry.get("bytes"))
+    book.rows += _whole(entry.get("rows"))
+    book.repeats += bool(entry.get("repeat"))
+    book.parties.add(party)
+    mechanism = str(entry.get("mechanism", ""))
+    if mechanism not in book.mechanisms:
+        book.mechanisms.append(mechanism)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

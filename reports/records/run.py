@@ -1,0 +1,192 @@
+"""A run's folder, read: what came of it, and what happened."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.reports.records.clock import Clock
+from colonnade.reports.records.ledgers import Book, read_books
+from colonnade.reports.records.trace import Trace
+from colonnade.server.reporting.summary import describe_source
+from colonnade.server.reporting.timeline import follow
+
+_OF_A_SERVER = ("listening", "begin", "round")
+_ROUNDS = ("round", "missing", "evaluation")
+_HINT = "give the folder that `up`, `server` or `simulate` printed"
+_EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "status": ("a word", str),
+    "protocol": ("a name", str),
+    "parties": ("a list of names", list),
+    "rounds": ("a number", int),
+    "seconds": ("a number", (int, float)),
+    "metrics": ("names and numbers", dict),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What lies in a run's folder.
+
+    Attributes:
+        name: what the folder is called.
+        summary: what summary.json says; where a run has not ended, what its events say in its place.
+        events: those of the server, in order.
+        incidents: those of the parties that their own folders have, in order of time.
+        books: what left the parties, by kind of message.
+        config: the configuration's text, "" where it is not there.
+        explained: what explain.json says, None where it is not there.
+        clock: turns times of events into seconds of the run.
+        trace: what was measured when.
+    """
+
+    folder: Path
+    name: str
+    summary: dict[str, Any]
+    events: list[Event]
+    incidents: list[Event]
+    books: dict[str, Book]
+    config: str
+    explained: dict[str, Any] | None
+    clock: Clock
+    trace: Trace
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """The roster."""
+        return tuple(self.summary["parties"])
+
+    @property
+    def virtual(self) -> bool:
+        """Whether it was simulated."""
+        return self.summary.get("clock") == "virtual"
+
+    def timeline(self) -> dict[str, list[dict[str, Any]]]:
+        """Who was here when: as summary.json has it, or from the events."""
+        told: dict[str, list[dict[str, Any]]] | None = self.summary.get("timeline")
+        return follow(self.events, self.parties) if told is None else told
+
+    def since_first(self, seconds: float) -> float:
+        """Seconds of the run from seconds since the first event, which a timeline counts."""
+        return self.clock.seconds((self.events[0]["time"] if self.events else 0.0) + seconds)
+
+
+def read_run(folder: Path) -> Run:
+    """Reads a folder.
+
+    Raises:
+        InputError: it holds no run of a server, or its summary.json is not what a run leaves.
+    """
+    events = [event for event in read_lines(folder / "events.jsonl") if _is_whole(event)]
+    summary = _summary(folder)
+    if summary is None and not any(event["kind"] in _OF_A_SERVER for event in events):
+        if (folder / "ledger.jsonl").exists():
+            raise InputError(f"{folder} is a party's own folder: a report is made from the server's", hint=_HINT)
+        raise InputError(f"{folder} holds no run", hint=_HINT)
+    config = _text(folder / "config.yaml") or _text(folder / "server.yaml")
+    ended = summary is not None and _is_newest(events)
+    said = summary if summary is not None and ended else _so_far(events, config)
+    clock = Clock(events, virtual=said.get("clock") == "virtual")
+    return Run(
+        folder, folder.resolve().name, said, events, _incidents(folder, said["parties"]),
+        read_books(folder, said["parties"]), config, _json(folder / "explain.json"), clock, Trace(events, clock),
+    )  # fmt: skip
+
+
+def _summary(folder: Path) -> dict[str, Any] | None:
+    """summary.json, or None where there is none. Raises InputError where it is something else."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    found, hint = _json(path), "it was altered, or written by another version; without it, the events alone are used"
+    if found is None:
+        raise InputError(f"{path} is torn or no summary", hint=hint)
+    for key, (expected, kind) in _EXPECTED.items():
+        if not isinstance(found.get(key), kind):
+            raise InputError(f"{path}: {key}: expected {expected}, found {found.get(key)!r:.80}", hint=hint)
+    if found["protocol"] not in CONTRACTS:
+        raise InputError(f"{path}: protocol: {found['protocol']!r:.80} is not known here", hint=hint)
+    return {**found, "parties": [str(name) for name in found["parties"]]}
+
+
+def _is_whole(event: Event) -> bool:
+    """Whether it says what happened and when, as those that are written here do."""
+    kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
+    timed = isinstance(time, int | float) and math.isfinite(time)
+    return isinstance(kind, str) and timed and isinstance(round, int) and (kind not in _ROUNDS or "round" in event)
+
+
+def _is_newest(events: Sequence[Event]) -> bool:
+    """Whether nothing has begun since a run last came to an end: else its summary is of an earlier start."""
+    ends = [at for at, event in enumerate(events) if event["kind"] == "end"]
+    return not ends or not any(event["kind"] in _OF_A_SERVER for event in events[ends[-1] + 1 :])
+
+
+def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
+    """What events and configuration say of a run without a summary."""
+    begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
+    listening = next((event for event in events if event["kind"] == "listening"), {})
+    names = [str(name) for name in begun.get("parties") or listening.get("waiting_for") or ()]
+    rounds = [event for event in events if event["kind"] == "round"]
+    metrics = {"train_loss": rounds[-1].get("loss")} if rounds else {}
+    for event in events:
+        if event["kind"] == "evaluation":
+            metrics |= {key: value for key, value in event.items() if key.endswith(("_accuracy", "_rmse", "_loss"))}
+    return {
+        "status": "unfinished",
+        **_agreed(config),
+        "parties": names,
+        "rounds": rounds[-1]["round"] if rounds else 0,
+        "seconds": Clock(events).end,
+        "metrics": metrics,
+        "bytes": {way: {"wire": rounds[-1].get(f"bytes_{way}", 0)} for way in ("up", "down")} if rounds else {},
+        **{kind: _by_party(events, kind, names) for kind in ("missing", "late")},
+    }
+
+
+def _agreed(config: str) -> dict[str, Any]:
+    """Federation, protocol and data set as the configuration names them, as far as it is there."""
+    try:
+        tree = yaml.safe_load(config) or {}
+        federation, labels = tree["federation"], tree.get("server", {}).get("labels")
+        named = {"federation": str(federation["id"]), "protocol": str(federation["protocol"]["name"])}
+        return named | ({"dataset": describe_source(labels)} if labels else {})
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return {"protocol": ""}
+
+
+def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[str, int]:
+    found = Counter(str(event.get("party")) for event in events if event["kind"] == kind)
+    return {name: found[name] for name in names}
+
+
+def _incidents(folder: Path, parties: Sequence[str]) -> list[Event]:
+    found = []
+    for name in parties:
+        if Path(name).name == name:
+            of_party = read_lines(folder / "parties" / name / "events.jsonl")
+            found += [{**event, "party": name} for event in of_party if _is_whole(event)]
+    return sorted(found, key=lambda event: float(event["time"]))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

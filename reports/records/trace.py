@@ -1,0 +1,96 @@
+"""What was measured when, from a run's events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colonnade.common.observability.telemetry import Event
+from colonnade.reports.records.clock import Clock
+
+EVALUATED = ("val_accuracy", "test_accuracy", "val_rmse", "test_rmse", "val_loss", "test_loss")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value, and where the run was.
+
+    Args:
+        seconds: of the run's clock.
+        bytes: that had been on the wire both ways when the round ended; 0 where nothing counts them.
+    """
+
+    round: int
+    seconds: float
+    bytes: int
+    value: float
+
+
+class Trace:
+    """The values of every round and evaluation that counts.
+
+    Where a run went back to a checkpoint, the rounds after it count as they were done again.
+
+    Args:
+        events: of the run, in order.
+        clock: its clock.
+
+    Attributes:
+        series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
+        ends: by round, the second at which it ended.
+        slowest: by round, who answered last.
+        lags: by round, the seconds from the first answer to the last.
+        lost: values that were no number, as of a run that diverged.
+    """
+
+    def __init__(self, events: Sequence[Event], clock: Clock) -> None:
+        self.series: dict[str, list[Measured]] = {name: [] for name in ("train_loss", *EVALUATED)}
+        self.ends: dict[int, float] = {}
+        self.slowest: dict[int, str] = {}
+        self.lags: dict[int, float] = {}
+        self.lost = 0
+        self._bytes = 0
+        for event in events:
+            now = clock.seconds(event["time"])
+            match event["kind"]:
+                case "begin" | "resume":
+                    self._go_back(event.get("round", 0))
+                case "round":
+                    self._round(event, now)
+                case "evaluation":
+                    for name in EVALUATED:
+                        self._add(name, event, name, now)
+
+    def _round(self, event: Event, now: float) -> None:
+        self._bytes = _whole(event.get("bytes_up")) + _whole(event.get("bytes_down"))
+        self.ends[event["round"]] = now
+        slowest = event.get("slowest")
+        if isinstance(slowest, dict) and slowest.get("party"):
+            self.slowest[event["round"]] = str(slowest["party"])
+            self.lags[event["round"]] = _seconds(slowest.get("seconds"))
+        self._add("train_loss", event, "loss", now)
+
+    def _add(self, name: str, event: Event, key: str, now: float) -> None:
+        if key not in event:
+            return
+        value = event[key]
+        if isinstance(value, int | float) and math.isfinite(value):
+            self.series[name].append(Measured(event.get("round", 0), now, self._bytes, float(value)))
+        else:
+            self.lost += 1
+
+    def _go_back(self, round: int) -> None:
+        for name, values in self.series.items():
+            self.series[name] = [measured for measured in values if measured.round <= round]
+        self.ends = {number: end for number, end in self.ends.items() if number <= round}
+        self.slowest = {number: party for number, party in self.slowest.items() if number <= round}
+        self.lags = {number: lag for number, lag in self.lags.items() if number <= round}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

@@ -1,0 +1,85 @@
+"""What a run was: the sentence on top, its best round, its configuration and what it was computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.common.runtime.numbers import plain
+from colonnade.reports.console.summary import best_of_stopped, metric_rows, own_models, pace_words
+from colonnade.reports.html.frame import facts, folded, section
+from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.records.run import Run
+from colonnade.reports.run_page.privacy import headline as spent
+from colonnade.reports.words import count, seconds
+
+_ENDS = {
+    "completed": "",
+    "interrupted": "The run was interrupted.",
+    "failed": "The run failed.",
+    "unfinished": "The run has not ended: it goes on, or its server was killed. This is what its events say so far.",
+}
+
+
+def headline(run: Run) -> str:
+    """The run in a sentence: what was run, what it reached, how long that took, and what it cost in privacy."""
+    said = run.summary
+    on = f" on {said['dataset']}" if said.get("dataset") else ""
+    what = f"{said['protocol'] or 'A run'}{on} among {count(len(run.parties), 'party')}"
+    took = seconds(said["seconds"]) + (" of simulated delays" if run.virtual else "")
+    rounds, best = count(said["rounds"], "round"), best_of_stopped(said)
+    if best is None:
+        return f"{what}: {reached(said['metrics'])} after {rounds} and {took}; {spent(said)}."
+    where = f"in round {best['round']}, the best of {rounds}"
+    return f"{what}: {reached(best)} {where}, after {took}; {spent(said)}."
+
+
+def reached(metrics: Mapping[str, Any]) -> str:
+    """The last accuracy or RMSE, of the test rows if there is one."""
+    for part, rows in (("test", "test rows"), ("val", "validation rows")):
+        if (value := metrics.get(f"{part}_accuracy")) is not None:
+            return f"{value:.2%} of the {rows} are right"
+        if (value := metrics.get(f"{part}_rmse")) is not None:
+            return f"an RMSE of {plain(value)} on the {rows}"
+    return "no accuracy was measured"
+
+
+def opening(run: Run) -> Html:
+    """The sentence on top, how the run ended if not well, and what it reached."""
+    status, error = run.summary["status"], run.summary.get("error")
+    ended = _ENDS.get(status, f"The run is {status}.")
+    said = Html(tag("p", headline(run), class_="headline"))
+    if ended:
+        said = Html(said + tag("p", f"{ended} {error or ''}".strip(), class_="note"))
+    return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
+
+
+def _reached(run: Run) -> list[tuple[str, object]]:
+    said, metrics = run.summary, run.summary["metrics"]
+    rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
+    if said.get("stopped"):
+        rows.append(("stopped", said["stopped"]))
+    if said.get("pace"):
+        rows.append(("turns", pace_words(said["pace"])))
+    if said.get("seconds_to_first_round") is not None:
+        rows.append(("first round after", seconds(said["seconds_to_first_round"])))
+    return rows
+
+
+def configuration(run: Run) -> Html:
+    """The configuration, folded; where it is not in the folder, that."""
+    if not run.config:
+        return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
+    return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
+
+
+def environment(run: Run) -> Html:
+    """Versions, as the run's server wrote them down; not those of who makes the page."""
+    known = run.summary.get("environment")
+    rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]
+    if isinstance(known, dict):
+        rows += [(str(name), value) for name, value in known.items()]
+    else:
+        ended = run.summary["status"] != "unfinished"
+        rows.append(("versions", "not written down by this run" if ended else "written down at the run's end"))
+    return section("Environment", facts(rows))

@@ -1,0 +1,48 @@
+"""What went wrong in a run, and what was done about it."""
+
+from __future__ import annotations
+
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.observability.telemetry import Event
+from colonnade.reports.html.frame import section, table
+from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.records.run import Run
+from colonnade.reports.words import seconds
+
+_MOST = 100
+_WORDS = {
+    "refused": "was turned away",
+    "failed": "failed",
+    "leave": "left",
+    "rejoin": "came back",
+    "rollback": "was lost: back to a checkpoint",
+    "resume": "went on",
+    "warning": "warned",
+    "checkpoint_failed": "could not save",
+    "stopped": "stopped the run",
+    "server_away": "lost the server",
+    "revocations": "could not read the revocations",
+}
+
+
+def incidents(run: Run) -> Html:
+    """A table, the first ones first; nothing for a run in which all went well."""
+    found = sorted(
+        (event for event in [*run.events, *run.incidents] if event["kind"] in _WORDS), key=lambda event: event["time"]
+    )
+    rows = [
+        (seconds(run.clock.seconds(event["time"])), event.get("party", SERVER), _WORDS[event["kind"]], _why(event))
+        for event in found[:_MOST]
+    ]
+    if not rows:
+        return Html()
+    more = len(found) - len(rows)
+    note = tag("p", f"{more} more stand in events.jsonl.", class_="faint") if more else Html()
+    title = "What happened on the way"
+    return section(title, table(("when", "who", "what", "why"), rows, words=(1, 2, 3), caption="In order"), note)
+
+
+def _why(event: Event) -> str:
+    said = str(event.get("reason", ""))
+    at = f"round {event['round']}" if event.get("round") else ""
+    return ": ".join(filter(None, (at, said)))

@@ -1,0 +1,52 @@
+"""report.html and comparison.html, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from colonnade.reports.html.frame import contents, frame
+from colonnade.reports.html.script import SCRIPT
+from colonnade.reports.records.run import Run
+from colonnade.reports.run_page.about import configuration, environment, opening
+from colonnade.reports.run_page.charts import charts
+from colonnade.reports.run_page.comparison import comparison, named, sentences
+from colonnade.reports.run_page.importance import importance
+from colonnade.reports.run_page.incidents import incidents
+from colonnade.reports.run_page.presence import presence
+from colonnade.reports.run_page.privacy import privacy
+from colonnade.reports.run_page.quality import quality
+from colonnade.reports.run_page.traffic import traffic
+
+
+def html(runs: Sequence[Run], beside: Path | None, again: float = 0, *, live: str = "") -> str:
+    """The page of a run, or of several compared.
+
+    Args:
+        runs: at least one.
+        beside: the folder that the page will lie in; None for a page that is served, and links to nothing.
+        again: seconds after which a browser loads it anew; 0 for never.
+        live: JavaScript that does so where the page is served.
+    """
+    return _one(runs[0], beside, again, live) if len(runs) == 1 else _several(runs)
+
+
+def _one(run: Run, beside: Path | None, again: float, live: str) -> str:
+    sections = [
+        charts({run.name: run}),
+        quality(run),
+        presence(run),
+        incidents(run),
+        traffic(run),
+        privacy(run),
+        importance(run, beside),
+        configuration(run),
+        environment(run),
+    ]
+    title = f"{run.summary.get('federation') or run.name}: report"
+    return frame(title, [opening(run), contents(sections), *sections], SCRIPT + live, again, live=bool(live))
+
+
+def _several(runs: Sequence[Run]) -> str:
+    by_name = named(runs)
+    return frame(f"{len(runs)} runs compared", [sentences(by_name), charts(by_name), comparison(by_name)], SCRIPT)

@@ -1,0 +1,88 @@
+"""Which class was taken for which, and how far probabilities can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from colonnade.common.runtime.numbers import plain
+from colonnade.reports.html.frame import facts, folded, section, table
+from colonnade.reports.html.markup import Html, joined, tag
+from colonnade.reports.records.run import Run
+from colonnade.reports.words import percent
+
+_METRICS = {
+    "auc": "AUC", "average_precision": "average precision", "f1": "F1 (mean of the classes)", "log_loss": "log loss",
+    "brier": "Brier score", "ece": "expected calibration error", "rmse": "RMSE", "mae": "MAE", "r2": "R2",
+}  # fmt: skip
+_PALEST = 0.15  # share at which a colour can still be seen
+_PARTS = {"test": "test", "validation": "val"}
+_MOST, _FEW = 30, 12  # classes that a table of them can be read of, and that need not be folded away
+
+
+def quality(run: Run) -> Html:
+    """All that the last evaluation found of a part, the test rows if there are some; nothing where it found nothing."""
+    metrics, details = run.summary["metrics"], run.summary.get("details") or {}
+    for part, prefix in _PARTS.items():
+        known = {name: metrics.get(f"{prefix}_{key}") for key, name in _METRICS.items()}
+        rows = [(name, plain(value)) for name, value in known.items() if isinstance(value, int | float)]
+        if rows:
+            parts = [facts(rows)]
+            if isinstance(found := details.get(part), Mapping):
+                parts += [_confusion(found.get("confusion"), _names(run)), _reliability(found.get("reliability"))]
+            return section(f"How good it is on the {part} rows", *parts)
+    return Html()
+
+
+def _confusion(counts: Any, names: Sequence[str]) -> Html:
+    if not isinstance(counts, list) or not 0 < len(counts) <= _MOST:
+        return Html()
+    named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
+    if not all(isinstance(line, list) for line in counts):
+        return Html()
+    rows = [(f"is {name}", *_shaded(at, line)) for at, (name, line) in enumerate(zip(named, counts, strict=True))]
+    heads = ("true class", *(f"said {name}" for name in named))
+    caption = "Rows by true and predicted class; the stronger the colour, the more of the class's rows"
+    shown = table(heads, rows, caption=caption)
+    title = "Which class was taken for which"
+    return folded(title, shown) if len(counts) > _FEW else joined([tag("h3", title), shown])
+
+
+def _shaded(at: int, line: Sequence[Any]) -> list[Html]:
+    """A class's rows, the right ones in another colour than the wrong ones."""
+    total = sum(number for number in line if isinstance(number, int)) or 1
+    shares = [max(number / total, _PALEST) if isinstance(number, int) and number else 0.0 for number in line]
+    return [
+        tag("span", number, class_="right" if place == at else "wrong", style=f"--share:{100 * share:.0f}%")
+        for place, (number, share) in enumerate(zip(line, shares, strict=True))
+    ]
+
+
+def _reliability(bins: Any) -> Html:
+    whole = [each for each in bins if _is_bin(each)] if isinstance(bins, list) else []
+    if not whole:
+        return Html()
+    rows = [
+        (f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
+        for each in whole
+    ]
+    said = "Where the two last columns are alike, probabilities can be believed as they are."
+    shown = table(("probability", "rows", "said on average", "true"), rows, caption="Calibration")
+    return folded("How far probabilities can be believed", joined([tag("p", said), shown]))
+
+
+def _is_bin(found: Any) -> bool:
+    """Whether it is as the server writes them: summaries may have been altered."""
+    keys = ("from", "to", "rows", "confidence", "share")
+    return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
+
+
+def _names(run: Run) -> Sequence[str]:
+    """The classes' names, where the configuration has them."""
+    try:
+        classes = (yaml.safe_load(run.config) or {})["federation"]["classes"]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return ()
+    return [str(name) for name in classes] if isinstance(classes, list) else ()

@@ -1,0 +1,1 @@
+"""The papers' results and the comparison of protocols, run and shown."""

@@ -1,0 +1,128 @@
+"""The pictures: accuracy against rounds, bytes, seconds and epsilon, and what attacks find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from colonnade.reports.html.curves import Curve, curves
+from colonnade.reports.html.svg import colour, svg, words
+from colonnade.reproduction.comparison.epsilons import ABOUT
+from colonnade.reproduction.comparison.plan import PLAIN, UNITS, Unit
+from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.papers.measures import Point, Record
+
+_SIZE = (460, 320)
+_LEGEND, _LINE = 150, 17
+_DASHES = ("", "6 3", "2 3")
+_LEAST_MB, _LEAST_SECONDS = 0.01, 1.0
+_SPAN = (0.0, 1.0)
+_UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
+
+Say = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with curves.
+
+    Args:
+        key: in names of files.
+        title: what it shows.
+        foot: what its x axis counts.
+        drawn: a curve a protocol.
+        across: an x in words.
+    """
+
+    key: str
+    title: str
+    foot: str
+    drawn: Sequence[Curve]
+    across: Say
+
+    def picture(self) -> str:
+        """For a page, which has a legend of its own."""
+        return curves(
+            self.drawn, _percent, self.across, span=_SPAN, size=_SIZE, title=self.title, about=_about(self.drawn)
+        )
+
+    def file(self) -> str:
+        """For a file of its own, with a legend."""
+        width, height = _SIZE[0] + _LEGEND, max(_SIZE[1] + 20, 20 + _LINE * len(self.drawn))
+        parts = [self.picture(), words(_SIZE[0], _SIZE[1] + 14, self.foot, "end")]
+        for number, curve in enumerate(self.drawn):
+            y, x = 16 + _LINE * number, _SIZE[0] + 14
+            dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
+            parts.append(f'<path d="M{x} {y}h24" stroke="{curve.stroke}" stroke-width="2"{dash}/>')
+            parts.append(words(x + 30, y + 4, curve.name, "start"))
+        return svg(width, height, parts, title=self.title)
+
+
+def figures(lanes: Sequence[Lane], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
+    """Those that have something to show."""
+    plain = [(lane, _first(lane, PLAIN)) for lane in lanes]
+    slow = [(lane, _first(lane, lane.fastest[0] or PLAIN)) for lane in lanes]
+    made = [
+        Figure("rounds", "Test accuracy against rounds", "rounds", _curves(plain, lambda at: at.round), _plain),
+        Figure("bytes", "Test accuracy against bytes of training, both ways", "MB, in powers of ten",
+               _curves(plain, lambda at: _log(at.bytes / 1e6, _LEAST_MB)), lambda x: f"{_power(x, _LEAST_MB)} MB"),
+        Figure("seconds", "Test accuracy against seconds with stragglers, each in its quicker way",
+               "seconds of delays, in powers of ten", _curves(slow, lambda at: _log(at.seconds, _LEAST_SECONDS)),
+               lambda x: f"{_power(x, _LEAST_SECONDS)} s"),
+    ]  # fmt: skip
+    made += [_noisy(lanes, unit, deltas) for unit in UNITS]
+    return [figure for figure in made if figure.drawn]
+
+
+def strokes(number: int) -> tuple[str, str]:
+    """The colour and the dash of a protocol, by its place in the plan."""
+    return colour(number % 10), _DASHES[number // 10]
+
+
+def _curves(found: Sequence[tuple[Lane, Record | None]], x: Callable[[Point], float]) -> list[Curve]:
+    drawn = []
+    for number, (lane, record) in enumerate(found):
+        points = [(x(at), at.accuracy) for at in record.points] if record else []
+        if kept := [point for point in points if point[0] > 0]:
+            drawn.append(Curve(lane.name, kept, *strokes(number)))
+    return drawn
+
+
+def _noisy(lanes: Sequence[Lane], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
+    drawn = []
+    for number, lane in enumerate(lanes):
+        epsilons = sorted(float(name.partition("-")[2]) for name in lane.found if name.startswith(f"{unit}-"))
+        points = [(math.log2(each), lane.under(unit, each) / 100) for each in epsilons]
+        if points:
+            drawn.append(Curve(lane.name, points, *strokes(number)))
+    title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
+    foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
+    return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
+
+
+def _first(lane: Lane, condition: str) -> Record | None:
+    records = lane.found.get(condition, ())
+    return records[0] if records else None
+
+
+def _log(value: float, least: float) -> float:
+    return math.log10(value / least) if value > 0 else 0.0
+
+
+def _power(x: float, least: float) -> str:
+    value = least * 10**x
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def _plain(x: float) -> str:
+    return f"{x:.10g}"
+
+
+def _about(drawn: Sequence[Curve]) -> str:
+    return "; ".join(f"{curve.name} ends at {_percent(curve.points[-1][1])}" for curve in drawn)

@@ -1,0 +1,89 @@
+"""The page for a browser: it needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from colonnade.reports.html.frame import facts, folded, frame, section, table
+from colonnade.reports.html.markup import Html, tag
+from colonnade.reports.html.script import SCRIPT
+from colonnade.reproduction.comparison import leaks
+from colonnade.reproduction.comparison.epsilons import deltas, in_words
+from colonnade.reproduction.comparison.figures import Figure, figures, strokes
+from colonnade.reproduction.comparison.plan import Plan, Unit
+from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.recommendations import needs
+from colonnade.reproduction.comparison.table import head, row
+from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
+
+_NEEDS = ("need", "take", "because")
+_CAPTION = "Per cent of test rows, unless said"
+_CHOICE = """
+const boxes = [...document.querySelectorAll(".legend input.lane")];
+const every = document.getElementById("every");
+const show = () => {
+  const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+  for (const line of document.querySelectorAll("svg.curves polyline"))
+    line.toggleAttribute("hidden", !shown.has(line.querySelector("title").textContent));
+  if (every) every.checked = shown.size === boxes.length;
+};
+for (const box of boxes) { box.hidden = false; box.addEventListener("change", show); }
+if (every) {
+  every.parentElement.hidden = false;
+  every.addEventListener("change", () => { for (const box of boxes) box.checked = every.checked; show(); });
+}
+"""
+
+
+def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
+    """All of it."""
+    epsilons, at = plan.epsilons, deltas(plan)
+    wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons, at)]
+    numbers = [row(lane, epsilons) for lane in lanes]
+    cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in (*in_words(plan), *CAUTIONS)), class_="faint")
+    return frame(TITLE, [
+        tag("p", how(plan, seeds).replace("`", "")),
+        section("Which for what", table(_NEEDS, wanted, words=(0, 1, 2), caption="As the numbers have it")),
+        section("The numbers", table(head(epsilons, at), numbers, caption=_CAPTION), cautions),
+        _curves(lanes, at),
+        section("Leaks", _leaks(lanes)),
+        section("What everybody sees", _sees(lanes)),
+        section("What was not as for the others", facts(notes(plan, lanes, seeds)), facts(plan.left_out.items())),
+        section("What was run", *(folded(lane.name, tag("pre", "\n".join(lane.entry.set))) for lane in lanes)),
+    ], SCRIPT + _CHOICE)  # fmt: skip
+
+
+def _curves(lanes: Sequence[Lane], at: Mapping[Unit, float]) -> Html:
+    pictures = [_figure(figure) for figure in figures(lanes, at)]
+    return section("Curves", _legend(lanes), tag("div", *pictures, class_="charts")) if pictures else Html()
+
+
+def _leaks(lanes: Sequence[Lane]) -> Html:
+    drawn = Html(leaks.draw(lanes))
+    return tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label=leaks.TITLE) if drawn else Html()
+
+
+def _figure(figure: Figure) -> Html:
+    said = tag("p", class_="said", aria_hidden="true")
+    foot = tag("div", figure.foot, class_="foot faint")
+    return tag("figure", tag("figcaption", figure.title), Html(figure.picture()), foot, said)
+
+
+def _legend(lanes: Sequence[Lane]) -> Html:
+    items = [tag("li", tag("label", tag("input", type="checkbox", id="every", checked=True, autocomplete="off"), " all",
+                           hidden=True))]  # fmt: skip
+    for number, lane in enumerate(lanes):
+        stroke, dash = strokes(number)
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        swatch = f'<path d="M0 5h26" stroke="{stroke}" stroke-width="2"{dashed}/>'
+        box = tag(
+            "input", type="checkbox", value=lane.name, checked=True, hidden=True, autocomplete="off", class_="lane"
+        )
+        line = Html(f' <svg viewBox="0 0 26 10" aria-hidden="true">{swatch}</svg>')
+        items.append(tag("li", tag("label", box, line, lane.name)))
+    return tag("ul", *items, class_="legend")
+
+
+def _sees(lanes: Sequence[Lane]) -> Html:
+    rows = [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))] for lane in lanes]
+    return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Who learns what")

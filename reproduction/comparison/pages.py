@@ -1,0 +1,81 @@
+"""What the comparison leaves behind: a page for a browser, one for the documentation, and the pictures of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.comparison import leaks
+from colonnade.reproduction.comparison.epsilons import deltas, in_words
+from colonnade.reproduction.comparison.figures import figures
+from colonnade.reproduction.comparison.html_page import html_page
+from colonnade.reproduction.comparison.plan import Plan
+from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.recommendations import Need, needs
+from colonnade.reproduction.comparison.table import head, row
+from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
+
+_NAME = "beside"
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What pages are written of.
+
+    Args:
+        plan: what was compared.
+        lanes: what was found, a protocol each.
+        seeds: that were asked for.
+    """
+
+    plan: Plan
+    lanes: Sequence[Lane]
+    seeds: int
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes them. Raises EnvironmentFault if the disk refuses.
+
+        Returns:
+            The two pages.
+        """
+        pictures = {
+            f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
+            for figure in figures(self.lanes, deltas(self.plan))
+        }
+        if leaked := leaks.draw(self.lanes):
+            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, leaked)
+        for name, (_, picture) in pictures.items():
+            write_text(folder / name, picture + "\n")
+        html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
+        write_text(html, html_page(self.plan, self.lanes, self.seeds))
+        write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))
+        return [html, markdown]
+
+    def _markdown(self, pictures: dict[str, str]) -> str:
+        epsilons, at = self.plan.epsilons, deltas(self.plan)
+        lines = [f"# {TITLE}", "", how(self.plan, self.seeds), "", "In words: [which to choose](../choosing.md).", ""]
+        lines += ["## Which for what", "", *_listed(needs(self.lanes, epsilons, at)), "## The numbers", ""]
+        lines += _table(head(epsilons, at), [row(lane, epsilons) for lane in self.lanes])
+        lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]
+        lines += ["", "## Pictures", ""]
+        for name, title in pictures.items():
+            lines += [f"![{title}]({name})", ""]
+        lines += ["## What everybody sees", ""]
+        lines += _table(["protocol", "the server", "a party"],
+                        [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))]
+                         for lane in self.lanes])  # fmt: skip
+        lines += ["## What was not as for the others", ""]
+        lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.lanes, self.seeds)]
+        lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
+        return "\n".join([*lines, ""])
+
+
+def _listed(found: Sequence[Need]) -> list[str]:
+    return _table(["need", "take", "because"], [[one.need, one.take, one.why] for one in found])
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [names, ["---"] * len(names), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines] + [""]

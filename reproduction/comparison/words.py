@@ -1,0 +1,74 @@
+"""What both pages say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from colonnade.common.runtime.environment import describe_environment
+from colonnade.reproduction.comparison.attacked import VICTIM
+from colonnade.reproduction.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, Plan
+from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.recommendations import GOOD
+
+_CONDITIONS = {
+    PLAIN: "undisturbed", SLOW: "with stragglers, waiting", OWN: "with stragglers, its own way", ATTACKED: "attacked",
+}  # fmt: skip
+
+_OF = {"client": "a party", "row": "a row"}
+
+TITLE = "All protocols side by side"
+
+
+def how(plan: Plan, seeds: int) -> str:
+    """What was run, for whom it is to be read."""
+    system = describe_environment()
+    return (
+        f"Written by `colonnade compare --seeds {seeds}` (the virtual clock: the same halves, without a wire; "
+        f"{system['system']}, torch {system['torch']}). Every protocol had the same digits, the same two columns of "
+        f"pixels at each of four holders, the same bottom models and the same rounds (`experiments/{plan.base}`), and "
+        "rates of its own, chosen on validation rows (`experiments/beside.yaml`). Numbers are of test rows, means of "
+        "the seeds; curves are of the first one."
+    )
+
+
+CAUTIONS = (
+    "One small task: a ranking, not a promise. Differences of a point or two are none.",
+    f"'None' means that nobody who could be named comes to {GOOD:g} %. Protocols that send parties the labels are "
+    "named for no protection, whatever their numbers.",
+    "MB are those of training's messages, both ways; evaluations are not counted.",
+    "Seconds are delays alone: the virtual clock charges nothing for computing. With 'never' a seed did not get there.",
+    "Runs with noise were evaluated clean, and their noise came from the seed: a benchmark of learning, no guarantee.",
+    "With noise on a party's whole data nothing of a single message is left at any of these epsilons: where the three "
+    "numbers are alike, parties learned from what came back (labels, or gradients of a head that had seen noise), and "
+    "the clean evaluation shows what they know. Where evaluations had the noise as well, split, c_vfl and vimadmm were "
+    "right in 11, 11 and 12 % at epsilon 64 (one seed).",
+    "An epsilon of a party's whole data and one of a row's embeddings are about different things and are not to be "
+    "compared; noise on what goes up protects no label.",
+    f"Attacks are of one seed on {VICTIM}, with the default settings of `colonnade attack`: a lower bound of what "
+    "leaks. Labels are named from the first or the last epoch, whichever names more. The attacker at the server "
+    "knows a fifth of the rows. A dash is 'no message names a row', which is no protection.",
+)
+"""What numbers do not say, a sentence each."""
+
+
+def notes(plan: Plan, lanes: Sequence[Lane], seeds: int) -> list[tuple[str, str]]:
+    """What was not as for the others, by protocol; also which of its numbers have fewer seeds than were asked for."""
+    found = []
+    for lane in lanes:
+        own = f"With stragglers, its own way: {lane.entry.way}." if OWN in lane.found and lane.entry.way else ""
+        if said := " ".join(part for part in (lane.entry.note, own, _lost(plan, lane, seeds)) if part):
+            found.append((lane.name, said))
+    return found
+
+
+def _lost(plan: Plan, lane: Lane, seeds: int) -> str:
+    wanted = {condition: 1 if condition == ATTACKED else seeds for condition in plan.conditions(lane.name)}
+    there = {condition: len(lane.found.get(condition, ())) for condition in wanted}
+    few = [f"{_condition(each)} {there[each]} of {most}" for each, most in wanted.items() if there[each] < most]
+    return f"Seeds that failed or were not run yet are in no number: {', '.join(few)}." if few else ""
+
+
+def _condition(name: str) -> str:
+    """A condition as people read it."""
+    unit, _, epsilon = name.partition("-")
+    return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]

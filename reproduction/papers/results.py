@@ -1,0 +1,96 @@
+"""Results that are kept: results.json, one record a run and seed. What is there is not run again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from colonnade.common.errors import InputError
+from colonnade.reports.console.outputs import write_text
+from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.running import Job
+
+NAME = "results.json"
+
+
+class Kept(BaseModel):
+    """A record and the configuration that it is of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    digest: str
+    record: Record
+
+
+_FILE = TypeAdapter(dict[str, Kept])
+
+
+class Results:
+    """All records of a folder.
+
+    Args:
+        folder: holds results.json, or will.
+
+    Raises:
+        InputError: the file is there and cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._kept = self._read()
+
+    def get(self, job: Job) -> Record | None:
+        """What was found of a run with this configuration; None if there is nothing, or it is of another one."""
+        kept = self._kept.get(_key(job))
+        return kept.record if kept is not None and kept.digest == job.digest else None
+
+    def keep(self, job: Job, record: Record) -> None:
+        """Keeps a record on the disk, beside what other commands have kept there since.
+
+        Raises:
+            InputError: the file is there and can be read no longer.
+            EnvironmentFault: it cannot be written.
+        """
+        with _alone_in(self.path.parent):
+            self._kept = self._read() | {_key(job): Kept(digest=job.digest, record=record)}
+            tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
+            lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
+            write_text(self.path, f"{{\n{lines}\n}}\n")
+
+    def _read(self) -> dict[str, Kept]:
+        if not self.path.is_file():
+            return {}
+        try:
+            return _FILE.validate_python(json.loads(self.path.read_text()))
+        except (OSError, ValueError) as wrong:
+            hint = "name another folder with --out, or delete the file"
+            raise InputError(f"{self.path}: {_said(wrong)}", hint=hint) from None
+
+
+def _said(wrong: Exception) -> str:
+    """What is wrong in a line; of a record that is no record, which one."""
+    if not isinstance(wrong, ValidationError):
+        return str(wrong).splitlines()[0]
+    first = wrong.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Of several commands that keep results in one folder, one writes and the others wait."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _key(job: Job) -> str:
+    return f"{job.paper}/{job.name}/{job.seed}" + ("/wire" if job.wire else "")

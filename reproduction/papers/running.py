@@ -1,0 +1,171 @@
+"""One run of a paper's list, by itself: on the virtual clock in a process of its own, or as processes over the wire."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.simulation.folder import summarise
+from colonnade.common.config.federation import load
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.data.known_sets.places import cache
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.version import VERSION
+from colonnade.reproduction.papers import longtail
+from colonnade.reproduction.papers.measures import Point, Record
+from colonnade.reproduction.papers.papers import Run
+from colonnade.simulation.federation import Simulation
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run with a seed.
+
+    Args:
+        paper, name: of the run in the list.
+        run: what it is.
+        seed: of the federation.
+        wire: whether it is run as processes, rather than on the virtual clock.
+    """
+
+    paper: str
+    name: str
+    run: Run
+    seed: int
+    wire: bool = False
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """All that is changed of the file."""
+        return (*self.run.set, f"federation.seed={self.seed}")
+
+    @property
+    def digest(self) -> str:
+        """Of the file and of what is changed: a result counts as long as this is the same."""
+        said = json.dumps([self.run.path.read_text(), self.sets])
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def perform(job: Job) -> Record:
+    """Runs it to its end.
+
+    Raises:
+        ColonnadeError: as the run itself.
+    """
+    _prepare(job)
+    begun = time.perf_counter()
+    record = _over_the_wire(job) if job.wire else _simulated(job)
+    return record.model_copy(update={"wall": round(time.perf_counter() - begun, 1)})
+
+
+def _prepare(job: Job) -> None:
+    """Makes the data that are made of others, where downloads go and are found."""
+    if any(longtail.NAME in each for each in job.sets):
+        longtail.make(cache())
+
+
+@dataclass
+class _Course:
+    """What a run comes to while it goes.
+
+    Bytes are those of training's messages where links can be counted by kind. Over the wire events tell of all bytes,
+    evaluations among them.
+    """
+
+    points: list[Point] = field(default_factory=list)
+    _cohort: Cohort | None = None
+    _epoch: float = 0.0
+    _begun: float = 0.0
+    _told: tuple[int, int] = (0, 0)
+
+    def watch(self, cohort: Cohort) -> None:
+        """Counts these links from now on."""
+        self._cohort = cohort
+
+    def __call__(self, event: Event) -> None:
+        """Hears of rounds and of evaluations."""
+        if event["kind"] == "begin":
+            self._begun = float(event["time"])
+        if event["kind"] == "round":
+            self._epoch = float(event.get("epoch", self._epoch))
+            self._told = event["bytes_up"], event["bytes_down"]
+        if event["kind"] != "evaluation" or event.get("test_accuracy") is None:
+            return
+        sent, seconds = sum(self.bytes), round(float(event["time"]) - self._begun, 6)
+        accuracy = round(float(event["test_accuracy"]), 6)
+        point = Point(round=event["round"], epoch=self._epoch, seconds=seconds, bytes=sent, accuracy=accuracy)
+        self.points.append(point)
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """From and to the parties, so far."""
+        if self._cohort is None:
+            return self._told
+        links = self._cohort.values()
+        up, down = ([link.traffic.received for link in links], [link.traffic.sent for link in links])
+        return _training(up), _training(down)
+
+
+def _training(books: list[Any]) -> int:
+    return sum(size for book in books for kind, (_, size) in book.items() if kind != "Evaluation")
+
+
+def _simulated(job: Job) -> Record:
+    torch.set_num_threads(1)
+    config = load(job.run.path, job.sets)
+    course = _Course()
+    telemetry = Telemetry(None, course)
+    outcome = Simulation(config, job.run.path.parent, telemetry=telemetry, on_cohort=course.watch).run()
+    return _record(summarise(outcome), tuple(course.points), course.bytes)
+
+
+def _over_the_wire(job: Job) -> Record:
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        argv = [sys.executable, "-m", "colonnade", "up", str(job.run.path), "--out", str(out)]
+        argv += [word for each in job.sets for word in ("--set", each)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
+        found = json.loads((out / "summary.json").read_text())
+        events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    course = _Course()
+    for event in events:
+        course(event)
+    return _record(found, tuple(course.points), course.bytes)
+
+
+def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, int]) -> Record:
+    confusion = ((found.get("details") or {}).get("test") or {}).get("confusion") or []
+    classes = tuple(round(row[c] / max(1, sum(row)), 6) for c, row in enumerate(confusion))
+    return Record(
+        metrics={key: round(float(number), 6) for key, number in found["metrics"].items()},
+        points=points,
+        classes=classes,
+        rounds=found["rounds"],
+        parties=len(found["parties"]),
+        bytes_up=sizes[0],
+        bytes_down=sizes[1],
+        epsilon=_epsilon(found),
+        wall=0,
+        version=VERSION,
+    )
+
+
+def _epsilon(found: dict[str, Any]) -> float | None:
+    """What the accounting comes to, whether or not clean evaluations void it."""
+    if not (privacy := found.get("privacy")):
+        return None
+    adjacency = next(iter(privacy["epsilon"]))
+    return max((spent for spent in privacy["epsilon"][adjacency].values() if spent is not None), default=None)

@@ -1,0 +1,1 @@
+"""Sums over the parties: in the clear, masked, coded."""

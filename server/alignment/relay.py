@@ -1,0 +1,193 @@
+"""The server's half of an alignment: it relays all lists, adds its own, and compares what all have raised."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.common.alignment.comparison import RAISED, compare, distinct
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
+from colonnade.common.alignment.psi_member import SHUFFLED, Hand, about, draw_for, tag_of
+from colonnade.common.alignment.psi_ring import SERVER_SEAT, Ring
+from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
+from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, to_records
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.alignment.work import T, Work, at_once
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER, Cohort
+from colonnade.common.conversation.responses import Harvest, Quorum
+from colonnade.common.crypto.group import ELEMENT
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import ContractError, InputError, PartyAway
+from colonnade.common.messaging.message import M, check_exact
+from colonnade.common.messaging.outgoing import Concealed, nothing
+
+_NONE = nothing(0, ELEMENT, dtype=torch.uint8)
+
+
+@dataclass
+class Aligning:
+    """One alignment, from the parties' counts to a file at every member.
+
+    Args:
+        federation: the agreed section.
+        keys: of the server's rows.
+        session: that the secrets are for.
+        cohort: all parties.
+        keep: called with the alignment's number and our rows, once every party has kept its own.
+        work: does what takes long.
+        told: of progress: exchanges that are done, and of how many.
+        block: keys that travel at a time.
+        seed: of the secret and the shuffles.
+    """
+
+    federation: FederationConfig
+    keys: Keys
+    session: Session
+    cohort: Cohort
+    keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
+    work: Work = at_once
+    told: Callable[[int, int], None] = lambda _done, _of: None
+    block: int = BLOCK
+    seed: Seed = field(default_factory=Seed)
+    _round: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._members = (SERVER, *self.federation.names)
+
+    async def __call__(self) -> Tensor:
+        """Our rows that all members have, int64 (common,), in the order that is the same for all.
+
+        Raises:
+            DataError: no key is common, or with `sorted` not all keys are the same.
+            ContractError: a party says what it must not.
+            PartyAway: a party is gone; its list is needed.
+        """
+        ring, hand = await self._gather()
+        lists = await self._go_round(ring, hand)
+        common, places = await self.work(partial(compare, lists, self.keys.folder))
+        del lists
+        number = secrets.token_hex(8)
+        rows = len(self.keys) * common if self.federation.align == "sorted" else common
+        self._round += 1
+        await self.cohort.tell(Common(self._round, rows, number))
+        refuse_nothing(self.federation.align, common)
+        if self.federation.align == "sorted":
+            found = torch.tensor(self.keys.order)
+        else:
+            found = await self._come_back(ring, hand, list(places.values()), common)
+        await self._hear(Kept)
+        self.keep(number, found)
+        self.seed.forget()
+        await self.cohort.tell(Settled(self._round))
+        return found
+
+    async def _gather(self) -> tuple[Ring, Hand]:
+        """Everybody's sizes, which everybody learns."""
+        self._round = 1
+        census = await self._hear(Census)
+        for party, count in census.items():
+            if not count.rows:
+                raise ContractError(party, "Census", "rows", "at least 1", "0")
+        sizes = (len(self.keys), *(count.rows for count in census.values()))
+        await self.cohort.tell(Sizes(self._round, torch.tensor(sizes)))
+        keys = self.keys
+        refuse_other_sizes(self.federation.align, self._members, sizes)
+        if self.federation.align == "sorted":
+            keys, sizes = keys.as_one, (1,) * len(sizes)
+        ring = Ring(sizes, self.block)
+        tag = tag_of(self.session)
+        own = self.seed.draw(about(tag, ring, self.keys))
+        return ring, Hand(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
+
+    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Sorter]:
+        """Every list, raised by all parties."""
+        longest = max(ring.sizes)  # so that all have as many buckets
+        lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
+        for stage in range(ring.seats):
+            for block in range(ring.blocks()):
+                held = await self._exchange(ring, hand, stage, block)
+                if stage < ring.seats - 1:
+                    await self._pass_on(hand, stage, block, held)
+                else:
+                    home = await self._accept(partial(hand.take_back, held[-1]))
+                    await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
+                    await self.cohort.tell(Points(self._round, _NONE))
+                self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
+        return lists
+
+    async def _exchange(self, ring: Ring, hand: Hand, stage: int, block: int) -> list[Concealed]:
+        """What every seat passes on."""
+        self._round += 1
+        own = await self.work(partial(hand.give, stage, block))
+        came = await self._hear(Points)
+        for seat, (party, message) in enumerate(came.items(), start=1):
+            check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block), "element": ELEMENT})
+        return [own, *(message.points for message in came.values())]
+
+    async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Concealed]) -> None:
+        """Every seat's block goes to the next one, the last one's to us."""
+        names = self.federation.names
+        await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
+        await self._accept(partial(hand.take, stage, block, held[-1]))
+
+    async def _accept(self, call: Callable[[], T]) -> T:
+        """What becomes of points that came from the last seat, to whom we are the next one."""
+        try:
+            return await self.work(call)
+        except InputError as broken:
+            last = self.federation.names[-1]
+            raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
+
+    def _lay_down(self, ring: Ring, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
+        """The last stage's block of every list, to be compared."""
+        for seat, points in enumerate(held):
+            owner, raiser = ring.owner(seat, ring.seats - 1), self.federation.names[seat - 1]
+            try:
+                lists[self._members[owner]].add(np.hstack([points.numpy(), places_of(ring.span(owner, block))]))
+            except InputError as broken:
+                raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
+
+    async def _come_back(self, ring: Ring, hand: Hand, at: list[Scratch], common: int) -> Tensor:
+        """Where the common keys stand in our table: every member undoes its shuffle of every list."""
+        for stage in range(ring.seats):
+            owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
+            for span in ring.spans_of(common):
+                self._round += 1
+                own, *others = (to_numbers(at[owner].read(span.start, span.stop - span.start)) for owner in owners)
+                messages = (Positions(self._round, Concealed(after, SHUFFLED)) for after in others)
+                await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
+                at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
+                await self._take_back(ring, owners, at, span, last=stage == ring.seats - 1)
+        found = at[SERVER_SEAT].numbers(common)
+        if not distinct(found, len(self.keys)):
+            raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
+        return found
+
+    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
+        """The parties' answers in a stage of the return; in the last there is nothing in them."""
+        came = await self._hear(Positions)
+        for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
+            check_exact(party, message, {"keys": 0 if last else span.stop - span.start})
+            if last:
+                continue
+            found, size = message.positions, ring.sizes[owner]
+            if int(found.min()) < 0 or int(found.max()) >= size:
+                raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
+            at[owner].write(span.start, to_records(found))
+
+    async def _hear(self, kind: type[M]) -> Harvest[M]:
+        """One message of every party."""
+        patience = Quorum(limit=self.federation.timeouts.answer)
+        harvest = await self.cohort.collect(kind, self._round, patience)
+        if harvest.missing:
+            raise PartyAway(harvest.missing[0], "it is gone while rows are aligned, which needs every list")
+        return harvest

@@ -1,0 +1,1 @@
+"""Metrics of predictions, and the best evaluation of a run."""

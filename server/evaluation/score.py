@@ -1,0 +1,44 @@
+"""How good logits are, block by block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from colonnade.server.evaluation.quality import describe
+
+
+class Score:
+    """Accuracy and mean cross-entropy, without class weights.
+
+    Attributes:
+        rows: that were added.
+    """
+
+    def __init__(self) -> None:
+        self._hits = self._loss = 0.0
+        self.rows = 0
+        self._logits: list[Tensor] = []
+        self._labels: list[Tensor] = []
+
+    @torch.no_grad()
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Counts some rows: logits (rows, classes), their classes int64 (rows,)."""
+        self._hits += (logits.argmax(1) == labels).sum().item()
+        self._loss += functional.cross_entropy(logits, labels, reduction="sum").item()
+        self._logits.append(logits.detach().cpu())
+        self._labels.append(labels.cpu())
+        self.rows += len(labels)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """`accuracy` and `loss` of all rows, of which there must be some."""
+        return {"accuracy": self._hits / self.rows, "loss": self._loss / self.rows}
+
+    def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
+        """More metrics by name, and what is too bulky for one: `server.quality.describe`."""
+        probabilities = torch.cat(self._logits).double().softmax(dim=1)
+        return describe(probabilities.numpy(), torch.cat(self._labels).numpy())

@@ -1,0 +1,1 @@
+"""From the parties' embeddings or logits to a joint model."""

@@ -1,0 +1,121 @@
+"""The server as the active party: labels, and columns and a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.config.federation import FederationConfig, ServerConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.sources import load_features, prepare, prepare_others
+from colonnade.common.errors import DataError
+from colonnade.common.models.bottom import bottom_model
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.models.two_part import TwoPart
+from colonnade.server.fusion.heads import joint_head
+from colonnade.server.training.context import ServerContext
+
+
+def load_columns(
+    federation: FederationConfig,
+    config: ServerConfig,
+    schedule: Schedule,
+    base: Path,
+    rows: int,
+    sample: Tensor | None = None,
+    kept: EncoderFile | None = None,
+    ids: tuple[str, ...] | None = None,
+) -> Columns | None:
+    """What the server's models see of `server.active.data`: scaled; None where it has none.
+
+    Args:
+        rows: of the labels, as they were read.
+        sample: those that there are to be; None for all.
+        kept: where the run keeps the encoder; None for nowhere.
+        ids: who the labels are about, where rows have keys.
+
+    Raises:
+        DataError: they are not there or not usable, or are other rows than the labels'.
+    """
+    if config.active is None:
+        return None
+    features = load_features(config.active.data, federation.seat(SERVER), base)
+    same = federation.keys.normal
+    if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
+        labelled = set(map(same, ids))
+        features = features.rows(torch.tensor([row for row, id in enumerate(features.ids) if same(id) in labelled]))
+    if (found := len(features.values)) != rows:
+        raise DataError(
+            f"server.active.data has {found} rows, the labels have {rows}", hint="both must be of the same rows"
+        )
+    if ids is not None and features.ids is not None and [*map(same, features.ids)] != [*map(same, ids)]:
+        raise DataError(
+            "server.active.data and server.labels have other keys, or the same in another order",
+            hint="bring both into the order of one of them",
+        )
+    train = schedule.partition.train
+    return prepare(config.active.data, sampled(features, sample), train, federation.seed, SERVER, kept)
+
+
+def columns_of(
+    federation: FederationConfig, config: ServerConfig, base: Path, places: Mapping[str, int], out: Path
+) -> Columns | None:
+    """What the server's models see of rows that it asks for, perhaps for the first time; None where it has none.
+
+    Args:
+        places: the position that each key shall have, as keys are compared.
+        out: the run's folder, where the encoder is.
+
+    Raises:
+        DataError: `server.active.data` has no keys, or lacks one of these.
+    """
+    if config.active is None:
+        return None
+    features = load_features(config.active.data, federation.seat(SERVER), base)
+    own = {federation.keys.normal(id): row for row, id in enumerate(features.ids or ())}
+    if lacking := sum(key not in own for key in places):
+        raise DataError(
+            f"server.active.data has no row for {lacking} of the {len(places)} ids that all parties know",
+            hint="ask for ids that the server's own table has, or give it the other rows",
+        )
+    index = torch.empty(len(places), dtype=torch.int64)
+    for key, place in places.items():
+        index[place] = own[key]
+    kept = EncoderFile(out, begun=True)
+    return prepare_others(config.active.data, features.rows(index), federation.seed, SERVER, kept)
+
+
+def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> frozenset[str] | None:
+    """The keys, as they are compared, of whom the server has columns; None where it has none at all."""
+    if config.active is None:
+        return None
+    ids = load_features(config.active.data, federation.seat(SERVER), base).ids
+    return frozenset(federation.keys.normal(id) for id in ids or ())
+
+
+def active_party(ctx: ServerContext, width: int) -> TwoPart:
+    """l_0: the server's own two networks with their optimisers, as they are in the state or begin.
+
+    Args:
+        width: of an embedding.
+    """
+    config, columns = ctx.config.active, ctx.columns
+    assert config is not None and columns is not None  # the protocol's contract asks for them
+    shape = tuple(columns.shape[1:])
+    seed = ctx.federation.seed * 1009 + len(ctx.federation.names) + 1  # the parties' are 1 .. M
+    make = lambda: bottom_model("server.active", config.model, shape, width, seed, ctx.base).to(ctx.device)  # noqa: E731
+    bottom: nn.Module = ctx.state.keep("active model", make)
+    head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, width))
+    return TwoPart(
+        bottom,
+        head,
+        ctx.state.keep("active optimiser", lambda: build_optimiser(config.optimiser, bottom.parameters())),
+        ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, head.parameters())),
+    )

@@ -1,0 +1,61 @@
+"""The joint model where the server is the active party: its own part is of the very rows that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from colonnade.common.models.two_part import TwoPart
+from colonnade.server.fusion.active import active_party
+from colonnade.server.fusion.joint import Joint
+from colonnade.server.training.context import ServerContext
+
+Averaged = Literal["embeddings", "logits"]
+
+
+@dataclass(frozen=True)
+class ActiveJoint:
+    """An average over the active party and all others.
+
+    Args:
+        own: the active party's model.
+        x: its columns of the rows, float32 (rows, ...).
+        count: how many members the average is over, itself among them.
+        averaged: embeddings, from whose average its head predicts (VFedMH), or everyone's logits (agg_vfl).
+    """
+
+    own: TwoPart
+    x: Tensor
+    count: int
+    averaged: Averaged
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """What each party sent, in the roster's order, float32 (rows, width) each -> logits (rows, classes)."""
+        return self.of_sum(torch.stack(list(parts)).sum(0))
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The same of their sum."""
+        with self.own.evaluation() as still:
+            if self.averaged == "logits":
+                return (still.predict(still.embed(self.x)) + total.to(self.x.device)) / self.count
+            return still.predict(self.average(total))
+
+    def average(self, total: Tensor) -> Tensor:
+        """E, of the parties' sum: float32 (rows, width), on the device."""
+        with self.own.evaluation() as still:
+            return (still.embed(self.x) + total.to(self.x.device)) / self.count
+
+    def heads(self) -> None:
+        """There are none here."""
+
+
+def active_joint(ctx: ServerContext, averaged: Averaged) -> Callable[[Tensor], Joint]:
+    """The joint model by the rows that it is of."""
+    width = int(ctx.federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with an active party
+    own, columns, count = active_party(ctx, width), ctx.columns, len(ctx.federation.names) + 1
+    assert columns is not None  # the contract asks for them
+    return lambda rows: ActiveJoint(own, columns[rows], count, averaged)

@@ -1,0 +1,113 @@
+"""The joint model above the cut: one head over one embedding that all parties' make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from colonnade.common.models.optimiser import build_optimiser, stepper
+from colonnade.common.numerics.row_gradients import Parameters
+from colonnade.server.fusion.heads import joint_head
+from colonnade.server.fusion.joint import Targets
+from colonnade.server.privacy.response_noise import Answers
+from colonnade.server.training.context import ServerContext
+
+How = Literal["average", "max", "concatenate"]
+
+# h_1 .. h_n (n, rows, width) -> H, (rows, width), or (rows, n * width) side by side.
+COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
+    "average": lambda h: h.mean(0),
+    "max": lambda h: h.amax(0),
+    "concatenate": lambda h: h.movedim(0, 1).flatten(1),
+}
+
+
+class CombinedHead:
+    """g(H; theta_0) with its optimiser, both in the half's state.
+
+    Args:
+        ctx: of the server's half.
+        width: of an embedding.
+        how: H of the embeddings. An average or maximum may be over any number of them.
+
+    Attributes:
+        head: g.
+        loss: what it is trained by.
+    """
+
+    def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
+        self._device, self._how, self._parties, self._width = ctx.device, how, len(ctx.federation.names), width
+        self.loss = ctx.loss
+        inputs = width * self._parties if how == "concatenate" else width
+        self.head: nn.Module = ctx.state.keep("head", lambda: joint_head(ctx, inputs))
+        parameters = self.head.parameters()
+        self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
+        self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
+
+    def backward(self, parts: Sequence[Tensor], targets: Targets) -> tuple[float, Sequence[Tensor], int]:
+        """The batch's mean loss, its gradients, and what those are to be divided by.
+
+        Args:
+            parts: h_1 .. h_n, each float32 (rows, width).
+            targets: what to take for the labels.
+
+        Returns:
+            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. Of an average the gradient at H in the
+            place of each dh_k, and n.
+        """
+        h = torch.stack(list(parts)).to(self._device)
+        averaged = self._how == "average"
+        leaf = (h.mean(0) if averaged else h).requires_grad_()
+        logits = self.head(leaf if averaged else COMBINE[self._how](leaf))
+        loss = self.loss.mean(logits, targets(logits))
+        self._optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        assert leaf.grad is not None  # it requires it
+        return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
+
+    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: Answers) -> float:
+        """The batch's mean loss, which stays here; its gradient at the head's parameters gets noise.
+
+        Args:
+            parts, targets: as above.
+            batch: row numbers, int64 (rows,).
+            answers: clips, adds noise and pays.
+
+        Raises:
+            InputError: the head cannot be differentiated row by row.
+            EnvironmentFault: what it costs cannot be written down.
+        """
+        named = dict(self.head.named_parameters())
+        loss, _ = answers.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
+        return loss
+
+    def combined(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_n -> H, what the head sees."""
+        return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_n -> the head's logits, without dropout and the like."""
+        self.head.eval()
+        logits: Tensor = self.head(self.combined(parts))
+        self.head.train()
+        return logits
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The same of h_1 + .. + h_M, where H is their average."""
+        return self.logits([total / self._parties])
+
+    def heads(self) -> list[Tensor] | None:
+        """Each party's block of the first layer, if embeddings lie side by side; else all meet the same weights."""
+        first = next((layer for layer in self.head.modules() if isinstance(layer, nn.Linear)), None)
+        if self._how != "concatenate" or first is None or first.in_features != self._parties * self._width:
+            return None
+        return list(torch.split(first.weight.detach().T, self._width))
+
+    def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
+        """What the head sees of one row, (inputs,), and its label, ()."""
+        logits = functional_call(self.head, dict(parameters), (h.unsqueeze(0),))
+        return self.loss.mean(logits, target.unsqueeze(0))

@@ -1,0 +1,109 @@
+"""What the server of VFL-CZOFO answers with: differences of the loss, and what Theorem 4.1 wants to know of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.directions import Directions
+from colonnade.common.numerics.zeroth_order import spread
+from colonnade.common.protocols.czofo import Config
+from colonnade.server.fusion.combined import CombinedHead
+from colonnade.server.privacy.response_noise import protection
+from colonnade.server.training.context import ServerContext
+
+_SAMPLED = 10  # turns, of one of which the estimate's variance is taken
+_NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}
+
+
+class Perturbed:
+    """The joint model with the embeddings of one party moved a little, along directions that the party knows.
+
+    Args:
+        ctx: of the server's half, whose state keeps what is measured.
+        cfg: the protocol's.
+        whole: the joint model.
+        parties: in the cohort's order.
+    """
+
+    def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
+        self._ctx, self._cfg, self._whole = ctx, cfg, whole
+        self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic, loss=ctx.loss)
+        self._directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
+        self._places = {
+            party: Place(seat * cfg.embedding) if cfg.combine == "concatenate" else Place(0, 1 / len(parties))
+            for seat, party in enumerate(parties)
+        }
+        self._seats = {party: seat for seat, party in enumerate(parties)}
+        self._private = protection(ctx, whole.head)
+        self._h = self._y = self._batch = torch.empty(0)
+        self._dh: Sequence[Tensor] = ()
+        self._shared = 1
+
+    def begin(self, parts: Sequence[Tensor], batch: Tensor) -> float:
+        """The batch's mean loss at rest; its gradient is left for the server's own step.
+
+        Args:
+            parts: everyone's last embeddings, float32 (rows, width) each.
+            batch: row numbers, int64 (rows,).
+
+        Raises:
+            InputError: the loss is not finite.
+        """
+
+        def remembered(logits: Tensor) -> Tensor:
+            self._y = self._ctx.targets(batch, logits)
+            return self._y
+
+        self._batch, self._h = batch, self._whole.combined(parts)
+        if self._private is None:
+            loss, self._dh, self._shared = self._whole.backward(parts, remembered)
+        else:
+            loss = self._whole.protected(parts, remembered, batch, self._private)
+        if not math.isfinite(loss):
+            raise InputError(
+                f"server: the loss is {loss}, so that there are no differences to answer with",
+                hint="lower server.optimiser.lr or the parties' optimiser.lr: the run diverges",
+            )
+        return loss
+
+    def of(self, party: str, turn: int) -> tuple[int, Tensor]:
+        """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as `begin` found them.
+
+        The head may not have been stepped in between.
+        """
+        drawn = self._directions.of(party, turn, len(self._h))
+        u = drawn.u.to(self._h.device)
+        slopes = self._slopes(self._h, u, self._y, self._places[party])
+        delta = self._released(slopes, party, u)
+        if self._cfg.arrivals:
+            self._directions.ahead(party, turn + 1, len(self._ctx.schedule.batch(turn + 1)))
+        return drawn.mark, delta
+
+    def _released(self, slopes: Tensor, party: str, u: Tensor) -> Tensor:
+        """What is sent of every row's slopes (rows, q); noise, where labels are protected, comes before the wire."""
+        rowwise = self._cfg.delta == "row"
+        if self._private is not None:
+            values = slopes.float()
+            noised = self._private.rows if rowwise else self._private.mean
+            return noised(values, self._batch).view(-1, values.shape[1])
+        delta = (slopes if rowwise else slopes.mean(0, keepdim=True)).float()
+        if self._cfg.theorem:
+            self._measure(party, delta, u)
+        return delta
+
+    def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
+        """Enters zeta, the largest norm of a row's gradient, and now and then sigma^2 = tr(Psi) / (q d), of a turn."""
+        measured = self._ctx.state.keep("theorem", lambda: dict(_NOTHING))
+        rows = len(u)
+        gradient = self._dh[self._seats[party]] * (rows / self._shared)  # of each row's own loss
+        measured["zeta"] = max(measured["zeta"], float(gradient.norm(dim=1).max()))
+        if measured["turns"] % _SAMPLED == 0 and u.shape[1] > 1:
+            measured["variance"] += spread(delta, u, self._directions.factor) / (u.shape[1] * u.shape[2])
+            measured["sampled"] += 1
+        measured["turns"] += 1

@@ -1,0 +1,125 @@
+"""The heads that the server keeps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.data.rows import generator
+from colonnade.common.models.build import build_agreed_head, build_head
+from colonnade.common.models.heads import JointHeadConfig, MlpHeadConfig, PartyHeadConfig, xavier
+from colonnade.common.models.optimiser import build_optimiser
+from colonnade.common.numerics.admm import head_gradients
+from colonnade.server.training.context import ServerContext
+
+_SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own: client/training/context.py
+
+
+def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
+    """theta_0, the one head over all embeddings laid side by side: (rows, inputs) -> (rows, classes)."""
+    seed = ctx.federation.seed * _SEED_STRIDE
+    return build_head(ctx.config.head, inputs, ctx.federation.outputs, seed, ctx.base).to(ctx.device)
+
+
+def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:
+    """theta_0 where the parties compute with it too, so that not the server alone chooses what it is."""
+    seed = ctx.federation.seed
+    draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
+    return build_agreed_head(config, inputs, ctx.federation.outputs, seed * _SEED_STRIDE, draws).to(ctx.device)
+
+
+def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
+    """W_1 .. W_M as one parameter, float32 (parties, width, classes).
+
+    Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow what
+    their head says, and with the smaller one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
+    """
+    seed = ctx.federation.seed * _SEED_STRIDE
+    return nn.Parameter(xavier(width, ctx.federation.outputs, seed, parties).to(ctx.device))
+
+
+class LinearHeads:
+    """g(h; W_k) = h W_k for every party k.
+
+    Args:
+        ctx: of the server's half, whose state keeps the heads and their optimiser.
+        parties: how many.
+        width: of an embedding.
+    """
+
+    def __init__(self, ctx: ServerContext, parties: int, width: int) -> None:
+        self._heads = heads = ctx.state.keep("heads", lambda: linear_heads(ctx, parties, width))
+        self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, [heads]))
+
+    def logits(self, h: Tensor) -> Tensor:
+        """g(h_k; W_k), (parties, rows, width) -> (parties, rows, classes)."""
+        return torch.bmm(h, self._heads.detach())
+
+    def first(self) -> list[Tensor]:
+        """W_1 .. W_M, (width, classes) each."""
+        return list(self._heads.detach())
+
+    def step(self, h: Tensor, signal: Tensor) -> None:
+        """Steps every W_k, given the gradient (rows, classes) at the sum of the logits."""
+        self._heads.grad = head_gradients(h, self._heads.detach(), signal)
+        self._optimiser.step()
+
+    def flat(self, seat: int) -> Tensor:
+        """W_k row by row, (width * classes)."""
+        return self._heads[seat].detach().flatten()
+
+
+class MlpHeads:
+    """g(h; W_k) an MLP with parameters of its own for every party k.
+
+    Args:
+        ctx: of the server's half, whose state keeps the heads, their optimiser and what dropout is drawn from.
+        config: of one head.
+        parties: how many.
+        width: of an embedding.
+    """
+
+    def __init__(self, ctx: ServerContext, config: MlpHeadConfig, parties: int, width: int) -> None:
+        seed, classes = ctx.federation.seed, ctx.federation.outputs
+        draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
+        seeds = [generator("head", seed, seat).initial_seed() for seat in range(parties)]
+        built = nn.ModuleList(build_agreed_head(config, width, classes, each, draws) for each in seeds)
+        self._heads = heads = ctx.state.keep("heads", lambda: built.to(ctx.device))
+        make = lambda: build_optimiser(ctx.config.optimiser, heads.parameters())  # noqa: E731
+        self._optimiser = ctx.state.keep("optimiser", make)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """g(h_k; W_k) without dropout, (parties, rows, width) -> (parties, rows, classes)."""
+        self._heads.eval()
+        with torch.no_grad():
+            return self._all(h)
+
+    def first(self) -> list[Tensor]:
+        """Every head's first layer, (width, outputs) each."""
+        firsts = (next(layer for layer in head.modules() if isinstance(layer, nn.Linear)) for head in self._heads)
+        return [layer.weight.detach().T for layer in firsts]
+
+    def step(self, h: Tensor, signal: Tensor) -> None:
+        """Steps every W_k under dropout, given the gradient (rows, classes) at the sum of the logits."""
+        self._heads.train()
+        self._optimiser.zero_grad()
+        with torch.enable_grad():
+            torch.autograd.backward(self._all(h).sum(0), signal)
+        self._optimiser.step()
+
+    def flat(self, seat: int) -> Tensor:
+        """W_k layer by layer, weight (out, in) and then bias."""
+        return nn.utils.parameters_to_vector(self._heads[seat].parameters()).detach()
+
+    def _all(self, h: Tensor) -> Tensor:
+        return torch.stack([head(part) for head, part in zip(self._heads, h, strict=True)])
+
+
+PartyHeads = LinearHeads | MlpHeads
+
+
+def party_heads(ctx: ServerContext, config: PartyHeadConfig, parties: int, width: int) -> PartyHeads:
+    """W_1 .. W_M of VIMADMM, linear or MLPs, with their optimiser."""
+    if isinstance(config, MlpHeadConfig):
+        return MlpHeads(ctx, config, parties, width)
+    return LinearHeads(ctx, parties, width)

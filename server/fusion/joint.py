@@ -1,0 +1,129 @@
+"""The server's part of a joint model: from what the parties send of some rows to logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.common.models.optimiser import build_optimiser, stepper
+from colonnade.server.fusion.heads import PartyHeads, joint_head
+from colonnade.server.training.context import ServerContext
+
+Targets = Callable[[Tensor], Tensor]  # logits -> what the loss takes for the labels: ServerContext.targets
+
+
+class Joint(Protocol):
+    """What a protocol's server makes of everyone's answers, in training's evaluations and afterwards."""
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """What each party sent, in the roster's order, float32 (rows, width) each -> logits (rows, classes)."""
+
+    def heads(self) -> list[Tensor] | None:
+        """The weights that each party's part meets first, (width, outputs) each; None if there are none."""
+
+
+@runtime_checkable
+class Summed(Joint, Protocol):
+    """One that needs no more than the sum of what everyone sent."""
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
+
+
+class HeadSum:
+    """sum_k g(h_k; W_k).
+
+    Args:
+        each: the parties' heads.
+        device: that they live on.
+    """
+
+    def __init__(self, each: PartyHeads, device: torch.device) -> None:
+        self.each, self._device = each, device
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_M -> their heads' sum."""
+        return self.each.logits(torch.stack(list(parts)).to(self._device)).sum(0)
+
+    def heads(self) -> list[Tensor]:
+        """W_1 .. W_M, of MLPs the first layers."""
+        return self.each.first()
+
+
+class LogitSum:
+    """scale * sum_k o_k, of parties that have their heads themselves.
+
+    Args:
+        device: that the sum is wanted on.
+        scale: 1, or 1 / M for the mean.
+    """
+
+    def __init__(self, device: torch.device, scale: float = 1.0) -> None:
+        self._device, self._scale = device, scale
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """o_1 .. o_M -> their sum or mean."""
+        total = torch.stack(list(parts)).sum(0).to(self._device)
+        return total if self._scale == 1.0 else total * self._scale
+
+    def of_sum(self, total: Tensor) -> Tensor:
+        """The sum or mean, of the sum."""
+        return self.logits([total])
+
+    def heads(self) -> None:
+        """There are none here."""
+
+
+class JointHead:
+    """g(.; theta_0), one head over all embeddings side by side, with its optimiser: both live in the half's state.
+
+    Args:
+        ctx: of the server's half.
+        width: of an embedding.
+        head: as it begins, where not the server alone chooses it.
+    """
+
+    def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
+        self._device, self._parties, self._width = ctx.device, ctx.federation.names, width
+        self._loss = ctx.loss
+        make = lambda: joint_head(ctx, width * len(self._parties)) if head is None else head  # noqa: E731
+        self._head: nn.Module = ctx.state.keep("head", make)
+        parameters = self._head.parameters()
+        self._optimiser = ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters))
+        self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
+
+    def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Mapping[str, Tensor]]:
+        """The batch's mean loss, and its gradient dh_k at every party's embeddings.
+
+        Args:
+            parts: h_1 .. h_M, each float32 (rows, width).
+            targets: what to take for the labels.
+        """
+        h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
+        logits = self._head(h)
+        loss = self._loss.mean(logits, targets(logits))
+        self._optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        assert h.grad is not None  # h requires it
+        return loss.item(), dict(zip(self._parties, torch.split(h.grad, self._width, dim=1), strict=True))
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_M -> the head's logits, without dropout and the like."""
+        self._head.eval()
+        logits: Tensor = self._head(torch.cat(list(parts), dim=1).to(self._device))
+        self._head.train()
+        return logits
+
+    def flat(self) -> Tensor:
+        """A copy of theta_0 as one vector, layer by layer: weight (out, in), then bias if there is one."""
+        return nn.utils.parameters_to_vector(self._head.parameters()).detach()
+
+    def heads(self) -> list[Tensor] | None:
+        """Each party's block of the first layer, if that is linear over all embeddings."""
+        first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
+        if first is None or first.in_features != len(self._parties) * self._width:
+            return None
+        return list(torch.split(first.weight.detach().T, self._width))

@@ -1,0 +1,118 @@
+"""The joint model above the cut where nobody differentiates, and what it tells parties that send pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from colonnade.common.conversation.conversation import SERVER, Cohort
+from colonnade.common.conversation.responses import Harvest
+from colonnade.common.data.rows import generator
+from colonnade.common.errors import InputError
+from colonnade.common.numerics.two_point import TwoPoint, row_losses
+from colonnade.common.protocols.pairs import Difference, Evaluation, Pair, PairsConfig
+from colonnade.server.fusion.combined import CombinedHead
+from colonnade.server.fusion.joint import Targets
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.evaluation import evaluate
+from colonnade.server.training.imputation import StandIn
+
+Turns = Awaitable[tuple[Harvest[Pair], float | None]]  # who answered in a round, and the loss
+
+
+class PairedHead(CombinedHead):
+    """g(H; theta_0), which takes zeroth-order steps. Its directions come from the half's state.
+
+    Args:
+        ctx: of the server's half.
+        cfg: the agreed one.
+    """
+
+    def __init__(self, ctx: ServerContext, cfg: PairsConfig) -> None:
+        super().__init__(ctx, cfg.embedding, cfg.combine)
+        draws = ctx.state.keep("directions", lambda: generator("directions", ctx.federation.seed, SERVER))
+        self._two_point, self._mu = TwoPoint(self.head, draws, draw=cfg.draw, mu=cfg.mu), cfg.mu
+
+    def slopes(
+        self, parts: Sequence[Tensor], perturbed: Mapping[int, Tensor], targets: Targets
+    ) -> tuple[float, dict[int, float]]:
+        """f, and delta_m / mu of every party that sent a pair; all at theta_0, whose own estimate `step` then follows.
+
+        Args:
+            parts: h_1 .. h_M, each float32 (rows, width).
+            perturbed: h'_m by the party's place among them, likewise.
+            targets: what to take for the labels, which is the same for all losses of a turn.
+
+        Raises:
+            InputError: a loss is not finite any more.
+        """
+        moved = [self.combined([*parts[:seat], h, *parts[seat + 1 :]]) for seat, h in perturbed.items()]
+        logits, *others = self._two_point(self.combined(parts), *moved)
+        y = targets(logits)
+        losses = row_losses(self.loss, logits, y)
+        own, *theirs = (float((row_losses(self.loss, other, y) - losses).mean()) / self._mu for other in others)
+        loss = float(losses.mean())
+        _refuse_divergence(loss, own, *theirs)
+        self._two_point.estimate(own)
+        return loss, dict(zip(perturbed, theirs, strict=True))
+
+
+def _refuse_divergence(*values: float) -> None:
+    if not all(map(math.isfinite, values)):
+        raise InputError(
+            "the loss, or its change along a direction, is no finite number any more",
+            hint="lower server.optimiser.lr and the parties' optimiser.lr: steps along one direction must be far "
+            "smaller than down a gradient",
+        )
+
+
+async def answer_pairs(
+    ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
+) -> None:
+    """All rounds of either protocol.
+
+    Args:
+        present: stands in for who is missing, or is not asked.
+        train: `server.turns.together`, or `as_they_come`.
+    """
+    width, turn = present.width, partial(_learn, ctx, clients, whole, present)
+
+    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+
+    async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
+        answers, loss = await train(ctx, clients, Pair, width, turn, t)
+        if loss is None:
+            ctx.skip(t, answers)
+            continue
+        ctx.record(t, loss, answers)
+        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+
+
+async def _learn(
+    ctx: ServerContext,
+    clients: Cohort,
+    whole: PairedHead,
+    present: StandIn,
+    answers: Mapping[str, Pair],
+    batch: Tensor,
+    t: int,
+) -> float | None:
+    """Steps 2 to 4 of either protocol's box, for pairs of round t on one batch: the loss, or None if too few came.
+
+    Args:
+        batch: row numbers, int64 (rows,).
+    """
+    parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+    if parts is None:
+        return None
+    seats = {seat: party for seat, party in enumerate(clients) if party in answers}
+    perturbed = {seat: answers[party].perturbed for seat, party in seats.items()}
+    loss, slopes = whole.slopes(parts, perturbed, partial(ctx.targets, batch))
+    await clients.tell({party: Difference(t, torch.tensor([slopes[seat]])) for seat, party in seats.items()})
+    whole.step()
+    return loss

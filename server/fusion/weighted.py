@@ -1,0 +1,122 @@
+"""The joint model above the cut: one head over the weighted sum of all parties' embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from colonnade.common.models.optimiser import SgdConfig, build_optimiser, stepper
+from colonnade.common.numerics.row_gradients import Parameters
+from colonnade.server.fusion.heads import joint_head
+from colonnade.server.fusion.joint import Targets
+from colonnade.server.privacy.response_noise import Answers
+from colonnade.server.training.context import ServerContext
+
+
+class WeightedHead:
+    """g(sum_k a_k h_k; theta_0) with its optimisers, all in the half's state.
+
+    Args:
+        ctx: of the server's half.
+        parties: how many; every weight a_k begins as one part in so many.
+        width: of an embedding.
+        weights_lr: learning rate of the weights, which take plain gradient steps.
+
+    Attributes:
+        module: h (M, rows, width) -> logits (rows, classes), with all parameters.
+    """
+
+    def __init__(self, ctx: ServerContext, parties: int, width: int, weights_lr: float) -> None:
+        keep, config = ctx.state.keep, SgdConfig(lr=weights_lr, momentum=0, weight_decay=0)
+        self._device, self._width, self._loss = ctx.device, width, ctx.loss
+        self._head = keep("head", lambda: joint_head(ctx, width))
+        self._weights = keep("weights", lambda: nn.Parameter(torch.full((parties,), 1 / parties, device=ctx.device)))
+        parameters = self._head.parameters()
+        self._optimisers = (
+            keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, parameters)),
+            keep("weights optimiser", lambda: build_optimiser(config, [self._weights])),
+        )
+        self.module = _WeightedSum(self._weights, self._head)
+        self._steps = [stepper(optimiser) for optimiser in self._optimisers]
+
+    def backward(self, parts: list[Tensor], targets: Targets) -> tuple[float, Tensor]:
+        """The batch's mean loss, and its gradients dh_1 .. dh_M, float32 (M, rows, width).
+
+        Args:
+            parts: h_1 .. h_M, each float32 (rows, width).
+            targets: what to take for the labels.
+        """
+        h = torch.stack(parts).to(self._device).requires_grad_()
+        logits = self._logits(h)
+        loss = self._loss.mean(logits, targets(logits))
+        for optimiser in self._optimisers:
+            optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        assert h.grad is not None  # h requires it
+        return loss.item(), h.grad
+
+    def protected(
+        self, parts: list[Tensor], targets: Targets, batch: Tensor, seats: Sequence[int], answers: Answers
+    ) -> tuple[float, Mapping[int, Tensor]]:
+        """As `backward`, with noise on all that depends on labels but the loss, which stays here.
+
+        Args:
+            parts, targets: as above.
+            batch: row numbers, int64 (rows,).
+            seats: of the parties that are to get an answer.
+            answers: clips, adds noise and pays, once for every answer and once for the step.
+
+        Returns:
+            The loss; dh_k by seat, float32 (rows, width).
+
+        Raises:
+            InputError: the head cannot be differentiated row by row.
+            EnvironmentFault: what it costs cannot be written down.
+        """
+        h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
+        named = dict(self.module.named_parameters())
+        loss, at_h = answers.descend(self._loss_of_row, named, h, targets(self.logits(parts)), batch)
+        return loss, {seat: answers.rows(at_h[:, seat], batch) / len(batch) for seat in seats}
+
+    def step(self) -> None:
+        """One step of theta_0 and of the weights down the gradients of the last `backward`."""
+        for step in self._steps:
+            step()
+
+    def logits(self, parts: Sequence[Tensor]) -> Tensor:
+        """h_1 .. h_M -> the head's logits, without dropout and the like."""
+        self._head.eval()
+        logits = self._logits(torch.stack(list(parts)).to(self._device))
+        self._head.train()
+        return logits
+
+    def heads(self) -> list[Tensor] | None:
+        """a_k times the first layer, for every party, if that is linear."""
+        first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
+        if first is None or first.in_features != self._width:
+            return None
+        return [weight * first.weight.detach().T for weight in self._weights.detach()]
+
+    def _logits(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.module(h)
+        return logits
+
+    def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
+        """h (M, width) of one row, and its label, ()."""
+        logits = functional_call(self.module, dict(parameters), (h.unsqueeze(1),))
+        return self._loss.mean(logits, target.unsqueeze(0))
+
+
+class _WeightedSum(nn.Module):
+    """All parameters of the joint model under one roof: h (M, rows, width) -> logits (rows, classes)."""
+
+    def __init__(self, weights: nn.Parameter, head: nn.Module) -> None:
+        super().__init__()
+        self.weights, self.head = weights, head
+
+    def forward(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.head(torch.tensordot(self.weights, h, dims=1))
+        return logits

@@ -1,0 +1,156 @@
+"""Who may join: identity, agreement and rows, checked when a party says Hello."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from colonnade.common.config.federation import FederationConfig, differences
+from colonnade.common.conversation.membership import WIRE_VERSION, Hello
+from colonnade.common.crypto.pki.certificates import name_of
+from colonnade.common.crypto.pki.peers import verify_peer
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.errors import IdentityError, RefusedError, nearest
+from colonnade.common.version import VERSION
+
+_MOST = 12  # keys that a refusal names
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the server knows of the data, which every party's must agree with."""
+
+    rows: int
+    official_test: int
+
+
+class Admission:
+    """The door-keeper of a run.
+
+    Args:
+        federation: the agreed section; its roster says who may join.
+        facts: of the labels.
+        run: the run's own number; checkpoints of another run are of no use here.
+        revoked: certificates that are no longer welcome.
+        secure: whether certificates are checked (False on loopback only).
+        purpose: what a Hello has to say beside what was agreed on.
+    """
+
+    def __init__(
+        self,
+        federation: FederationConfig,
+        facts: Facts,
+        run: str,
+        revoked: RevocationList,
+        *,
+        secure: bool,
+        purpose: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._federation, self._facts, self._run = federation, facts, run
+        self._revoked, self._secure = revoked, secure
+        self._hashes = {**federation.hashes(), **purpose}
+
+    def screen(self, pem: bytes | None) -> None:
+        """Looks at the certificate that a connection came with, before anything of it is read (PEM; None without TLS).
+
+        Raises:
+            RefusedError: it is no party's that the roster pins, or revoked.
+            IdentityError: our own revocation list is missing or broken, so nobody can be let in.
+        """
+        if not self._secure:
+            return
+        if pem is None:
+            raise RefusedError("no certificate was shown", hint="run it without --insecure")
+        verify_peer(pem, _named(pem), self._federation.parties, self._revoked)
+
+    def check(self, hello: Hello, pem: bytes | None) -> None:
+        """Looks at a Hello and the certificate that it came with (PEM; None without TLS).
+
+        Raises:
+            RefusedError: it may not join, and why.
+        """
+        self._check_identity(hello.party, pem)
+        self._check_agreement(hello)
+        self._check_rows(hello)
+        self._check_run(hello)
+
+    def revoked(self) -> dict[str, str]:
+        """The parties whose certificates are revoked by now, and why. Raises IdentityError if that cannot be read."""
+        self._revoked.refresh()
+        reasons = {party: self._revoked.reason(pin) for party, pin in self._federation.parties.items()}
+        return {party: reason for party, reason in reasons.items() if reason is not None}
+
+    def _check_identity(self, party: str, pem: bytes | None) -> None:
+        if self._secure:
+            if pem is None:
+                raise RefusedError(f"{party[:80]!r} showed no certificate", hint="run it without --insecure")
+            verify_peer(pem, party, self._federation.parties, self._revoked)
+        elif party not in self._federation.parties:
+            near = nearest(party[:80], self._federation.parties)
+            raise RefusedError(f"no party {party[:80]!r} is in the roster{near}")
+
+    def _check_agreement(self, hello: Hello) -> None:
+        party = hello.party
+        if hello.federation != self._federation.id:
+            raise RefusedError(f"{party!r} is of federation {hello.federation[:80]!r}, this is {self._federation.id!r}")
+        if hello.wire != WIRE_VERSION or hello.version != VERSION:
+            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version[:80]} (wire {hello.wire})"
+            raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
+        differing = differences(self._hashes, hello.config)
+        if "purpose" in differing:
+            theirs, ours = (
+                ("to answer", "trains") if "purpose" in hello.config else ("to train", "asks a trained model")
+            )
+            raise RefusedError(
+                f"{party!r} has come {theirs}, and the server {ours}",
+                hint="`colonnade client` goes with `server`, and `colonnade answer` with `predict` and `serve`",
+            )
+        if differing:
+            raise RefusedError(
+                f"{party!r} has another federation section; it differs in {_some(differing)}",
+                hint="give every member the same federation section",
+            )
+
+    def _check_rows(self, hello: Hello) -> None:
+        if self._federation.align != "none":
+            return  # rows have keys; which of them count is found when everyone is here
+        ours = (self._facts.rows, self._facts.official_test)
+        if (hello.rows, hello.official_test) != ours:
+            raise RefusedError(
+                f"{hello.party!r} has {_in_rows(hello.rows, hello.official_test)}, the labels have {_in_rows(*ours)}",
+                hint="all members need the same rows in the same order; or keys, and federation.align: psi",
+            )
+
+    def _check_run(self, hello: Hello) -> None:
+        if hello.run not in ("", self._run):
+            raise RefusedError(
+                f"{hello.party!r} holds records of run {hello.run[:80]}, this is run {self._run}",
+                hint="resume that run at the server too, or choose another --out for the party",
+            )
+
+
+def _some(keys: Sequence[str]) -> str:
+    more = len(keys) - _MOST
+    return ", ".join(key[:80] for key in keys[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def claimed(pem: bytes | None) -> str:
+    """The name in a certificate, whoever signed it; "unknown" if there is none."""
+    with suppress(RefusedError):
+        return "unknown" if pem is None else _named(pem)
+    return "unknown"
+
+
+@lru_cache(256)  # of one who comes again and again
+def _named(pem: bytes) -> str:
+    try:
+        return name_of(pem)
+    except IdentityError as error:
+        raise RefusedError(f"a bad certificate was shown: {error}", hint=error.hint) from error
+
+
+def _in_rows(rows: int, official_test: int) -> str:
+    return f"{rows} rows" + (f" ({official_test} of them a test part)" if official_test else "")

@@ -1,0 +1,83 @@
+"""Refused TLS handshakes, which gRPC tells nobody but its log.
+
+A client with a certificate of another authority, with none, or without TLS never reaches a stream,
+so the hub does not see it. gRPC's core writes one line to standard error for each and has no other
+way to say so. While watched, standard error runs through a pipe: those lines are told to the
+server, which makes events of them. What else gRPC writes passes at a bounded rate, and all other lines unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from colonnade.common.escaped import escaped
+from colonnade.common.runtime.rate_limit import Digest
+
+_STDERR = 2
+_LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
+_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # what else its core writes
+_REASONS = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not accepted",
+    "HTTP_REQUEST": "it does not speak TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+}
+
+
+@contextmanager
+def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells of every handshake that fails inside, unless GRPC_VERBOSITY (ERROR, NONE) silences gRPC.
+
+    Args:
+        tell: called with the reason, in the running event loop.
+    """
+    loop = asyncio.get_running_loop()
+    kept = os.dup(_STDERR)
+    source, sink = os.pipe()
+    os.dup2(sink, _STDERR)
+    os.close(sink)
+
+    def tell_loop(reason: str) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the run is over
+            loop.call_soon_threadsafe(tell, reason)
+
+    reader = threading.Thread(target=_sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
+    reader.start()
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STDERR)  # which closes the pipe, so that its reader comes to the end
+        reader.join(timeout=1)
+
+
+def reason_of(line: bytes) -> str | None:
+    """Why a handshake failed, or None if the line is about something else."""
+    found = _LINE.search(line)
+    if found is None:
+        return None
+    code, detail = found[1].decode(), (found[2] or b"").decode(errors="replace").strip()
+    if code not in _REASONS:
+        return f"the TLS handshake failed: {code.lower().replace('_', ' ')}"
+    return _REASONS[code] + (f": {escaped(detail)}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
+
+
+def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
+    with os.fdopen(source, "rb", buffering=0) as lines, os.fdopen(kept, "wb", buffering=0) as through:
+        bounded = Digest(lambda said: through.write(f"{said['reason']}\n".encode()))
+        rest = b""
+        while chunk := lines.read(1 << 16):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                if (reason := reason_of(line)) is not None:
+                    tell(reason)
+                elif _GRPC.match(line):
+                    bounded({"kind": "refused", "time": 0.0, "reason": line.decode(errors="replace")})
+                else:
+                    through.write(line + b"\n")
+        through.write(rest)
+        bounded.settle()

@@ -1,0 +1,413 @@
+"""Membership: who has joined, who is away, who comes back. The switchboard of the federation."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+
+from colonnade.common.alignment.messages import alignment_kinds, all_limits
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.compression import Compressor, form_of
+from colonnade.common.conversation.conversation import Cohort, Link, Save
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.conversation.membership import (
+    Begin,
+    Failure,
+    Farewell,
+    Hello,
+    Parcel,
+    Refusal,
+    Rewind,
+    Saved,
+    Spent,
+    Welcome,
+)
+from colonnade.common.errors import (
+    ColonnadeError,
+    ContractError,
+    PartyAway,
+    PartyFailed,
+    PartyLost,
+    RefusedError,
+    declared,
+)
+from colonnade.common.messaging.message import Message
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.protocols.contract import Contract
+from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
+from colonnade.common.wire.connection import Connection
+from colonnade.server.membership.admission import Admission, claimed
+from colonnade.server.membership.party import Intake, Member, first_hello, screened
+from colonnade.server.membership.revocations import Revocations
+from colonnade.server.membership.saving import common_round
+from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.server.membership.traffic import Totals
+
+
+class Hub:
+    """Lets parties in, keeps their links, and knows what to do when one goes away.
+
+    Args:
+        federation: the agreed section.
+        contract: of the federation's protocol.
+        admission: says who may join.
+        run: the run's own number.
+        telemetry: told of everyone who joins, is refused, is late, goes or comes back.
+        saved: told of every checkpoint that a party has saved: (party, round, error).
+        numbers: of sessions.
+    """
+
+    def __init__(
+        self,
+        federation: FederationConfig,
+        contract: Contract,
+        admission: Admission,
+        run: str,
+        telemetry: Telemetry,
+        saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
+        numbers: SessionNumbers | None = None,
+    ) -> None:
+        self._federation, self._admission, self._numbers = federation, admission, numbers or SessionNumbers()
+        self._run, self._telemetry, self._saved = run, telemetry, saved
+        self._kinds = {**contract.kinds, **alignment_kinds(federation)}
+        self._limits = all_limits(federation, contract)
+        self._changed = asyncio.Event()
+        self._closing: set[asyncio.Future[None]] = set()
+        self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the half
+        self._mailbox = Mailbox(self._late, self.phases)
+        self._links: dict[str, Link] = {}
+        self._names = federation.names  # who takes part
+        self._away: dict[str, float] = {}
+        self._failure: Exception | None = None
+        self._over = False
+        self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
+        self.members: dict[str, Member] = {}
+        self.totals = Totals(federation.names)
+        self.releases: dict[str, float] = {}  # by party, as it last said
+        self.session = 0
+        self.round = 0
+        self.aligned = ""  # number of the alignment that counts, for whoever begins
+
+    async def greet(self, connection: Connection, pem: bytes | None) -> None:
+        """Looks at a new connection's certificate, hears its Hello and lets it in, or says why not."""
+        party = claimed(pem)
+        try:
+            await screened(self._admission, pem)
+            hello = await first_hello(connection)
+            party = hello.party[:80]
+            self._admission.check(hello, pem)
+            self._let_in(connection, pem, hello)
+        except ColonnadeError as refused:
+            self._telemetry.refused(party, str(refused), connection.address)
+            connection.post(Refusal(*declared(refused)))
+            await connection.close()
+
+    async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
+        """Waits until the whole roster, or those of it that are named, are here and ready.
+
+        Raises:
+            PartyLost: someone did not come within `patience` seconds; the message names all of them.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                while missing := [name for name in self._missing() if names is None or name in names]:
+                    if self._failure is not None:
+                        raise self._failure
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            came = "come back" if self.session else "join"
+            raise PartyLost(
+                ", ".join(missing),
+                f"did not {came} within {patience:g} s",
+                hint="start the missing parties, or raise federation.timeouts.away",
+            ) from None
+
+    def begin(
+        self,
+        held: list[int],
+        committed: int,
+        between: Callable[[int], Awaitable[None]],
+        enough: Callable[[], bool] = lambda: False,
+        names: Collection[str] | None = None,
+    ) -> tuple[Cohort, int]:
+        """Begins a session: tells everyone from which round to go on.
+
+        Args:
+            held: the rounds of the server's own checkpoints.
+            committed: the newest of them that everyone has had, 0 if none.
+            between: awaited after every round.
+            enough: whether there are to be no more.
+            names: those of the roster who take part, where not all of it is needed.
+
+        Returns:
+            The parties' links, and the round that is restored.
+
+        Raises:
+            CheckpointError: there is no round that all of them hold, and there should be.
+        """
+        self._names = names = self._federation.names if names is None else tuple(names)
+        everyones = {name: self.members[name].hello.held for name in names}
+        round = common_round({"the server": held, **everyones}, committed)
+        before, self.session = self.session, self._numbers.after(self.session)
+        self._mailbox.abandon()
+        self._mailbox = Mailbox(self._late, self.phases)
+        self._away.clear()
+        self._links.clear()
+        for name in names:
+            self._links[name] = self._link(name)
+            self._links[name].known = round
+            self._start(name, round)
+        if before or round:
+            self._telemetry.event("resume", round=round, session=self.session)
+        self.round = round
+        return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
+
+    def rewind(self, reason: str) -> None:
+        """Tells everyone who takes part to stop and say Hello again. Who has come since then waits already."""
+        self._mailbox.abandon()
+        for party, member in self.members.items():
+            if party not in self._links or not member.connection.session:
+                continue
+            member.ready = False
+            member.parted.clear()
+            member.connection.post(Rewind(reason))
+
+    def ask_to_save(self, save: Save) -> None:
+        """Asks all parties for a checkpoint."""
+        for link in self._links.values():
+            link.ask_to_save(save)
+
+    @property
+    def here(self) -> tuple[str, ...]:
+        """The parties that are here and ready, in the roster's order."""
+        missing = self._missing()
+        return tuple(name for name in self._federation.names if name not in missing)
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """The parties that have gone since the session began and take no part now."""
+        return tuple(self._away)
+
+    async def gate(self) -> None:
+        """Between two rounds: lets in who is back, and waits for who is not, if that is the policy.
+
+        Raises:
+            PartyAway: the policy is to roll back; or somebody is back who lacks the keys that the others agreed on.
+            PartyLost: someone has stayed away for too long.
+            PeerError: someone has failed, or was revoked, and will not come back.
+        """
+        limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
+        await self.revocations.seen()
+        while True:
+            if self._failure is not None and self._federation.absence != "continue":
+                raise self._failure  # waiting for it would be in vain
+            if self._away and self._federation.absence == "rollback":
+                raise PartyAway(self.away[0], "its connection broke")
+            for party in [party for party in self._away if party in self.members]:
+                self._rejoin(party)
+            if overdue := [party for party, since in self._away.items() if loop.time() - since > limit]:
+                raise PartyLost(
+                    ", ".join(overdue), f"stayed away for more than {limit:g} s", hint="raise federation.timeouts.away"
+                )
+            if not self._away or self._federation.absence != "wait":
+                return
+            self._changed.clear()
+            left = min(self._away.values()) + limit - loop.time() + 0.01
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # who it is and since when is said above
+
+    async def watch_absence(self) -> None:
+        """Notices at once who goes, also while nobody is waited for. Runs until cancelled. Raises as `gate`."""
+        while True:
+            await self.gate()
+            self._changed.clear()
+            await self._changed.wait()
+
+    def excuse(self, party: str) -> None:
+        """Goes on without a party that has failed, as if it had never come."""
+        self._failure = None
+        self.members.pop(party, None)
+
+    async def watch_revocations(self) -> None:
+        """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
+        await self.revocations.watch(self._expel_revoked)
+
+    def say_failure(self, party: str, error: BaseException) -> None:
+        """Tells everyone who is left that the run has failed, and whose error it was."""
+        for name, member in list(self.members.items()):
+            if name != party:
+                member.connection.post(Failure(party, *declared(error)))
+
+    async def part(self, patience: float) -> None:
+        """Says farewell and waits for the parties to do the same. Nobody can join any more."""
+        self._over = True
+        self._mailbox.abandon()
+        for member in list(self.members.values()):
+            member.connection.post(Farewell())
+            if not member.connection.session:
+                member.parted.set()  # it came too late to take part, and has nothing to say
+        try:
+            async with asyncio.timeout(patience):
+                for member in list(self.members.values()):
+                    await member.parted.wait()
+        except TimeoutError:
+            pass  # whoever is silent now has had all that it needs
+        for member in list(self.members.values()):
+            member.parted.set()
+        await asyncio.gather(*(member.connection.close() for member in self.members.values()))
+
+    def late(self) -> Mapping[str, int]:
+        """Messages by party that came after their round."""
+        return self.totals.late
+
+    def queues(self) -> dict[tuple[str, str], int]:
+        """By queue and party, how many messages wait: unsent for the connection, unread for the half."""
+        unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
+        return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
+
+    def _let_in(self, connection: Connection, pem: bytes | None, hello: Hello) -> None:
+        party = hello.party
+        if self._over:
+            raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
+        if (before := self.members.get(party)) is not None:
+            # The same party over a new connection: the old one is dead, and nobody has noticed yet.
+            self._refuse(before.connection, f"{party!r} has joined over another connection")
+            self._forget(party, before, PartyAway(party, "it has joined over another connection"))
+        connection.peer, connection.session = party, 0
+        connection.post(Welcome())
+        member = self.members[party] = Member(connection, pem, hello)
+        self.totals.connect(party, connection)
+        inlet = Intake(member, partial(self._links.get, party))
+        connection.attach(partial(self._hear, party, member), partial(self._lose, party, member), inlet)
+        self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
+        self._changed.set()
+
+    def _hear(self, party: str, member: Member, parcel: Parcel) -> None:
+        if member.parted.is_set() and not isinstance(parcel, Saved | Spent):
+            return
+        match parcel:
+            case Failure(reason=reason, hint=hint):
+                self._telemetry.event("failed", party=party, reason=reason)
+                member.parted.set()
+                member.ready = False
+                self._fail(party, PartyFailed(party, reason, hint=hint))
+            case Farewell() if party in self._links:
+                member.parted.set()
+            case Spent(releases=releases) if 0 <= releases < math.inf:
+                self.releases[party] = max(self.releases.get(party, 0), releases)
+            case Saved(round=round, error=error):
+                if not error:
+                    member.note_saved(round)
+                self._saved(party, round, error)
+            case Hello() if not member.ready:
+                self._hear_again(party, member, parcel)
+            case Message() if not member.ready:
+                pass  # of the session that was stopped
+            case Message() if not member.connection.session or party not in self._links:
+                early = ContractError(party, type(parcel).__name__, "", "nothing before Begin", f"round {parcel.round}")
+                self._expel(party, member, str(early))
+            case Message():
+                self._links[party].deliver(parcel)
+            case _:
+                self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
+
+    def _hear_again(self, party: str, member: Member, hello: Hello) -> None:
+        try:
+            if hello.party != party:
+                raise RefusedError(f"{party!r} now calls itself {hello.party[:80]!r}")
+            self._admission.check(hello, member.pem)
+        except ColonnadeError as refused:
+            self._expel(party, member, declared(refused)[0])
+            return
+        member.hello, member.ready = hello, True
+        self._changed.set()
+
+    def _lose(self, party: str, member: Member, error: Exception) -> None:
+        if member.parted.is_set() or self.members.get(party) is not member:
+            return
+        self._telemetry.event("leave", party=party, reason=str(error))
+        self._forget(party, member, error)
+
+    def _forget(self, party: str, member: Member, error: Exception) -> None:
+        """A party is no longer here: its link says so, and the policy says what that means."""
+        member.parted.set()
+        self.members.pop(party, None)
+        self._changed.set()
+        if party in self._links:
+            self._away.setdefault(party, asyncio.get_running_loop().time())
+            self._fail(party, error)
+            if isinstance(error, PartyAway) and self._federation.absence == "wait":
+                self._mailbox.excuse(party)
+            self._saved(party, 0, "it is away")
+
+    def _fail(self, party: str, error: Exception) -> None:
+        if isinstance(error, PartyFailed):
+            self._failure = error
+            self._changed.set()
+        if party in self._links:
+            self._links[party].lose(error)
+
+    def _rejoin(self, party: str) -> None:
+        """Lets a party that is back into the session that is under way. Raises PartyAway if that has keys."""
+        if self._links[party].keyed:
+            raise PartyAway(party, "it is back, and everyone agrees on new keys")
+        since = self._away.pop(party)
+        seconds = round(asyncio.get_running_loop().time() - since, 3)
+        self._links[party].renew(self.members[party].connection.post)
+        self.session = self._numbers.after(self.session)  # a party takes part in none twice
+        restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
+        self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
+
+    def _start(self, party: str, round: int) -> int:
+        connection = self.members[party].connection
+        connection.post(Begin(self.session, self._names, self._run, round, self.aligned))
+        connection.session = self.session
+        return round
+
+    def _link(self, party: str) -> Link:
+        connection = self.members[party].connection
+        compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
+        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress)
+        self.totals.link(party, link)
+        return link
+
+    def _expel_revoked(self, reasons: Mapping[str, str]) -> None:
+        for party, reason in reasons.items():
+            member = self.members.get(party)
+            if member is not None and not member.parted.is_set():
+                cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
+                if party in self._links:  # the run has begun with it: also between two rounds there is no waiting
+                    self._failure = cut_off
+
+    def _expel(self, party: str, member: Member, reason: str) -> RefusedError:
+        self._telemetry.refused(party, reason)
+        self._refuse(member.connection, f"{party!r}: {reason}")
+        self._telemetry.event("leave", party=party, reason=reason)
+        cut_off = RefusedError(f"{party!r} was cut off: {reason}")
+        self._forget(party, member, cut_off)
+        return cut_off
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        connection.post(Refusal(reason))
+        closing = asyncio.ensure_future(connection.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _missing(self) -> list[str]:
+        ready = {name for name, member in self.members.items() if member.ready}
+        return [name for name in self._federation.names if name not in ready]
+
+    def _round_opens(self, round: int) -> None:
+        self.round = round
+        self.phases.turn(COMPUTING)
+
+    def _late(self, party: str, message: Message) -> None:
+        self.totals.late[party] += 1
+        kind = type(message).__name__
+        self._telemetry.event("late", party=party, kind_of=kind, round=message.round, now=self.round)

@@ -1,0 +1,177 @@
+"""Coordinated checkpoints: everyone saves the same round, and the server commits it when all have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.run_options import CheckpointConfig
+from colonnade.common.conversation.conversation import SERVER, Save
+from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.runtime.durable import write_durably
+
+
+@dataclass
+class _Pending:
+    """A checkpoint that not everyone has saved yet."""
+
+    round: int
+    best: int
+    waiting: set[str]
+    begun: float
+    done: asyncio.Future[None]
+    writing: asyncio.Task[None] | None = field(default=None)
+
+
+class Saving:
+    """The server's part in checkpoints.
+
+    While one is being written, the rounds go on; the next is not begun before it is committed or
+    given up. The one before lives until then.
+
+    Args:
+        store: the server's own checkpoints.
+        folder: where the commit is recorded.
+        owner: of the server's checkpoints.
+        config: when to save.
+        telemetry: told of every checkpoint.
+        clock: seconds, of which only differences matter.
+
+    Attributes:
+        committed: the newest round that everyone has saved, 0 if none.
+        best: the best round, if everyone has saved it; it is kept beside the newest two.
+    """
+
+    def __init__(
+        self,
+        store: Checkpoints,
+        folder: Path,
+        owner: Owner,
+        config: CheckpointConfig,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._record, self._owner = store, folder / "committed.json", owner
+        self._config, self._telemetry, self._clock = config, telemetry, clock
+        self._pending: _Pending | None = None
+        self._last_time = clock()
+        self.committed, self.best = _read_committed(self._record)
+
+    def due(self, round: int, last: int, best: int = 0) -> bool:
+        """Whether a checkpoint is to be taken after this round: now and then, after the last, and after the best."""
+        if round in (last, best):
+            return True
+        if self._pending is not None:
+            return False
+        by_rounds = bool(self._config.rounds) and round % self._config.rounds == 0
+        by_time = bool(self._config.seconds) and self._clock() - self._last_time >= self._config.seconds
+        return by_rounds or by_time
+
+    async def begin(
+        self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None], best: int = 0
+    ) -> None:
+        """Saves our own part in the background and asks the parties for theirs. `best` is the best round so far."""
+        if self._pending is not None:  # the last or the best: it waits for the one before
+            await asyncio.wait({self._pending.done})
+        loop = asyncio.get_running_loop()
+        pending = _Pending(round, best, {SERVER, *parties}, self._clock(), loop.create_future())
+        self._pending, self._last_time = pending, self._clock()
+        pending.writing = loop.create_task(self._save_own(pending, snapshot))
+        ask(Save(round, self.committed, self.best))
+
+    def restored(self, round: int) -> None:
+        """The run goes on from a checkpoint that everyone holds: it is kept until a newer one is committed."""
+        self.committed = round
+
+    def saved(self, member: str, round: int, error: str = "") -> None:
+        """A member has saved a round, or could not."""
+        pending = self._pending
+        if pending is None or pending.round != round or member not in pending.waiting:
+            return  # of a checkpoint that was given up
+        if error:
+            self.give_up(member, error)
+            return
+        pending.waiting.discard(member)
+        if not pending.waiting:
+            self._commit(pending)
+
+    def give_up(self, member: str, reason: str) -> None:
+        """Forgets the checkpoint that is under way, if there is one: a member cannot or will not save it."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._telemetry.event("checkpoint_failed", round=pending.round, party=member, reason=reason)
+            pending.done.set_result(None)
+
+    async def finish(self, limit: float) -> None:
+        """Waits until what is under way is committed or given up.
+
+        Raises:
+            PartyLost: somebody has not saved within `limit` seconds.
+        """
+        if (pending := self._pending) is None:
+            return
+        await asyncio.wait({pending.done}, timeout=limit)
+        if not pending.done.done():
+            silent = ", ".join(sorted(pending.waiting))
+            raise PartyLost(
+                silent,
+                f"no checkpoint of round {pending.round} within {limit:g} s",
+                hint="raise federation.timeouts.answer, or look at its disk",
+            )
+
+    async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
+        try:
+            await asyncio.to_thread(self._store.save, pending.round, snapshot, self._owner)
+        except EnvironmentFault as failed:
+            self.saved(SERVER, pending.round, str(failed))
+        else:
+            self.saved(SERVER, pending.round)
+
+    def _commit(self, pending: _Pending) -> None:
+        before, self._pending = self.committed, None
+        best = pending.round if pending.best == pending.round else self.best
+        try:
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(self._record, json.dumps({"round": pending.round, "best": best}).encode())
+            self._store.prune({pending.round, before, best})
+        except OSError as failed:
+            self._telemetry.event("checkpoint_failed", round=pending.round, party=SERVER, reason=str(failed))
+        else:
+            self.committed, self.best = pending.round, best
+            seconds = round(self._clock() - pending.begun, 6)
+            self._telemetry.event("checkpoint", round=pending.round, seconds=seconds)
+        pending.done.set_result(None)
+
+
+def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
+    """The newest round that all hold; the beginning, 0, only where nothing was committed yet.
+
+    Args:
+        held: the rounds of every member's checkpoints.
+        committed: the newest that everyone has had.
+
+    Raises:
+        CheckpointError: there is none, and there should be.
+    """
+    common = set.intersection(*map(set, held.values()))
+    if not common and committed:
+        without = [name for name, rounds in held.items() if committed not in rounds]
+        said = f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}"
+        hint = "resume every member from its own folder of this run, or begin a new run"
+        raise CheckpointError(said, hint=hint, told=said)
+    return max(common, default=0)
+
+
+def _read_committed(record: Path) -> tuple[int, int]:
+    try:
+        content = json.loads(record.read_text())
+        return int(content["round"]), int(content.get("best", 0))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0, 0  # there is none, or it was altered: what the members hold decides

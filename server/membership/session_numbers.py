@@ -1,0 +1,49 @@
+"""The numbers of sessions: every one is larger than all before it, whatever happens to the server's process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.common.runtime.durable import write_kept
+
+NAME = "session"
+
+
+@dataclass(frozen=True)
+class SessionNumbers:
+    """Parties refuse a session whose number is not larger than that of the one before.
+
+    Numbers are seconds since 1970, so that they also grow where the file is lost or a folder is an older copy;
+    the file is for a clock that goes back.
+
+    Args:
+        folder: the run's, where the newest is kept; None keeps none.
+        clock: seconds since 1970.
+    """
+
+    folder: Path | None = None
+    clock: Callable[[], float] = time.time
+
+    def after(self, last: int) -> int:
+        """A number larger than `last` and all that were given before; it is on the disk when this returns.
+
+        Raises:
+            EnvironmentFault: the disk refuses it.
+        """
+        number = max(last + 1, int(self.clock()))
+        if self.folder is None:
+            return number
+        path = self.folder / NAME
+        number = max(number, _kept(path) + 1)
+        write_kept(path, str(number).encode())
+        return number
+
+
+def _kept(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0  # the clock has to do

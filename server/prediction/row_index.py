@@ -1,0 +1,101 @@
+"""Who can be asked for: the rows that all members hold, by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.seed import Seed
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.labels import Labels
+from colonnade.common.messaging.message import Kinds
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.server.alignment.rows import Rows
+
+
+@dataclass
+class People:
+    """Positions of rows by who they are about.
+
+    Args:
+        federation: the agreed section.
+        labels: of the rows that were trained on, in their common order.
+        asked: keys of whom somebody may ask for, each once, as they are compared; unused where rows need no alignment.
+        seed: of alignments, each until it is settled.
+
+    Attributes:
+        places: where a row is, by its key as it is compared or, where there are neither keys nor alignment, its number.
+            With alignment there is nothing before the first one.
+        here: the parties that take part now.
+
+    Raises:
+        DataError: two of the labels' keys are the same as they are compared.
+    """
+
+    federation: FederationConfig
+    labels: Labels
+    asked: tuple[str, ...] = ()
+    seed: Seed = field(default_factory=Seed)
+    places: Mapping[str, int] = field(default_factory=dict)
+    here: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.federation.align == "none":
+            self.places = {name: place for place, name in enumerate(self._names())}
+
+    def place(self, id: str) -> int | None:
+        """Where the row of an id is; None if not all members know it."""
+        return self.places.get(self.federation.keys.normal(id))
+
+    def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> Rows:
+        """An alignment with these parties, which ends in other places.
+
+        Args:
+            names: who takes part, of the roster.
+            kinds: what may come afterwards.
+            telemetry: told of progress.
+            use: called when places are known.
+
+        Raises:
+            DataError: there is nobody to ask for.
+        """
+        there = {name: pin for name, pin in self.federation.parties.items() if name in names}
+        federation = self.federation.model_copy(update={"parties": there})
+        keys = Keys.of(self.asked, self.federation.keys, SERVER)
+        return Rows(federation, Record(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use), self.seed)
+
+    def history(self) -> Tensor:
+        """The row that was trained on for every position now, int64 (common,); -1 for who is new."""
+        if self.federation.align == "none":
+            return torch.arange(len(self.labels.values))
+        trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
+        history = torch.full((len(self.places),), -1)
+        for name, place in self.places.items():
+            history[place] = trained.get(name, -1)
+        return history
+
+    def _settle(self, use: Callable[[], None], rows: Tensor) -> None:
+        self.places = {self.asked[row]: place for place, row in enumerate(rows.tolist())}
+        use()
+
+    def _names(self) -> Iterable[str]:
+        if self.labels.ids is None:
+            return map(str, range(len(self.labels.values)))
+        Keys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses what would be the same
+        return self._normal(self.labels.ids)
+
+    def _normal(self, ids: Iterable[str]) -> Iterable[str]:
+        return map(self.federation.keys.normal, ids)
+
+
+def distinct(federation: FederationConfig, ids: Iterable[str]) -> tuple[str, ...]:
+    """Ids as they are compared, each once."""
+    return tuple(dict.fromkeys(name for id in ids if (name := federation.keys.normal(id))))

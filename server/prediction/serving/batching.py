@@ -1,0 +1,125 @@
+"""Puts the questions of many callers together: whoever comes while one is under way shares the next."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from colonnade.common.observability.metric import Metric, Values, number
+from colonnade.common.observability.telemetry import Event
+from colonnade.common.prediction.messages import ROWS
+from colonnade.server.prediction.model import Model
+
+_REMEMBERED = 4096  # answers of which quantiles are taken
+_QUANTILES = (0.5, 0.95)
+_LONGEST = 1024  # requests that wait
+
+
+class Busy(Exception):
+    """More requests wait than there is room for."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model makes of one id.
+
+    Args:
+        id: who it is about.
+        known: whether all members know it.
+        values: probabilities of the classes, in their order; in regression numbers, one a target.
+    """
+
+    id: str
+    known: bool
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Request:
+    ids: frozenset[str]
+    answer: asyncio.Future[dict[str, tuple[float, ...]]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Desk:
+    """Takes ids and gives answers, while `run` runs.
+
+    Args:
+        model: that is asked.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.names, self.classes, self._model = model.names, model.classes, model
+        self._waiting: deque[_Request] = deque()
+        self._news = asyncio.Event()
+        self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
+        self._count, self._total, self._rounds, self._ids = 0, 0.0, 0, 0
+
+    @property
+    def open(self) -> bool:
+        """Whether the parties are there."""
+        return self._model.questions.hearing.is_set()
+
+    async def ask(self, ids: Sequence[str]) -> list[Answer]:
+        """An answer for every id, in their order. Raises Busy."""
+        begin = time.perf_counter()
+        request = _Request(frozenset(ids))
+        if len(self._waiting) >= _LONGEST:
+            raise Busy("too many requests are waiting")
+        self._waiting.append(request)
+        self._news.set()
+        found = await request.answer
+        self._note(time.perf_counter() - begin, len(ids))
+        return [Answer(id, id in found, found.get(id, ())) for id in ids]
+
+    async def run(self) -> None:
+        """Asks the model for whatever waits, again and again, until it is cancelled."""
+        while True:
+            while not (taken := self._take()):
+                self._news.clear()
+                await self._news.wait()
+            found = await self._model.say(frozenset.union(*(request.ids for request in taken)))
+            self._rounds += 1
+            for request in taken:
+                if not request.answer.done():  # its caller may have gone
+                    request.answer.set_result({id: found[id] for id in request.ids if id in found})
+
+    def quantiles(self) -> dict[float, float]:
+        """Seconds that half and 95 % of the newest answers took at most; nothing before the first."""
+        ordered = sorted(self._seconds)
+        return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in _QUANTILES if ordered}
+
+    def collect(self) -> Iterator[Metric]:
+        """For Prometheus, from another thread."""
+        about = "Seconds from a request to its answer"
+        yield Metric("summary", "colonnade_serve_seconds", f"{about}.", {(): (self._count, self._total)})
+        newest: Values = {(f"{q:g}",): seconds for q, seconds in self.quantiles().items()}
+        yield Metric("gauge", "colonnade_serve_latency_seconds", f"{about}, of the newest.", newest, ("quantile",))
+        yield number("counter", "colonnade_serve_ids", "Ids that were asked for.", self._ids)
+        yield number("counter", "colonnade_serve_questions", "Questions to the parties.", self._rounds)
+
+    def __call__(self, event: Event) -> None:
+        """Events say nothing that is shown here."""
+
+    def _take(self) -> list[_Request]:
+        """Those that fit into one question, the first in any case; who has gone is not asked for."""
+        taken: list[_Request] = []
+        size = 0
+        while self._waiting and (not taken or size + len(self._waiting[0].ids) <= ROWS):
+            request = self._waiting.popleft()
+            if not request.answer.done():
+                taken.append(request)
+                size += len(request.ids)
+        return taken
+
+    def _note(self, seconds: float, ids: int) -> None:
+        self._seconds.append(seconds)
+        self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
+
+    def likeliest(self, answer: Answer) -> str:
+        """The class of an answer of which there is one."""
+        return self.names[max(range(len(answer.values)), key=answer.values.__getitem__)]

@@ -1,0 +1,116 @@
+"""The same over gRPC: proto/serving.proto."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.network.grpc_bounds import bounds
+from colonnade.common.network.ports import cannot_listen, refuse_taken, with_port
+from colonnade.common.network.web_gate import PATIENCE
+from colonnade.common.prediction.messages import ROWS
+from colonnade.common.runtime.descriptors import affordable
+from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
+from colonnade.server.prediction.serving.batching import Answer, Busy, Desk
+from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
+from colonnade.server.prediction.serving.web import Refused, read_ids
+
+METHOD = "/colonnade.serving.Predictor/Predict"
+_KEY = "--grpc"
+_LARGEST = 1 << 20  # bytes of a request
+_CALLS = 1024  # at once
+_MOST = 512  # connections, if the descriptors suffice
+
+_STATUS: Mapping[type[Exception], grpc.StatusCode] = {
+    Unknown: grpc.StatusCode.UNAUTHENTICATED,
+    TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Refused: grpc.StatusCode.INVALID_ARGUMENT,
+    Busy: grpc.StatusCode.UNAVAILABLE,
+    ColonnadeError: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class Remote(grpc.GenericRpcHandler):
+    """The gRPC service.
+
+    Args:
+        desk: that answers.
+        callers: that may ask.
+        patience: seconds for a handshake, and for a request to come whole.
+    """
+
+    def __init__(self, desk: Desk, callers: Callers, patience: float = PATIENCE) -> None:
+        self._desk, self._callers, self._patience = desk, callers, patience
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: str, tls: tuple[bytes, bytes] | None) -> str:
+        """Listens on HOST:PORT and returns where.
+
+        Args:
+            tls: key and certificate chain, PEM.
+
+        Raises:
+            EnvironmentFault: the port is in use.
+        """
+        refuse_taken(address, _KEY)
+        options = [("grpc.max_receive_message_length", _LARGEST), *bounds(affordable(_MOST), self._patience)]
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS)
+        self._server.add_generic_rpc_handlers((self,))
+        try:
+            if tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, grpc.ssl_server_credentials([tls]))
+        except RuntimeError as failed:
+            raise cannot_listen(address, _KEY, failed) from failed
+        await self._server.start()
+        return with_port(address, port)
+
+    async def stop(self) -> None:
+        """Listens no more."""
+        if self._server is not None:
+            await self._server.stop(grace=1)
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """gRPC asks who handles a method."""
+        if details.method != METHOD:
+            return None
+        # As a stream of one request, which looks the same to the caller: we read it ourselves, and not for ever.
+        return grpc.stream_unary_rpc_method_handler(
+            self._predict, PredictRequest.FromString, PredictReply.SerializeToString
+        )
+
+    async def _predict(self, _requests: Any, context: grpc.aio.ServicerContext) -> PredictReply:
+        shown = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        token = shown.get("authorization", "")
+        try:
+            self._callers.admit(token, 0)  # before anything of the request is read
+            request = await self._read(context)
+            self._callers.admit(token, min(len(request.ids), ROWS))
+            answers = await self._desk.ask(read_ids({"ids": list(request.ids)}))
+        except tuple(_STATUS) as error:
+            status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+            ours = isinstance(error, ColonnadeError)  # which is not the caller's business
+            await context.abort(status, "the parties do not answer" if ours else str(error))
+        except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
+            await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")
+        return PredictReply(names=self._desk.names, predictions=(_shown(self._desk, answer) for answer in answers))
+
+    async def _read(self, context: grpc.aio.ServicerContext) -> PredictRequest:
+        try:
+            async with asyncio.timeout(self._patience):
+                request = await context.read()
+        except TimeoutError:
+            raise Refused(f"the request did not come within {self._patience:g} s") from None
+        if not isinstance(request, PredictRequest):
+            raise Refused("there is no request")
+        return request
+
+
+def _shown(desk: Desk, answer: Answer) -> Prediction:
+    label = desk.likeliest(answer) if answer.known and desk.classes else ""
+    return Prediction(id=answer.id, known=answer.known, label=label, values=answer.values)

@@ -1,0 +1,166 @@
+"""Who may ask, and how much."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.common.crypto.pki import files
+from colonnade.common.errors import DataError, EnvironmentFault
+
+_BYTES = 32  # of a token that we make: 43 characters
+_SHORTEST = 32  # characters of a token that is accepted
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+
+
+class Unknown(Exception):
+    """The caller shows no token, or one that nobody has."""
+
+
+class TooMany(Exception):
+    """The caller has asked too much.
+
+    Args:
+        wait: seconds until it may ask again.
+    """
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(f"too many ids: ask again in {wait:.1f} s")
+        self.wait = wait
+
+
+@dataclass
+class Bucket:
+    """So many ids a second on average, and as many again at once.
+
+    Args:
+        rate: ids a second.
+        clock: seconds, of which only differences matter.
+    """
+
+    rate: float
+    clock: Callable[[], float] = time.monotonic
+    _left: float = field(init=False)
+    _seen: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left, self._seen = self.rate, self.clock()
+
+    def take(self, ids: int) -> None:
+        """Pays for some ids. A question larger than the bucket is let through when it is full. Raises TooMany."""
+        now = self.clock()
+        self._left, self._seen = min(self.rate, self._left + (now - self._seen) * self.rate), now
+        needed = min(float(ids), self.rate)
+        if self._left < needed:
+            raise TooMany((needed - self._left) / self.rate)
+        self._left -= ids  # below 0 for a large one, which is waited for afterwards
+
+
+class Callers:
+    """The tokens that are accepted, and each caller's bucket. Tokens themselves are not kept in memory.
+
+    Args:
+        tokens: by the caller's name.
+        rate: ids a second that one caller may ask for.
+    """
+
+    def __init__(self, tokens: dict[str, str], rate: float) -> None:
+        self._hashes = {name: _hash(token) for name, token in tokens.items()}
+        self._buckets = {name: Bucket(rate) for name in tokens}
+
+    @classmethod
+    def read(cls, path: Path, rate: float) -> Callers:
+        """The callers of a file with lines `NAME TOKEN`; it is made, with one token, if it is not there.
+
+        Raises:
+            DataError: a line is none, a name stands there twice, or a token is short enough to be guessed.
+            IdentityError: others can read or change the file.
+            EnvironmentFault: the file cannot be made.
+        """
+        if not path.exists():
+            add_caller(path, "default")
+        tokens: dict[str, str] = {}
+        for number, line in enumerate(_text(path).splitlines(), start=1):
+            if not (words := line.partition("#")[0].split()):
+                continue
+            if len(words) != 2 or words[0] in tokens:
+                raise DataError(
+                    f"{path}, line {number}: expected a new name and its token",
+                    hint="one caller a line: NAME TOKEN",
+                )
+            if len(words[1]) < _SHORTEST:
+                raise DataError(
+                    f"{path}, line {number}: the token of {words[0]!r} has {len(words[1])} characters, "
+                    f"and {_SHORTEST} are the least",
+                    hint=f"remove the line, and make another: colonnade token {words[0]} --tokens {path}",
+                )
+            tokens[words[0]] = words[1]
+        if not tokens:
+            raise DataError(f"{path} has no token", hint="one caller a line: NAME TOKEN; or remove the file")
+        return cls(tokens, rate)
+
+    def admit(self, authorization: str, ids: int) -> str:
+        """The name of whoever shows this header, `Bearer TOKEN`, and pays for so many ids.
+
+        Raises:
+            Unknown: nobody has it.
+            TooMany: it has asked too much.
+        """
+        scheme, _, token = authorization.partition(" ")
+        shown = _hash(token.strip())
+        # Every token is compared, in constant time, so that nothing can be learned from how long it takes.
+        found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, shown)]
+        if scheme.lower() != "bearer" or not found:
+            raise Unknown("no valid token: send the header Authorization: Bearer TOKEN")
+        self._buckets[found[0]].take(ids)
+        return found[0]
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _text(path: Path) -> str:
+    try:
+        return files.read(path, private=True).decode()
+    except UnicodeDecodeError as wrong:
+        raise DataError(f"{path} is no text: {wrong}", hint="one caller a line: NAME TOKEN, in UTF-8") from None
+
+
+def add_caller(path: Path, name: str) -> str:
+    """Makes a token for a caller and adds its line to the file, which is made if it is not there.
+
+    Returns:
+        The token.
+
+    Raises:
+        DataError: the name is none, or the file has it already, or is none.
+        IdentityError: others can read or change the file.
+        EnvironmentFault: it cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise DataError(f"{name[:80]!r} is no name for a caller", hint="use 1 to 63 letters, digits, ., - and _")
+    before = _text(path) if path.exists() else ""
+    if any(line.split()[:1] == [name] for line in before.splitlines()):
+        raise DataError(f"{path} has a token of {name!r} already", hint="remove its line first, or take another name")
+    token = secrets.token_urlsafe(_BYTES)
+    _write(path, f"{'' if before.endswith(chr(10)) or not before else chr(10)}{name} {token}\n")
+    return token
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+            file.write(text)
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {failed.strerror}", hint="name another file: --tokens FILE"
+        ) from failed

@@ -1,0 +1,127 @@
+"""JSON over HTTP.
+
+    POST /v1/predict   {"ids": ["7", "12"]}
+    200                {"classes": [..], "predictions": [
+                           {"id": "7", "known": true, "class": "..", "probabilities": [..]}, ..]}
+                       of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
+    GET  /v1/model     what is asked, and how quick its answers are
+    GET  /healthz      200 while the parties are there, 503 while they are waited for
+
+Callers show their token: Authorization: Bearer TOKEN (not for /healthz). Errors are {"error": ".."}.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from math import ceil
+from typing import Any
+
+from aiohttp import web
+
+from colonnade.common.errors import ColonnadeError
+from colonnade.common.network.web_gate import PATIENCE, Gate, Handler
+from colonnade.common.prediction.messages import ROWS
+from colonnade.server.prediction.serving.batching import Answer, Busy, Desk
+from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
+
+_LARGEST = 1 << 20  # bytes of a request
+_LONGEST = 256  # characters of an id
+_KEY = "--http"
+
+
+class Refused(Exception):
+    """A request that is none."""
+
+
+def read_ids(body: Any) -> list[str]:
+    """The ids of a request's JSON, as text.
+
+    Raises:
+        Refused: there are none, or too many, or one of them is none.
+    """
+    ids = body.get("ids") if isinstance(body, dict) else None
+    if not isinstance(ids, list) or not ids:
+        raise Refused('expected {"ids": [..]} with one id or more')
+    if len(ids) > ROWS:
+        raise Refused(f"{len(ids)} ids: at most {ROWS} at once")
+    for id in ids:
+        if isinstance(id, bool) or not isinstance(id, str | int) or not 0 < len(str(id)) <= _LONGEST:
+            raise Refused(f"an id is a text or a whole number of 1 to {_LONGEST} characters")
+    return [str(id) for id in ids]
+
+
+class Web:
+    """The HTTP service.
+
+    Args:
+        desk: that answers.
+        callers: that may ask.
+        about: what `/v1/model` says of the model.
+        patience: seconds that a caller has for the header of a request, and for its body.
+    """
+
+    def __init__(self, desk: Desk, callers: Callers, about: dict[str, Any], patience: float = PATIENCE) -> None:
+        self._desk, self._callers, self._about = desk, callers, about
+        app = web.Application(client_max_size=_LARGEST, middlewares=[_in_words])
+        app.router.add_post("/v1/predict", self._predict)
+        app.router.add_get("/v1/model", self._model)
+        app.router.add_get("/healthz", self._healthy)
+        self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
+
+    async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
+        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
+        return await self._gate.open(address, tls)
+
+    async def stop(self) -> None:
+        """Listens no more."""
+        await self._gate.close()
+
+    async def _predict(self, request: web.Request) -> web.Response:
+        self._callers.admit(request.headers.get("Authorization", ""), 0)  # before anything of it is read
+        try:
+            ids = read_ids(json.loads(await self._gate.text(request)))
+        except (ValueError, LookupError, RecursionError):
+            raise Refused("the body is no JSON") from None
+        self._callers.admit(request.headers.get("Authorization", ""), len(ids))
+        answers = await self._desk.ask(ids)
+        what = "classes" if self._desk.classes else "targets"
+        said = [_shown(self._desk, answer) for answer in answers]
+        return web.json_response({what: self._desk.names, "predictions": said})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        self._callers.admit(request.headers.get("Authorization", ""), 0)
+        latency = {f"p{100 * q:g}": seconds for q, seconds in self._desk.quantiles().items()}
+        what = "classes" if self._desk.classes else "targets"
+        return web.json_response({**self._about, what: self._desk.names, "seconds": latency})
+
+    async def _healthy(self, _request: web.Request) -> web.Response:
+        if not self._desk.open:
+            return web.json_response({"status": "waiting for parties"}, status=503)
+        return web.json_response({"status": "ok"})
+
+
+def _shown(desk: Desk, answer: Answer) -> dict[str, Any]:
+    if not answer.known:
+        return {"id": answer.id, "known": False}
+    if not desk.classes:
+        return {"id": answer.id, "known": True, "values": answer.values}
+    return {"id": answer.id, "known": True, "class": desk.likeliest(answer), "probabilities": answer.values}
+
+
+@web.middleware
+async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors as JSON; what is not the caller's fault says no more than that."""
+    try:
+        return await handler(request)
+    except Unknown as unknown:
+        return web.json_response({"error": str(unknown)}, status=401, headers={"WWW-Authenticate": "Bearer"})
+    except TooMany as many:
+        return web.json_response({"error": str(many)}, status=429, headers={"Retry-After": str(ceil(many.wait))})
+    except Refused as refused:
+        return web.json_response({"error": str(refused)}, status=400)
+    except (Busy, ColonnadeError) as error:
+        said = str(error) if isinstance(error, Busy) else "the parties do not answer"
+        return web.json_response({"error": said}, status=503)
+    except web.HTTPException as plain:
+        return web.json_response({"error": plain.reason}, status=plain.status)

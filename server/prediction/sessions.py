@@ -1,0 +1,138 @@
+"""The sessions of a server whose model is asked: whoever is there answers, with rows that they have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
+from colonnade.common.prediction import messages as prediction
+from colonnade.server.alignment.rows import Rows
+from colonnade.server.fusion.active import columns_of
+from colonnade.server.membership.hub import Hub
+from colonnade.server.prediction.exchange import Questions, predict
+from colonnade.server.prediction.row_index import People
+from colonnade.server.training.context import ServerContext
+
+if TYPE_CHECKING:
+    from colonnade.server.prediction.run import PredictionRun
+
+
+@dataclass
+class Asking:
+    """The sessions of one start.
+
+    Args:
+        run: what was asked for.
+        ctx: of the server; its state is restored in every session.
+        hub: where parties come in.
+        store, owner: of the server's checkpoints.
+        held: their rounds, the newest first.
+        people: who can be asked for.
+    """
+
+    run: PredictionRun
+    ctx: ServerContext
+    hub: Hub
+    store: Checkpoints
+    owner: Owner
+    held: list[int]
+    people: People
+    _rows: Rows | None = None
+    _aligned: tuple[str, ...] = ()
+
+    async def sessions(self, questions: Questions) -> None:
+        """Answers questions, over as many sessions as that takes.
+
+        Raises:
+            PartyLost: somebody did not come, or nobody.
+            PartyFailed: somebody has failed who may not be absent.
+            ColonnadeError: anything else that ends it.
+        """
+        ctx, hub, federation = self.ctx, self.hub, self.run.federation
+        while True:
+            names = await self._gather()
+            self.people.here = names
+            self._prepare(names)
+            cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
+            ctx.restore(round, self.store.load(round, self.owner))
+            ctx.confirm()
+            ctx.session = Session(federation.id, self.owner.run, hub.session, federation.hashes())
+            absent = [name for name in federation.names if name not in names]
+            try:
+                if self._rows is not None:
+                    hub.aligned = await self._rows.align(cohort, ctx.session)
+                ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
+                place, history = self.people.place, self.people.history()
+                await self._while_here(
+                    predict(ctx, cohort, questions, place, self.run.absent, history, own=self.run.own)
+                )
+                return
+            except (PartyAway, PartyFailed) as gone:
+                if isinstance(gone, PartyFailed):
+                    self._excuse(gone)
+                ctx.telemetry.event("rollback", party=gone.party, round=round, reason=str(gone))
+                hub.rewind(declared(gone)[0])
+            finally:
+                questions.hearing.clear()
+
+    async def _gather(self) -> tuple[str, ...]:
+        """Who is there, after everybody has come or has had the time to."""
+        run, hub, loop = self.run, self.hub, asyncio.get_running_loop()
+        until = loop.time() + run.patience_or_away
+        if run.absent == "refuse":
+            await hub.assemble(run.patience_or_away)
+            return hub.here
+        awaited = set(run.federation.names if run.expected is None else run.expected)
+        with suppress(PartyLost):
+            while not awaited <= set(hub.here):
+                try:
+                    await hub.assemble(max(until - loop.time(), 0), awaited)
+                except PartyFailed as failed:
+                    self._excuse(failed)
+                    awaited.discard(failed.party)
+        if not hub.here:
+            names = ", ".join(run.federation.names)
+            hint = "start the missing parties, or raise --wait"
+            raise PartyLost(names, f"did not join within {run.patience_or_away:g} s", hint=hint)
+        return hub.here
+
+    def _excuse(self, failed: PartyFailed) -> None:
+        """Who has failed is absent, where that is allowed. Raises what it failed with where not."""
+        if self.run.absent == "refuse":
+            raise failed
+        self.hub.excuse(failed.party)
+
+    async def _while_here(self, work: Coroutine[Any, Any, None]) -> None:
+        """The work, until it is done or somebody goes: that is noticed at once, and not with the next question."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.hub.watch_absence())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in filter(asyncio.Future.done, tasks):
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _prepare(self, names: tuple[str, ...]) -> None:
+        """Rows are aligned anew whenever others are there."""
+        federation, hub = self.run.federation, self.hub
+        if federation.align == "none":
+            return
+        if names != self._aligned:
+            kinds = prediction.contract(federation).kinds
+            self._rows = self.people.rows(names, kinds, self.ctx.telemetry, self._use)
+            self._aligned = names
+        assert self._rows is not None  # made with the first names
+        hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
+
+    def _use(self) -> None:
+        """The server's own columns, where it has any, of the rows that are common now."""
+        columns = columns_of(self.run.federation, self.run.config, self.run.base, self.people.places, self.run.out)
+        self.ctx.columns = columns and columns.to(self.ctx.device)

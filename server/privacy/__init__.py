@@ -1,0 +1,1 @@
+"""Labels: noise, budget, and what goes back to parties."""

@@ -1,0 +1,167 @@
+"""How often every training row's label was used for something that left the server, also over crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
+from colonnade.common.privacy.settings import BEFORE, Accounting
+from colonnade.common.runtime.durable import write_durably
+
+_FILE = "answers.json"
+_ANEW = "begin a new run, which spends epsilon anew"
+_BLOCKS = 32  # that a run's releases are reserved in: a crash forfeits at most one of them
+
+
+class RowReleases:
+    """Releases by row, in memory, and a ceiling over all of them on the disk.
+
+    No rollback sets the counts back. Before any of them would pass the ceiling, the ceiling is raised by a block
+    and forced to the disk; after a restart every row counts as many as it says. So a crash can only make it more.
+
+    Args:
+        config: what a release costs.
+        rows: of the aligned data.
+        block: by which the ceiling is raised.
+        path: of the file; None keeps none.
+        spent: by every row, before this start.
+    """
+
+    def __init__(
+        self, config: AnswerPrivacyConfig, rows: int, block: int = 1, path: Path | None = None, spent: int = 0
+    ) -> None:
+        self._config, self._block, self._path, self._ceiling = config, block, path, spent
+        self._counts = torch.full((rows,), spent, dtype=torch.int64)
+
+    @property
+    def most(self) -> int:
+        """Releases of the row that has most: the guarantee is for every row."""
+        return int(self._counts.max())
+
+    @property
+    def accounting(self) -> Accounting:
+        """How releases are added up."""
+        return self._config.accounting
+
+    @property
+    def epsilon(self) -> float:
+        """What they come to at the configured delta, for another label of one row (sensitivity 2C)."""
+        config = self._config
+        return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
+
+    def spend(self, batch: Tensor) -> None:
+        """Pays for one release of these rows, int64 (rows,), before it is made.
+
+        Raises:
+            EnvironmentFault: the ceiling cannot be written.
+        """
+        wanted = int(self._counts[batch].max()) + 1
+        if wanted > self._ceiling:
+            self.write(wanted + self._block - 1)
+        self._counts[batch] += 1
+
+    def write(self, ceiling: int) -> None:
+        """Sets the ceiling; it is on the disk when this returns. Raises EnvironmentFault."""
+        if self._path is not None:
+            record = {"ceiling": ceiling, "accounting": self._config.accounting, **_settings(self._config)}
+            try:
+                write_durably(self._path, json.dumps(record).encode())
+            except OSError as failed:
+                raise EnvironmentFault(
+                    f"{self._path} cannot be written: {failed.strerror}; nothing leaves without it",
+                    hint="make room on the disk, then resume",
+                ) from failed
+        self._ceiling = ceiling
+
+    def close(self) -> None:
+        """Lowers the ceiling to what was spent. Where that cannot be written, the rest of a block is forfeited."""
+        if self.most < self._ceiling:
+            with contextlib.suppress(EnvironmentFault):
+                self.write(self.most)
+
+
+def open_releases(
+    config: AnswerPrivacyConfig | None,
+    schedule: Schedule,
+    parties: int,
+    rows: int,
+    folder: Path | None = None,
+    *,
+    begun: bool = False,
+) -> RowReleases | None:
+    """The counts of a run, as an earlier start left them; None where nothing is asked for.
+
+    Args:
+        config: `server.privacy.answers`.
+        schedule: of the run.
+        parties: that are answered, which with the run's length sizes the blocks.
+        rows: of the aligned data.
+        folder: the run's; None keeps the counts in memory alone.
+        begun: whether the run has begun, so that answers may have left already.
+
+    Raises:
+        ConfigError: delta means nothing for so many training rows.
+        CheckpointError: the run was begun with other settings, or the file cannot be read.
+        EnvironmentFault: it cannot be written.
+    """
+    path = None if folder is None else folder / _FILE
+    there = path is not None and path.exists()
+    if config is None and not there:
+        return None
+    if config is None or (begun and not there):
+        before, now = ("with", "without") if there else ("without", "with")
+        raise CheckpointError(f"the run was begun {before} private answers and cannot go on {now} them", hint=_ANEW)
+    _check_delta(config, len(schedule.partition.train))
+    spent = 0
+    if path is not None and there:
+        spent, accounting = _read(path, config)
+        if "accounting" not in config.model_fields_set:  # a run goes on with what it was begun with
+            config = config.model_copy(update={"accounting": accounting})
+    expected = int(schedule.epoch(schedule.rounds)) * (parties + 1)
+    releases = RowReleases(config, rows, max(1, expected // _BLOCKS), path, spent)
+    if not there:
+        releases.write(spent)
+    return releases
+
+
+def _check_delta(config: AnswerPrivacyConfig, rows: int) -> None:
+    if config.delta >= 1 / rows:
+        raise ConfigError(
+            f"server.privacy.answers.delta = {config.delta:g}: with {rows} training rows it must be below "
+            f"1/{rows} = {1 / rows:.2g}, or publishing a label at random would count as private",
+            hint="give a smaller delta; a tenth of 1 / rows is usual",
+        )
+
+
+def _read(path: Path, config: AnswerPrivacyConfig) -> tuple[int, str]:
+    """The ceiling, and how releases were added up."""
+    try:
+        record = json.loads(path.read_text())
+        ceiling, accounting = int(record.pop("ceiling")), record.pop("accounting", BEFORE["accounting"])
+        if accounting not in get_args(Accounting):
+            raise ValueError("no such accounting")
+        if ceiling < 0:
+            raise ValueError("below 0")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{path} is torn or was altered", hint=_ANEW) from None
+    for key, ours in _settings(config).items():
+        if record.get(key) != ours:
+            raise CheckpointError(
+                f"{path} counts releases with {key} = {record.get(key)}, server.privacy.answers.{key} is {ours}",
+                hint=f"restore it, or {_ANEW}",
+            )
+    return ceiling, accounting
+
+
+def _settings(config: AnswerPrivacyConfig) -> dict[str, float | bool]:
+    """What a release costs depends on these; clips and delta may change."""
+    return {"noise_multiplier": config.noise_multiplier, "seeded": config.seeded}

@@ -1,0 +1,35 @@
+"""Whether the labels are still those that a run was begun with: ids find rows by their order."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.data.labels import Labels
+from colonnade.common.errors import DataError
+
+_NAME = "labels"
+
+
+def hold_labels(once: Once, digest: str) -> None:
+    """Keeps the digest of a run's labels on the server's disk. It can be guessed, and is never sent."""
+    once.keep(_NAME, digest, {"format": torch.tensor(1)})
+
+
+def refuse_other_labels(once: Once, labels: Labels) -> None:
+    """Raises DataError if they are others than those that were held."""
+    if (held := once.number(_NAME)) and held != digest_of(labels):
+        raise DataError(
+            "server.labels has changed since the run was begun: its ids, its values or their order are others",
+            hint="restore the table, by which ids find the parties' rows; or train on the one that is there now",
+        )
+
+
+def digest_of(labels: Labels) -> str:
+    """Changes with any value, id or the order."""
+    digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
+    for id in labels.ids or ():
+        digest.update(len(id).to_bytes(8) + id.encode(errors="surrogatepass"))
+    return digest.hexdigest()

@@ -1,0 +1,95 @@
+"""The noisy labels of a run on the disk: drawn once, however often the server is started."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from colonnade.common.errors import CheckpointError
+from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
+from colonnade.common.runtime.durable import write_kept
+
+_FILE = "noisy-labels.safetensors"
+_ANEW = "begin a new run, which draws noise and spends epsilon anew"
+
+
+class NoisyLabelFile:
+    """Where a run keeps its noisy labels.
+
+    The file says of which labels and settings they are: its fingerprint of the true labels is for
+    the server's eyes only.
+
+    Args:
+        folder: the run's.
+        begun: whether the run has begun, so that labels have been used already.
+    """
+
+    def __init__(self, folder: Path, *, begun: bool) -> None:
+        self._path, self._begun = folder / _FILE, begun
+
+    def get(
+        self, config: LabelPrivacyConfig | None, labels: Tensor, rows: Tensor, classes: int, seed: int
+    ) -> NoisyLabels | None:
+        """The noisy labels, read if they were drawn already and drawn if not; None where none are asked for.
+
+        Args:
+            config: how much noise.
+            labels: class numbers of all rows, int64 (n,).
+            rows: the training rows, int64 (m,).
+            classes: how many there are.
+            seed: of the federation.
+
+        Raises:
+            CheckpointError: the run was begun with other labels or other settings.
+            EnvironmentFault: the disk refuses them.
+        """
+        there = self._path.exists()
+        if config is None and not there:
+            return None
+        if config is None or (self._begun and not there):
+            before, now = ("with", "without") if there else ("without", "with")
+            raise CheckpointError(f"the run was begun {before} label privacy and cannot go on {now} it", hint=_ANEW)
+        about = _about(config, labels, rows, classes)
+        if there:
+            return self._read(about, config)
+        drawn = NoisyLabels.draw(labels[rows], classes, config, seed)
+        self._write(drawn, about)
+        return drawn
+
+    def _read(self, about: dict[str, str], config: LabelPrivacyConfig) -> NoisyLabels:
+        try:
+            with safe_open(self._path, "pt") as file:
+                found, values = dict(file.metadata() or {}), file.get_tensor("values")
+            scale = float(found["scale"])
+            whole = found.pop("checksum") == _checksum(values, found)
+        except (OSError, ValueError, KeyError, SafetensorError):
+            whole = False
+        if not whole:
+            raise CheckpointError(f"{self._path} is torn or was altered", hint=_ANEW)
+        for what, wanted in about.items():
+            if found[what] != wanted:
+                raise CheckpointError(f"{self._path} was drawn for other {what}", hint=f"restore them, or {_ANEW}")
+        return NoisyLabels(values, scale, config.seeded)
+
+    def _write(self, drawn: NoisyLabels, about: dict[str, str]) -> None:
+        record = {**about, "scale": repr(drawn.scale)}
+        record["checksum"] = _checksum(drawn.values, record)
+        write_kept(self._path, safetensors.torch.save({"values": drawn.values}, record), 0o600)
+
+
+def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
+    """What noise was drawn for: fingerprints of the training labels and of the settings."""
+    named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
+    settings = json.dumps([config.mechanism, config.steps, config.seeded, classes])
+    return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}
+
+
+def _checksum(values: Tensor, record: dict[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
+    digest.update(values.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,119 @@
+"""What goes back to the parties under `server.privacy.answers`: clipped, noised and paid for in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from colonnade.common.data.rows import generator
+from colonnade.common.numerics.row_gradients import Parameters, RowLoss, refuse_batch_norm, row_gradients
+from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
+from colonnade.common.privacy.response_noise import RowNoise
+from colonnade.server.training.context import ServerContext
+
+
+class Answers:
+    """Protects the training labels of one session's messages: the mechanism is common/privacy/response_noise.py.
+
+    A half makes it once a session, by `protection`, and passes through it *everything* that depends on training
+    labels and reaches a party now or later: its messages by `rows` or `mean`, its own step by `gradients`. Every
+    call is one release of every row of the batch. Values are shares of the *sum* over the batch's rows, not divided
+    by their number, and each is a function of its own row's label (`row_gradients` sees to that for gradients):
+
+        loss, at_h = answers.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
+        dh = answers.rows(at_h[:, seat], batch) / len(batch)
+
+    Args:
+        ctx: of the server's half; seeded noise comes from its state, and goes back with it. What was paid never does.
+    """
+
+    def __init__(self, ctx: ServerContext) -> None:
+        config, paid = ctx.config.privacy.answers, ctx.releases
+        assert config is not None and paid is not None  # whoever opens the run sees to both
+        seed = ctx.federation.seed
+        normals: Normals = secure_normals
+        if config.seeded:
+            normals = seeded_normals(ctx.state.keep("answer noise", lambda: generator("answers", seed)))
+        self._paid = paid
+        self._answer = RowNoise(config.clip, config.noise_multiplier, normals)
+        self._step = RowNoise(config.head_clip, config.noise_multiplier, normals)
+
+    def descend(
+        self, loss: RowLoss, named: Parameters, h: Tensor, targets: Tensor, batch: Tensor
+    ) -> tuple[float, Tensor]:
+        """Leaves the protected gradient of the batch's mean loss in every parameter's `grad`.
+
+        Args:
+            loss: of one row.
+            named: the parameters that it takes, by name.
+            h: what it takes of the batch, (rows, ...).
+            targets: labels, (rows,) or (rows, classes).
+            batch: row numbers, int64 (rows,).
+
+        Returns:
+            The mean loss, and every row's gradient of its own loss at h, of h's shape: neither is protected yet.
+
+        Raises:
+            InputError: the loss cannot be differentiated row by row.
+            EnvironmentFault: what it costs cannot be written down.
+        """
+        losses, at_parameters, at_h = row_gradients(loss, named, h, targets)
+        for name, gradient in self.gradients(at_parameters, batch).items():
+            named[name].grad = gradient
+        return losses.mean().item(), at_h
+
+    def rows(self, values: Tensor, batch: Tensor) -> Tensor:
+        """One answer with a line for every row, each clipped to C: noise of deviation sigma C in every entry.
+
+        Args:
+            values: (rows, k): gradients at a party's outputs, or differences of losses.
+            batch: their row numbers, int64 (rows,).
+
+        Raises:
+            EnvironmentFault: what it costs cannot be written down; nothing is released.
+        """
+        self._paid.spend(batch)
+        return self._answer.rows(values)
+
+    def mean(self, values: Tensor, batch: Tensor) -> Tensor:
+        """One answer for the whole batch: the mean of rows that are clipped to C, (rows, k) -> (k,).
+
+        The noise's deviation is sigma C / rows. Arguments and errors are those of `rows`.
+        """
+        self._paid.spend(batch)
+        (total,) = self._answer.sums([values])
+        return total / len(batch)
+
+    def gradients(self, gradients: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
+        """The server's own step: the mean of rows that are clipped to C_0 over all parameters together.
+
+        Args:
+            gradients: of every row at every parameter, (rows, *shape) by name.
+            batch: as above.
+
+        Returns:
+            (*shape) by name, with noise of deviation sigma C_0 / rows in every entry.
+
+        Raises:
+            EnvironmentFault: as above.
+        """
+        self._paid.spend(batch)
+        totals = self._step.sums(list(gradients.values()))
+        return {name: total / len(batch) for name, total in zip(gradients, totals, strict=True)}
+
+
+def protection(ctx: ServerContext, head: nn.Module) -> Answers | None:
+    """The session's, or None where answers leave as they are.
+
+    Args:
+        ctx: of the server's half.
+        head: what answers are made with.
+
+    Raises:
+        InputError: rows meet in the head, so that no row's share can be clipped.
+    """
+    if ctx.config.privacy.answers is None:
+        return None
+    refuse_batch_norm(head, "server.head")
+    return Answers(ctx)

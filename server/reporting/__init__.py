@@ -1,0 +1,1 @@
+"""What a run leaves: its summary and its timeline."""

@@ -1,0 +1,215 @@
+"""summary.json: what a run came to, in one place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.observability.telemetry import without_nan
+from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
+from colonnade.common.privacy.accounting.plan import SEEDED, AnyPrivacyConfig, Plan
+from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
+from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
+from colonnade.common.privacy.rows import deviation
+from colonnade.common.privacy.settings import Adjacency
+from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.environment import describe_environment
+from colonnade.server.membership.hub import Hub
+from colonnade.server.training.context import ServerContext
+from colonnade.server.training.staleness import Pace
+
+
+def summarise(
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None, saved: int
+) -> dict[str, Any]:
+    """The summary of a run.
+
+    Args:
+        status: completed, interrupted or failed.
+        error: why it failed.
+        begun: when the run was launched, seconds since 1970.
+        first: when the first round was done, or None if none was.
+        saved: the best round whose checkpoint all members hold, 0 if none.
+    """
+    federation = ctx.federation
+    return {
+        "status": status,
+        "error": error,
+        "federation": federation.id,
+        "protocol": federation.protocol.name,
+        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
+        "parties": list(federation.names),
+        "rounds": ctx.round,
+        "seconds": round(time.time() - begun, 3),
+        "seconds_to_first_round": None if first is None else round(first - begun, 3),
+        "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(saved),
+        "stopped": ctx.stopped or None,
+        "bytes": hub.totals.summary(),
+        **protection(ctx, hub.releases),
+        **findings(ctx),
+        "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
+        "late": {name: hub.late().get(name, 0) for name in federation.names},
+        "environment": describe_environment(),
+    }
+
+
+def findings(ctx: ServerContext) -> dict[str, Any]:
+    """What only some runs have, null in all others."""
+    return {
+        "label_privacy": label_privacy(ctx),
+        "answer_privacy": answer_privacy(ctx),
+        "theorem": theorem(ctx),
+        "targets": None if ctx.scale is None else ctx.scale.record(),
+        "details": dict(ctx.details) or None,
+        "pace": pace(ctx),
+        "absent": dict(ctx.absent) or None,
+    }
+
+
+def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
+    """What the parties' privacy came to: `epsilon` by party, `delta`, a person's, and how they come about.
+
+    `epsilon` is null where there is no guarantee; `privacy.void` then says why, and
+    `privacy.epsilon` what the accounting alone comes to. `person` is about somebody whose row lies at every party.
+
+    Args:
+        releases: what each party has paid for, as it said; null for who never did.
+    """
+    names, plan = ctx.federation.names, ctx.schedule.privacy
+    if plan is None:
+        return {"epsilon": dict.fromkeys(names), "delta": None, "person": None, "privacy": None}
+    counts = {name: releases.get(name) for name in names}
+    by_adjacency: dict[str, dict[str, float | None]] = {
+        adjacency: {n: None if c is None else round(plan.epsilon(c, adjacency), 6) for n, c in counts.items()}
+        for adjacency in _neighbours(plan.config)
+    }
+    void = plan.void
+    return {
+        "epsilon": dict.fromkeys(names) if void else by_adjacency[plan.config.adjacency],
+        "delta": plan.config.delta,
+        "person": person(ctx, plan, counts),
+        "privacy": {
+            "mechanism": plan.config.mechanism,
+            "clip": plan.config.clip,
+            "noise_multiplier": plan.noise_multiplier,
+            "adjacency": plan.config.adjacency,
+            "accounting": plan.config.accounting,
+            "releases": counts,
+            "epsilon": by_adjacency,
+            "void": void,
+            **row_privacy(plan),
+        },
+    }
+
+
+def person(ctx: ServerContext, plan: Plan, counts: Mapping[str, float | None]) -> dict[str, Any]:
+    """What the releases of all parties together say about a person whose row lies at each of them; not its label.
+
+    `epsilon` is null where there is no bound, and `void` says why: what a single member sends unprotected is enough.
+    """
+    known = {name: count for name, count in counts.items() if count is not None}
+    void = plan.void
+    if void is None and ctx.config.active is not None:
+        void = "the server's own columns take part without noise"
+    if void is None and (silent := [name for name in counts if name not in known]):
+        void = f"{', '.join(silent)} did not say what was spent"
+    epsilon = None if void else round(plan.person_epsilon(known.values()), 6)
+    return {"parties": len(counts), "epsilon": epsilon, "delta": plan.config.delta, "void": void}
+
+
+_OWN = (
+    "a row's own embeddings at one party, with the models that make them held fixed: no bound on what the row leaves "
+    "in the models and in other rows' embeddings"
+)
+_ALL = "a row's embeddings, and all that training on it leaves in the models"
+
+
+def row_privacy(plan: Plan) -> dict[str, Any]:
+    """What more there is to say where rows are protected each by itself: what the paper counts, and what is meant."""
+    if not isinstance(plan.config, AdaptivePrivacyConfig):
+        return {}
+    config = plan.config
+    return {
+        "release": config.release,
+        "rescale": config.rescale,
+        "deviation": deviation(plan),
+        "release_epsilon": round(gaussian_epsilon(plan.noise_multiplier, config.delta), 6),
+        "about": _ALL if config.steps else _OWN,
+    }
+
+
+def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
+    return ("row",) if config.adjacency == "row" else ("participation", "replace")
+
+
+def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What was done to the training labels, or None: epsilon holds for each of them, with delta 0.
+
+    Seeded noise can be drawn again by whoever knows the seed: then there is no epsilon.
+    """
+    if (noisy := ctx.noisy) is None:
+        return None
+    epsilon = None if noisy.seeded else round(noisy.epsilon, 6)
+    return {"mechanism": "laplace", "scale": noisy.scale, "rows": len(noisy.values), "epsilon": epsilon, "delta": 0}
+
+
+def pace(ctx: ServerContext) -> dict[str, Any] | None:
+    """Turns and staleness by party where they came when they liked, or None."""
+    return Pace(ctx, ctx.federation.names).summary() if Pace.kept(ctx) else None
+
+
+def theorem(ctx: ServerContext) -> dict[str, Any] | None:
+    """What Theorem 4.1 of VFL-CZOFO says of a run, from what was measured in it, or None where it says nothing."""
+    if "theorem" not in ctx.state:
+        return None
+    claim = ZerothOrderClaim.of(ctx.state["theorem"], len(ctx.schedule.partition.train))
+    return None if claim is None else claim.report()
+
+
+def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+    """What the noise on all that went back to the parties came to, or None.
+
+    `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
+    there is no guarantee, and `void` says why. `accounted` is what the accounting alone comes to.
+    """
+    config, releases = ctx.config.privacy.answers, ctx.releases
+    if config is None or releases is None:
+        return None
+    accounted = round(releases.epsilon, 6)
+    return {
+        "mechanism": "gaussian",
+        "clip": config.clip,
+        "head_clip": config.head_clip,
+        "noise_multiplier": config.noise_multiplier,
+        "adjacency": "replace",
+        "accounting": releases.accounting,
+        "delta": config.delta,
+        "releases": releases.most,
+        "accounted": accounted,
+        "epsilon": None if config.seeded else accounted,
+        "void": SEEDED if config.seeded else None,
+    }
+
+
+def describe_source(source: Mapping[str, Any]) -> str:
+    """'digits', 'mnist' or a file's name: what the labels came from."""
+    return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+
+
+def write_whole(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes JSON so that a reader finds the old file or the new one, and never half of one.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    try:
+        write_durably(path, (json.dumps(without_nan(content), indent=2) + "\n").encode())
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
+        ) from failed

@@ -1,0 +1,1 @@
+"""The server's process of a training run: its start, its sessions, its end."""

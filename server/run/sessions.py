@@ -1,0 +1,125 @@
+"""A run's sessions: everyone assembles, goes on from a common round, and stops when somebody goes away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.errors import PartyAway, declared
+from colonnade.common.models.randomness import keep_generators
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.phases import CHECKPOINT, WAITING
+from colonnade.server.alignment.rows import Rows
+from colonnade.server.membership.admission import Admission
+from colonnade.server.membership.hub import Hub
+from colonnade.server.membership.saving import Saving
+from colonnade.server.membership.session_numbers import SessionNumbers
+from colonnade.server.protocols import SERVE
+from colonnade.server.training.context import ServerContext
+
+
+@dataclass
+class Sessions:
+    """The run from its first session to its last.
+
+    Args:
+        ctx: what the half is given; its state is another in every session.
+        store: the server's checkpoints.
+        owner: of them.
+        admission: says who may join.
+        folder: the run's, where its number and the commits are recorded.
+        rows: aligns them; None where they are in the same order already.
+    """
+
+    ctx: ServerContext
+    store: Checkpoints
+    owner: Owner
+    admission: Admission
+    folder: Path
+    rows: Rows | None = None
+    hub: Hub = field(init=False)
+    saving: Saving = field(init=False)
+
+    def __post_init__(self) -> None:
+        federation, telemetry = self.ctx.federation, self.ctx.telemetry
+        contract = CONTRACTS[federation.protocol.name]
+        self.saving = Saving(self.store, self.folder / "checkpoints", self.owner, federation.checkpoint, telemetry)
+        numbers = SessionNumbers(self.folder)
+        self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved, numbers)
+        self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
+
+    async def run(self) -> None:
+        """Serves the protocol's half to its end, over as many sessions as that takes.
+
+        Raises:
+            PartyLost: somebody did not come, or did not come back.
+            ColonnadeError: anything else that ends a run.
+        """
+        ctx, hub, name = self.ctx, self.hub, self.ctx.federation.protocol.name
+        while True:
+            await hub.assemble(ctx.federation.timeouts.away)
+            resumed = hub.session != 0
+            self._record_run()
+            held, committed = self.store.usable(self.owner), self.saving.committed
+            if self.rows is not None:
+                hub.aligned = self.rows.agreed({name: member.hello.aligned for name, member in hub.members.items()})
+            cohort, round = hub.begin(held, committed, self._between, lambda: bool(ctx.best.stop))
+            self._restore(round, first=not resumed)
+            ctx.session = Session(ctx.federation.id, self.owner.run, hub.session, ctx.federation.hashes())
+            try:
+                if self.rows is not None:
+                    hub.aligned = await self.rows.align(cohort, ctx.session)
+                ctx.confirm()
+                parties, device = list(cohort), str(ctx.device)
+                ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=parties, round=round, device=device)
+                await SERVE[name](ctx, cohort)
+                return
+            except PartyAway as gone:
+                self.saving.give_up(gone.party, "it is away")
+                ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
+                hub.rewind(declared(gone)[0])
+            finally:
+                ctx.phases.turn()
+
+    def _record_run(self) -> None:
+        """Before anyone learns the run's number, it is on the disk."""
+        path = self.folder / "run.json"
+        if path.exists():
+            return
+        write_kept(path, json.dumps({"run": self.owner.run, "federation": self.ctx.federation.id}).encode())
+
+    def _restore(self, round: int, *, first: bool) -> None:
+        ctx = self.ctx
+        if round:
+            self.saving.restored(round)
+        ctx.restore(round, self.store.load(round, self.owner) if round else None)
+        keep_generators(ctx.state, ctx.device, ctx.federation.seed, "server")
+        counts: dict[str, int] = ctx.state.keep("traffic", dict)
+        if self.saving.best != ctx.best.round:
+            self.saving.best = 0  # we are back before it
+        if first:  # later sessions go on counting; only a new process has to be told
+            self.hub.totals.restore(counts)
+
+    async def _between(self, round: int) -> None:
+        """After every round: a checkpoint if one is due, and a look at who is here."""
+        best = self.ctx.best
+        last = round if best.stop else self.ctx.schedule.rounds
+        if self.saving.due(round, last, best.round) and not self.hub.away:
+            self.ctx.phases.turn(CHECKPOINT)
+            self.ctx.state["traffic"].update(self.hub.totals.capture())
+            names = self.ctx.federation.names
+            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save, best.round)
+            if round == last:
+                await self.saving.finish(self.ctx.federation.timeouts.answer)
+        self.ctx.phases.turn(WAITING)
+        await self.hub.gate()
+
+    def _saved(self, party: str, round: int, error: str) -> None:
+        if round == 0:
+            self.saving.give_up(party, error)
+        else:
+            self.saving.saved(party, round, error)

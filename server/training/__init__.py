@@ -1,0 +1,1 @@
+"""What the server's side of a protocol is given, and the parts that several protocols share."""

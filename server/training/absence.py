@@ -1,0 +1,113 @@
+"""What a party's outputs are on average, and what a prediction without them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Generic, Literal
+
+import torch
+from torch import Tensor
+
+from colonnade.common.conversation.responses import Harvest
+from colonnade.common.errors import InputError
+from colonnade.common.messaging.message import M, tensor_specs
+from colonnade.server.training.context import ServerContext
+
+Absent = Literal["refuse", "mean", "historical"]
+"""What stands in for a party that is not there: nothing, its mean output, or what it last said of the same row."""
+
+_MEANS, _LAST = "mean outputs", "last embeddings"  # in the half's state; the latter is server/training/imputation.py's
+
+
+class Absence(Generic[M]):
+    """One evaluation of the validation rows, looked at for what it would have been without each party.
+
+    Args:
+        ctx: of the server's half. The mean of every party's outputs is left in its state.
+        kind: the protocol's evaluation message, which has one tensor (rows, width).
+    """
+
+    def __init__(self, ctx: ServerContext, kind: type[M]) -> None:
+        self._ctx, ((self._field, _),) = ctx, tensor_specs(kind)
+        self._blocks: list[tuple[Harvest[M], Tensor]] = []
+
+    def add(self, answers: Harvest[M], block: Tensor) -> None:
+        """Takes in a block, row numbers int64 (rows,)."""
+        self._blocks.append((answers, block))
+
+    def means(self) -> dict[str, Tensor]:
+        """Of every party that has answered in all blocks, float32 (width,): kept for predictions."""
+        there = set.intersection(*(set(answers) for answers, _ in self._blocks))
+        rows = sum(len(block) for _, block in self._blocks)
+        kept: dict[str, Tensor] = self._ctx.state.keep(_MEANS, dict)
+        for party in there:
+            kept[party] = torch.stack([self._of(answers[party]).sum(0) for answers, _ in self._blocks]).sum(0) / rows
+        return {party: kept[party] for party in there}
+
+    def scores(self, predict: Callable[[Harvest[M], Tensor], Tensor]) -> dict[str, float]:
+        """The joint model's when one party after the other is replaced by its mean, by the party's name."""
+        return {party: self._score(predict, party, mean) for party, mean in self.means().items()}
+
+    def _score(self, predict: Callable[[Harvest[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
+        score = self._ctx.score()
+        for answers, block in self._blocks:
+            stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
+            message = replace(answers[party], **stands)
+            changed = replace(answers, answers={**answers.answers, party: message})
+            score.add(predict(changed, block), self._ctx.labels[block])
+        return score.metrics[self._ctx.best.metric]
+
+    def _of(self, answer: M) -> Tensor:
+        value: Tensor = getattr(answer, self._field)
+        return value
+
+
+class Standing:
+    """What stands in for absent parties, from the state of a run that has ended.
+
+    Args:
+        ctx: of the server.
+        how: the rule.
+        absent: the parties that are not there, at least one.
+        history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
+
+    Raises:
+        InputError: the run has kept nothing that could stand in.
+    """
+
+    def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...], history: Tensor | None = None) -> None:
+        self._history, self._names = history, ctx.federation.names
+        means: Mapping[str, Tensor] = ctx.state.keep(_MEANS, dict)
+        if lacking := [party for party in absent if party not in means]:
+            raise InputError(
+                f"{', '.join(lacking)}: absent, and the run has kept no mean of what it says",
+                hint="runs keep it that end with an evaluation of validation rows in the clear; start the party",
+            )
+        self._means = {party: means[party] for party in absent}
+        self._last: Tensor | None = None
+        if how == "historical":
+            self._last = self._recall(ctx, absent)
+
+    def _recall(self, ctx: ServerContext, absent: tuple[str, ...]) -> Tensor:
+        width = len(self._means[absent[0]])
+        last = ctx.state.keep(_LAST, lambda: torch.zeros(len(self._names), len(ctx.labels), width))
+        if not last.any():
+            raise InputError(
+                f"--absent historical: the run has kept nothing that {', '.join(absent)} has said",
+                hint="runs with federation.protocol.missing: last keep it; take --absent mean",
+            )
+        return last
+
+    def of(self, party: str, rows: Tensor) -> Tensor:
+        """What is taken for an absent party's outputs, float32 (rows, width).
+
+        Args:
+            rows: positions, int64 (rows,).
+        """
+        values = self._means[party].expand(len(rows), -1)
+        if self._last is None:
+            return values
+        then = rows if self._history is None else self._history[rows]
+        last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
+        return torch.where(last.any(dim=1, keepdim=True), last, values)  # of rows that it was never asked for: the mean

@@ -1,0 +1,256 @@
+"""What the server's half of a protocol is given."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.federation import FederationConfig, ServerConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.responses import Harvest, Quorum
+from colonnade.common.crypto.pki.identity import Identity
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.columns.scale import Columns
+from colonnade.common.data.labels import Labels
+from colonnade.common.data.targets import TargetScale
+from colonnade.common.errors import CheckpointError, DataError
+from colonnade.common.messaging.message import Message
+from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
+from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.privacy.labels import NoisyLabels, posterior
+from colonnade.common.runtime.phases import EVALUATION, Phases
+from colonnade.server.evaluation.best import Best
+from colonnade.server.evaluation.residuals import Residuals
+from colonnade.server.evaluation.score import Score
+from colonnade.server.privacy.label_budget import RowReleases
+
+
+@dataclass
+class ServerContext:
+    """Labels, timetable, state and the run's record.
+
+    Attributes:
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place. Of a
+            regression the numbers to be predicted, given as they are and kept on the scale of `scale`, float32
+            (rows, targets).
+        scale: that these are on; None where there are classes.
+        columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
+        noisy: what may be used of the training labels, if they are protected.
+        releases: how often each was used for an answer, if those are protected; no session sets it back.
+        base: the folder that paths in the config are relative to.
+        traffic: bytes on the wire so far, up and down.
+        round: the last one that is done.
+        clock: seconds, of which only differences matter.
+        session: which one this is: in all that is signed in it.
+        identity: the server's key and certificate; None on loopback without TLS.
+        once: what is made once in a run.
+        phases: where the half's time goes.
+    """
+
+    federation: FederationConfig
+    config: ServerConfig
+    labels: Tensor
+    schedule: Schedule
+    telemetry: Telemetry
+    base: Path = Path()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    state: State = field(default_factory=State)
+    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    round: int = 0
+    clock: Callable[[], float] = time.monotonic
+    columns: Columns | None = None
+    noisy: NoisyLabels | None = None
+    releases: RowReleases | None = None
+    session: Session = field(default_factory=Session)
+    identity: Identity | None = None
+    once: Once = field(default_factory=Once)
+    phases: Phases = field(default_factory=Phases)
+    scale: TargetScale | None = field(default=None, init=False)
+    _evidence: Tensor | None = None
+    _begun: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.take(self.labels, self.schedule)
+
+    def take(self, labels: Tensor, schedule: Schedule) -> None:
+        """Takes other rows: labels as they are given, and what happens to them when."""
+        self.labels, self.schedule = labels, schedule
+        if self.federation.task == "regression":
+            self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
+            self.labels = self.scale.apply(labels)
+
+    @cached_property
+    def loss(self) -> Objective:
+        """What the model is trained by: cross-entropy, its classes weighted or not, or squared loss."""
+        if self.scale is not None:
+            return Squared()
+        weights = self.config.class_weights
+        if weights == "none":
+            return CrossEntropy()
+        if weights == "balanced":
+            of_rows = balanced(self.labels[self.schedule.partition.train], self.federation.outputs)
+            return WeightedCrossEntropy(of_rows)
+        return WeightedCrossEntropy(torch.tensor(weights, dtype=torch.float64))
+
+    def score(self) -> Score | Residuals:
+        """What an evaluation adds its outputs to."""
+        return Score() if self.scale is None else Residuals(self.scale)
+
+    def protect(self, noisy: NoisyLabels | None) -> None:
+        """Puts noisy labels in the place of those of the training rows, which are gone then; None changes nothing."""
+        if noisy is None:
+            return
+        train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
+        self.noisy, self.labels = noisy, self.labels.clone()
+        self.labels[train] = -1  # whatever uses these by mistake fails
+        self._evidence = torch.zeros(shape, device=self.device)
+        self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
+
+    def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
+        """What the loss is to take for the labels of training rows.
+
+        Args:
+            batch: row numbers, int64 (rows,).
+            logits: what the model says of them now, (rows, classes): the prior where labels are noisy.
+
+        Returns:
+            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); of a
+            regression the scaled numbers, (rows, targets).
+        """
+        return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The newest value of every metric, for the summary."""
+        return self.state.keep("metrics", dict)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Rounds that each party missed."""
+        return self.state.keep("missing", dict)
+
+    @property
+    def absent(self) -> dict[str, float]:
+        """Accuracy (of a regression RMSE) on validation rows if a party were replaced by its mean output, by party."""
+        return self.state.keep("absent", dict)
+
+    @property
+    def best(self) -> Best:
+        """The best evaluation so far, kept where the run may stop by it."""
+        metric = "accuracy" if self.scale is None else "rmse"
+        return Best(self.federation.stop, self.state.keep("best", dict), metric)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What was found at the end that is too bulky for a metric, by part."""
+        return self.state.keep("details", dict)
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ended before its last round, or ""."""
+        return self.best.stop if self.round < self.schedule.rounds else ""
+
+    @property
+    def quorum(self) -> Quorum:
+        """How long a round waits, and for whom."""
+        return self.federation.answers
+
+    def restore(self, round: int, snapshot: Snapshot | None) -> None:
+        """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
+        self.state, self.round = State(snapshot), round
+        self._begun = self.clock()
+
+    def confirm(self) -> None:
+        """Looks whether the rows are those that the state is about, once they are settled. Raises CheckpointError."""
+        if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
+            raise CheckpointError(
+                "the numbers to be predicted are not those that the run began with",
+                hint="restore server.labels, or begin a new run",
+            )
+
+    def record(self, round: int, loss: float, harvest: Harvest[Message]) -> None:
+        """Enters a training round: its loss, how long it took, who was slow and who was missing."""
+        self.metrics["train_loss"] = loss
+        for party in sorted(set(harvest.missing).intersection(self.schedule.participants(round))):
+            self.missing[party] = self.missing.get(party, 0) + 1
+            self.telemetry.event("missing", round=round, party=party)
+        self.telemetry.event("round", round=round, loss=loss, **self._progress(round, harvest))
+        self.round = round
+        if self.schedule.evaluations(round):
+            self.phases.turn(EVALUATION)
+
+    def skip(self, round: int, harvest: Harvest[Message]) -> None:
+        """Enters a round in which nothing was learned, since too few answered."""
+        self.telemetry.event("skipped", round=round, answers=len(harvest))
+        self.record(round, self.metrics.get("train_loss", math.nan), harvest)
+
+    def warn(self, reason: str) -> None:
+        """Tells whoever watches the run, and its record, what they must not overlook."""
+        self.telemetry.event("warning", party=SERVER, reason=reason)
+
+    def _progress(self, round: int, harvest: Harvest[Message]) -> dict[str, Any]:
+        now = self.clock()
+        seconds, self._begun = now - self._begun, now
+        up, down = self.traffic()
+        slow = {"party": harvest.slowest, "seconds": round_off(harvest.lag)}
+        return {"rounds": self.schedule.rounds, "epoch": round_off(self.schedule.epoch(round)),
+                "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
+
+    def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
+        """Enters what an evaluation found of a part, and `more`. The last one of a run is looked at more closely."""
+        metrics, prefix = score.metrics | more, "val" if part == "validation" else part
+        named = {f"{prefix}_{name}": value for name, value in metrics.items()}
+        self.metrics.update(named)
+        self.telemetry.event("evaluation", round=round, part=part, **named)
+        self.best.enter(round, part, metrics[self.best.metric])
+        if round == self.schedule.rounds or self.best.stop:
+            found, details = score.closer()
+            self.metrics.update({f"{prefix}_{name}": value for name, value in found.items()})
+            if details:
+                self.details[part] = details
+        if part == "validation" and self.stopped:
+            self.telemetry.event("stopped", round=round, reason=self.stopped)
+
+
+def round_off(seconds: float) -> float:
+    """To microseconds, as events have it."""
+    return round(seconds, 6)
+
+
+def check_labels(labels: Labels, federation: FederationConfig) -> None:
+    """Refuses labels that do not fit the agreed classes, or number of targets.
+
+    Raises:
+        DataError: other classes, or another number of them.
+    """
+    if federation.task == "regression":
+        if (width := labels.values.shape[1]) != federation.outputs:
+            raise DataError(
+                f"federation.targets says {federation.outputs} numbers a row, the labels have {width}",
+                hint="mend federation.targets, in every party's file too, or server.labels",
+            )
+        return
+    found = len(labels.classes)
+    if found != federation.outputs:
+        raise DataError(
+            f"federation.classes says {federation.outputs} classes, the labels have {found} "
+            f"({', '.join(labels.classes[:20])})",
+            hint="mend federation.classes, in every party's file too, or server.labels",
+        )
+    if not isinstance(federation.classes, int) and tuple(federation.classes) != tuple(labels.classes):
+        raise DataError(
+            f"federation.classes are {', '.join(federation.classes)}; the labels have {', '.join(labels.classes)}",
+            hint="the names must be equal and in the labels' order",
+        )

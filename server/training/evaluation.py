@@ -1,0 +1,103 @@
+"""How good the joint model is on rows that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from colonnade.common.conversation.conversation import Cohort
+from colonnade.common.conversation.responses import Harvest
+from colonnade.common.errors import ContractError
+from colonnade.common.messaging.message import M, Message
+from colonnade.server.training.absence import Absence
+from colonnade.server.training.context import ServerContext
+
+
+async def evaluate(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    round: int,
+    predict: Callable[[Harvest[M], Tensor], Tensor],
+    among: Collection[str],
+    **dims: int,
+) -> None:
+    """Evaluates the parts that are due after a round, block by block as the parties send them.
+
+    Args:
+        kind: the protocol's evaluation message, with fields `part` and `block`.
+        predict: (answers of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
+        among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
+        dims: the message's dimensions beside `rows`.
+    """
+    looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the last one
+    for part in ctx.schedule.evaluations(round):
+        score, absence = ctx.score(), Absence(ctx, kind)
+        for number, block in enumerate(ctx.schedule.blocks(part)):
+            answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
+            with torch.no_grad():
+                logits = predict(answers, block)
+            score.add(logits, ctx.labels[block])
+            if looks_back and part == "validation":
+                absence.add(answers, block)
+        ctx.evaluated(round, part, score)
+        if looks_back and part == "validation" and (round == ctx.schedule.rounds or ctx.stopped):
+            with torch.no_grad():
+                ctx.absent.update(absence.scores(predict))
+
+
+def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
+    """The same, of a model that needs nobody's answer.
+
+    Args:
+        predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
+    """
+    for part in ctx.schedule.evaluations(round):
+        score = ctx.score()
+        for block in ctx.schedule.blocks(part):
+            score.add(predict(block), ctx.labels[block])
+        ctx.evaluated(round, part, score)
+
+
+async def collect_block(
+    ctx: ServerContext,
+    clients: Cohort,
+    kind: type[M],
+    round: int,
+    place: tuple[str, int],
+    among: Collection[str],
+    **dims: int,
+) -> Harvest[M]:
+    """Everyone's answers for one block.
+
+    Args:
+        place: part and number of the block.
+        kind, among: as above.
+        dims: all of the message's dimensions.
+
+    Raises:
+        ContractError: an answer is of a block whose turn has not come, or of none.
+    """
+    resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
+    late = partial(_is_before, ctx, round, place)
+    answers = await clients.collect(kind, round, ctx.quorum, among={*among, *resting}, stale=late, **dims)
+    for party, answer in answers.items():
+        if (found := _place(answer)) != place:
+            expected, got = (f"{part} {number}" for part, number in (place, found))
+            raise ContractError(party, kind.__name__, "block", expected, got)
+    return answers
+
+
+def _place(answer: Message) -> tuple[str, int]:
+    return getattr(answer, "part", ""), getattr(answer, "block", -1)
+
+
+def _is_before(ctx: ServerContext, round: int, place: tuple[str, int], answer: Message) -> bool:
+    """Whether an answer is of a block whose turn has passed."""
+    (part, number), parts = _place(answer), ctx.schedule.evaluations(round)
+    if part not in parts:
+        return False
+    return (parts.index(part), number) < (parts.index(place[0]), place[1])

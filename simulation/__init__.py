@@ -1,0 +1,1 @@
+"""A whole federation in one process on the virtual clock."""

@@ -1,0 +1,56 @@
+"""An alignment of all members' tables on the virtual clock, before a simulated run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.client.alignment.matching import Matching
+from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.data.sources import load_features, load_labels
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.server.alignment.relay import Aligning
+
+
+async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
+    """The rows of every member's source that all members have, int64 (common,), in their common order.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+
+    Raises:
+        ColonnadeError: as in a real run.
+    """
+    federation, own = config.federation, config.server
+    if own is None:
+        raise ConfigError("no `server` section", hint="the server's labels are needed")
+    names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
+    cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
+    with whose(SERVER):
+        keys = {SERVER: Keys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
+    for name in names:
+        with whose(name):
+            ids = load_features(config.parties[name].data, federation.seat(name), base).ids
+            keys[name] = Keys.of(ids, federation.keys, name)
+    halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
+    for name in names:
+        policy = config.parties[name].policy
+        halves[name] = Matching(name, federation, policy, keys[name], session, links[name])()
+    tasks = [asyncio.ensure_future(half) for half in halves.values()]
+    try:
+        return dict(zip(halves, await asyncio.gather(*tasks), strict=True))
+    finally:  # the first error is the one that counts
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

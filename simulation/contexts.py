@@ -1,0 +1,94 @@
+"""Both ends' contexts in one process, from the configuration of a whole federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from colonnade.client.training.context import ClientContext
+from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.federation import Config
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.rows import sampled
+from colonnade.common.data.sources import load_features, load_labels, prepare
+from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.error_attribution import whose
+from colonnade.common.runtime.device import choose_device
+from colonnade.server.fusion.active import load_columns
+from colonnade.server.training.context import ServerContext, check_labels
+
+
+def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
+    """The server's, with its labels read.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+        sample: the rows of the sources that there are to be, int64; None for all.
+
+    Raises:
+        ConfigError: there is no `server` section.
+        DataError: the labels, or the server's own columns, are not there or not usable.
+    """
+    if config.server is None:
+        raise ConfigError("no `server` section", hint="the server's labels are needed")
+    if sample is None:
+        refuse_aligned(config.federation.align, "a look at a run")
+    with whose(SERVER):
+        labels = load_labels(config.server.labels, base, config.federation.task)
+    check_labels(labels, config.federation)
+    known = sampled(labels, sample)
+    schedule = Schedule(config.federation, len(known.values), known.official_test)
+    device = _device(config.server.device)
+    ctx = ServerContext(config.federation, config.server, known.values.to(device), schedule, telemetry, base, device)
+    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample, ids=labels.ids)
+    ctx.columns = columns and columns.to(device)
+    return ctx
+
+
+def client_context(
+    config: Config,
+    name: str,
+    base: Path,
+    release: Callable[..., Released],
+    conceal: Callable[..., Concealed] = lambda value, _of=None: value,
+    sample: Tensor | None = None,
+) -> ClientContext:
+    """A party's, with its columns read, scaled and, where its configuration says so, noised.
+
+    Args:
+        name: the party's.
+        base: the folder that paths in the config are relative to.
+        release, conceal: its door's, see there.
+        sample: the rows of the sources that there are to be, int64; None for all.
+
+    Raises:
+        DataError: its data are not there or not usable.
+    """
+    federation, party = config.federation, config.parties[name]
+    with whose(name):
+        features = sampled(load_features(party.data, federation.seat(name), base), sample)
+        schedule = Schedule(federation, len(features.values), features.official_test)
+        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+    device = _device(party.device, federation.names.index(name))
+    columns = columns.to(device)
+    return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base, device=device)
+
+
+def _device(wanted: str, seat: int = 0) -> torch.device:
+    """The GPU that a configuration names; `auto` is the CPU here, on which equal runs are equal to the last bit."""
+    return choose_device("cpu" if wanted == "auto" else wanted, seat)
+
+
+def refuse_other_rows(party: str, rows: int, labels: int) -> None:
+    """Raises DataError unless a party has as many rows as there are labels."""
+    if rows != labels:
+        raise DataError(
+            f"{party} has {rows} rows, the labels have {labels}",
+            hint="all members need the same rows in the same order; or keys, and federation.align: psi",
+        )

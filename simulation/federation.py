@@ -1,0 +1,259 @@
+"""A whole federation in one event loop on the virtual clock: the same halves, no wire, no waiting.
+
+What takes time are the delays of the parties' `chaos` sections; computing takes none. An hour of
+stragglers passes in seconds, and always in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from torch import Tensor
+
+from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.stage import Privacy
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.client.training.context import ClientContext
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
+from colonnade.common.conversation.chaos import Seat as Place
+from colonnade.common.conversation.compression import Compressor, form_of
+from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Item, Link, Save
+from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.conversation.mailbox import Mailbox
+from colonnade.common.errors import ConfigError
+from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.observability.capture import Capture
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.common.protocols import CONTRACTS
+from colonnade.server.privacy.label_budget import open_releases
+from colonnade.server.protocols import SERVE
+from colonnade.server.training.context import ServerContext
+from colonnade.simulation.alignment import find_rows
+from colonnade.simulation.contexts import client_context, refuse_other_rows, server_context
+
+Snapshots = Mapping[str, Snapshot]
+
+
+@dataclass(repr=False)  # asyncio.Runner spells out what it returns, when it gives its signal handler back
+class Outcome:
+    """What is left of a run: both ends' contexts, every event, and every message in order of sending.
+
+    Attributes:
+        privacy: every party's policy, budget and count of releases.
+        saved: what every member held after each round, where that was asked for.
+        seconds: of the virtual clock, from the first round to the last.
+        payload: bytes of tensors that the server received and sent.
+        captures: of the parties that keep what crosses their links.
+    """
+
+    server: ServerContext
+    clients: dict[str, ClientContext] = field(default_factory=dict)
+    privacy: dict[str, Privacy] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    messages: list[tuple[str, str, Message]] = field(default_factory=list)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
+    seconds: float = 0.0
+    payload: tuple[int, int] = (0, 0)
+    captures: dict[str, Capture] = field(default_factory=dict)
+
+    def of_kind(self, event: str) -> list[Event]:
+        """The events of a kind."""
+        return [e for e in self.events if e["kind"] == event]
+
+
+@dataclass
+class Simulation:
+    """One run.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        delay: seconds that items take, beside the parties' chaos.
+        only: the parties whose halves run; all of the roster if left out.
+        record: whether messages are kept.
+        save: whether everyone's state is kept after each round.
+        start: every member's state to go on from, and the round that it is of.
+        telemetry: whom events are told, beside the outcome.
+        on_cohort: told of the server's links before the run begins.
+        home: a party's folder, by its name; for those that capture what crosses their links.
+        sample: the rows of the sources that there are to be, int64; None for all.
+    """
+
+    config: Config
+    base: Path = Path()
+    delay: Delay | None = None
+    only: list[str] | None = None
+    record: bool = False
+    save: bool = False
+    start: tuple[int, Snapshots] = (0, MappingProxyType({}))
+    telemetry: Telemetry | None = None
+    on_cohort: Callable[[Cohort], None] = lambda _cohort: None
+    home: Callable[[str], Path] | None = None
+    sample: Tensor | None = None
+    _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
+
+    def run(self) -> Outcome:
+        """Runs both halves of the config's protocol to their end.
+
+        Raises:
+            ColonnadeError: as in a real run.
+        """
+        return inprocess.run_virtual(self._main())
+
+    async def _main(self) -> Outcome:
+        await self._align()
+        outcome = self._outcome()
+        federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
+        cohort, links = inprocess.connect(
+            list(federation.names), contract.kinds, contract.limits(federation),
+            self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
+            between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
+            compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
+        )  # fmt: skip
+        self._cohort = cohort
+        self.on_cohort(cohort)
+        halves: list[asyncio.Future[None]] = []
+        for name in self.only or federation.names:
+            round, states = self.start
+            state = State(states.get(name))
+            door = self._open_door(outcome, name, links[name], state)
+            cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
+            ctx = outcome.clients[name] = self._context(name, len(outcome.server.labels), door, state, round)
+            ctx.steps = outcome.privacy[name].steps
+            ctx.warn = partial(_warn, outcome.server.telemetry, name)
+            links[name].on_save = partial(self._save, outcome, name, ctx.state)
+            halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
+        await self._serve(outcome, cohort, halves)
+        outcome.payload = _payload(cohort)
+        return outcome
+
+    async def _align(self) -> None:
+        """Finds the rows that count, where tables have keys."""
+        if self.config.federation.align != "none":
+            self._rows = await find_rows(self.config, self.base)
+
+    async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
+        """The server's half, beside the parties': an error of one of those ends it."""
+        serving: asyncio.Future[None] = asyncio.ensure_future(
+            SERVE[self.config.federation.protocol.name](outcome.server, cohort)
+        )
+        everyone = [serving, *halves]
+        try:
+            while not serving.done():
+                await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in everyone if task.done()]:
+                    task.result()
+                    everyone.remove(task)
+            outcome.seconds = asyncio.get_running_loop().time()
+            await asyncio.gather(*halves)
+        finally:  # the first error is the one that counts
+            for task in everyone:
+                task.cancel()
+            await asyncio.gather(*everyone, return_exceptions=True)
+            for capture in outcome.captures.values():
+                capture.close()
+
+    def _outcome(self) -> Outcome:
+        events: list[Event] = []
+        listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
+        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
+        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample))
+        assert self.config.server is not None  # else there is no context
+        if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
+            rows = server.labels[server.schedule.partition.train]
+            server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
+        asked, parties = self.config.server.privacy.answers, len(self.config.federation.names)
+        server.releases = open_releases(asked, server.schedule, parties, len(server.labels))
+        server.clock = asyncio.get_running_loop().time
+        round, states = self.start
+        server.restore(round, states.get(SERVER))
+        server.confirm()
+        return Outcome(server, events=events)
+
+    def _open_door(self, outcome: Outcome, name: str, link: Link, state: State) -> Door:
+        federation, config = self.config.federation, self.config.parties[name].chaos
+        plan = outcome.server.schedule.privacy
+        privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
+        carry = self._recorded(outcome, name, SERVER, link._carry)
+        capture = self._capture(outcome, name)
+        carry = carry if capture is None else capture.outward(carry)
+        if config != ChaosConfig():
+            names = federation.names
+            place = Place(names.index(name), len(names), federation.batch)
+            chaos = Chaos(config, place, federation.seed, _VirtualIncidents(), outcome.server.telemetry.event)
+            carry = chaos.outward(carry)
+            link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        if capture is not None:
+            link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
+        door = Door(carry, SERVER, privacy.stage(state), Ledger(None))
+        link._carry = door
+        return door
+
+    def _capture(self, outcome: Outcome, name: str) -> Capture | None:
+        wanted = self.config.parties[name].capture
+        if wanted is None or self.home is None:
+            return None
+        made = Capture(self.home(name), wanted, self.config.federation, outcome.server.schedule)
+        outcome.captures[name] = made
+        return made
+
+    def _context(self, name: str, rows: int, door: Door, state: State, round: int) -> ClientContext:
+        ctx = client_context(
+            self.config, name, self.base, door.release, door.conceal, self._rows.get(name, self.sample)
+        )
+        refuse_other_rows(name, ctx.features.shape[0], rows)
+        ctx.state, ctx.round = state, round
+        return ctx
+
+    async def _between(self, outcome: Outcome, round: int) -> None:
+        if self.save:
+            outcome.saved[round] = {SERVER: outcome.server.state.capture()}
+            for link in self._cohort.values():
+                link.ask_to_save(Save(round))
+
+    def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
+        outcome.saved[save.round][name] = state.capture()
+
+    def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
+        def carry_and_record(item: Item) -> None:
+            if isinstance(item, Message):
+                outcome.messages.append((sender, to, snapshot(item)))
+            carry(item)
+
+        return carry_and_record if self.record else carry
+
+
+def _warn(telemetry: Telemetry, party: str, reason: str) -> None:
+    telemetry.event("warning", party=party, reason=reason)
+
+
+class _VirtualIncidents:
+    """Pauses hold a party's messages; a crash is for real processes."""
+
+    def pause(self, chaos: Chaos, pause: Pause) -> None:
+        """Nothing of the party passes for so long."""
+        chaos.told("paused", round=pause.round, seconds=pause.seconds)
+        chaos.hold(pause.seconds)
+
+    def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
+        """There is no process to kill. Raises ConfigError."""
+        raise ConfigError(
+            f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
+        )
+
+
+def _payload(cohort: Cohort) -> tuple[int, int]:
+    books = [(link.traffic.received, link.traffic.sent) for link in cohort.values()]
+    up, down = (sum(size for pair in books for _, size in pair[way].values()) for way in (0, 1))
+    return up, down

@@ -1,0 +1,77 @@
+"""What a simulated run leaves in its folder: as a real run does, as far as there is something to leave."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import yaml
+from torch import Tensor
+
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.runtime.environment import describe_environment
+from colonnade.server.reporting.summary import findings, protection, write_whole
+from colonnade.simulation.federation import Outcome, Simulation
+
+
+def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
+    """Runs a federation whose parties capture, into a folder of its own, and says nothing.
+
+    Args:
+        base: the folder that paths in the config are relative to.
+        folder: the run's; made if it is not there.
+        sample: the rows of the sources that there are to be; None for all.
+    """
+    outcome = Simulation(config, base, home=partial(home_of, folder), sample=sample).run()
+    leave_for_attacks(folder, config, base, outcome)
+    write_whole(folder / "summary.json", summarise(outcome))
+
+
+def home_of(folder: Path, name: str) -> Path:
+    """A party's folder, where it captures."""
+    (home := folder / "parties" / name).mkdir(parents=True, exist_ok=True)
+    return home
+
+
+def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
+    """Writes what `colonnade attack` has to know beside the captures: the configuration, and everyone's state.
+
+    Raises:
+        EnvironmentFault: the disk refuses it.
+    """
+    ctx = outcome.server
+    tree = config.model_dump(mode="json", exclude_none=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    (folder / "simulated.json").write_text(json.dumps({"base": str(base)}))
+    states = {SERVER: ctx.state} | {name: client.state for name, client in outcome.clients.items()}
+    for member, state in states.items():
+        home = folder if member == SERVER else home_of(folder, member)
+        owner = Owner(member, "simulated", ctx.federation.lasting_hashes())
+        Checkpoints(home / "checkpoints").save(ctx.round, state.capture(), owner)
+
+
+def summarise(outcome: Outcome) -> dict[str, object]:
+    """What a real run's summary.json says, as far as there is something to say without processes and a wire."""
+    ctx = outcome.server
+    names = ctx.federation.names
+    return {
+        "status": "completed",
+        "clock": "virtual",
+        "federation": ctx.federation.id,
+        "protocol": ctx.federation.protocol.name,
+        "parties": list(names),
+        "rounds": ctx.round,
+        "seconds": round(outcome.seconds, 6),
+        "metrics": dict(ctx.metrics),
+        "best": ctx.best.summary(0),
+        "stopped": ctx.stopped or None,
+        **findings(ctx),
+        "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
+        **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
+        "missing": {name: ctx.missing.get(name, 0) for name in names},
+        "late": {name: outcome.mailbox.late[name] for name in names},
+        "environment": describe_environment(),
+    }
