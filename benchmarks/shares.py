@@ -41,7 +41,10 @@ SETTINGS = {"split among 4": (Setting("split"), 600), "FedVS among 16, K = 4": (
 WARM = 10  # rounds that are left out
 TICK = 0.004  # seconds of processor time between two looks
 PLACES = {
-    "models and numerics": ("/torch/", "/common/numerics/", "/common/models/"),
+    "models and numerics": (
+        "/torch/",
+        *(f"/common/{room}/" for room in ("numerics", "models", "coded_computing", "compression")),
+    ),
     "crypto": ("/common/crypto/", "/cryptography/"),
 }
 REST = "Python of halves and conversation"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.config.federation import load
-from colonnade.common.conversation.conversation import capacity, outbox
+from colonnade.common.conversation import capacity, outbox
 from colonnade.common.errors import ConfigError
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime import descriptors

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from pathlib import Path
 
 import torch
-import yaml
 from rich.table import Table
-from torch import Tensor
 
 from colonnade.cli.data.check import check_members
 from colonnade.cli.launcher.run_folder import run_folder
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.config.federation import Config, load
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.config.federation import load
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.runtime.environment import describe_environment
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
-from colonnade.server.reporting.summary import findings, protection, write_whole
-from colonnade.simulation.folder import home_of, leave_for_attacks, summarise
+from colonnade.server.reporting.summary import findings, write_whole
 from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.folder import home_of, leave_for_attacks, summarise
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:

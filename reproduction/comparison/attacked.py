@@ -10,11 +10,11 @@ import torch
 
 from colonnade.attacks import inversion, labels
 from colonnade.attacks.run import Run, open_run
-from colonnade.simulation.folder import simulate_captured
 from colonnade.common.config.federation import load
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers.measures import Record
 from colonnade.reproduction.papers.running import Job
+from colonnade.simulation.folder import simulate_captured
 
 VICTIM = "party2"
 """Its columns are in the middle of the images, where there is something to see."""

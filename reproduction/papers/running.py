@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from colonnade.simulation.folder import summarise
 from colonnade.common.config.federation import load
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.known_sets.places import cache
@@ -25,6 +24,7 @@ from colonnade.reproduction.papers import longtail
 from colonnade.reproduction.papers.measures import Point, Record
 from colonnade.reproduction.papers.papers import Run
 from colonnade.simulation.federation import Simulation
+from colonnade.simulation.folder import summarise
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ MAKERS = {
     },  # of lists on their way to parties: nothing of the server's passes a door
 }
 SOURCES = [
-    path for folder in ("common", "client", "server", "attacks", "cli") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("attacks", "cli", "client", "common", "reports", "reproduction", "server", "simulation")
+    for path in (ROOT / folder).rglob("*.py")
 ]
 
 

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from colonnade.cli.read.card import markdown
-from colonnade.simulation.folder import summarise
 from colonnade.common.config.federation import parse
 from colonnade.reports.console.progress import score_words
 from colonnade.reports.console.summary import show_summary
@@ -20,6 +19,7 @@ from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.comparison import comparison
 from colonnade.simulation.federation import Simulation
+from colonnade.simulation.folder import summarise
 from tests.cli.reports import leave
 
 PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a number that is not

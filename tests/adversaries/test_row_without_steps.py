@@ -11,7 +11,6 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.cli.read.card import markdown
-from colonnade.simulation.folder import simulate_captured
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import State
@@ -25,6 +24,7 @@ from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.reporting.summary import protection
 from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.folder import simulate_captured
 from tests.federation import config, federate, tree
 
 AFE = {"name": "vfl_afe", "embedding": 16}

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.attacks.run import Run, open_run
-from colonnade.simulation.folder import simulate_captured
 from colonnade.common.config.federation import Config
+from colonnade.simulation.folder import simulate_captured
 from tests.federation import config
 
 SPLIT = {"name": "split", "embedding": 10}

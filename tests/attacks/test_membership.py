@@ -14,10 +14,10 @@ from colonnade.attacks.membership import Candidates, candidates, delta_of, own_c
 from colonnade.attacks.rows import by_field, pieces
 from colonnade.attacks.run import Run, open_run
 from colonnade.attacks.shadows import like, pool, shadows
-from colonnade.simulation.folder import simulate_captured
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import CheckpointError, InputError
+from colonnade.simulation.folder import simulate_captured
 from tests.attacks.stage import SPLIT, captured
 
 SMALL = (

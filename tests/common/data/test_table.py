@@ -154,7 +154,7 @@ def test_batches_make_no_difference_nor_does_the_format(
     how = {"key": "who", "drop": ["outcome"], "missing": "mean", "types": {"age": "number", "town": "category"}}
     with pytest.MonkeyPatch.context() as patch:
         for module in ("arrow_files", "arrays", "database"):
-            patch.setattr(f"common.data.{module}.BATCH", size)
+            patch.setattr(f"colonnade.common.data.formats.{module}.BATCH", size)
         found = [read(folder, write(folder, cells), **how) for write in (as_csv, as_parquet, as_arrow, as_sqlite)]
     assert len({features.fingerprint for features in found}) == 1
     towns = sorted({row[2] for row in cells} - {None})
