@@ -55,7 +55,7 @@ def test_silence_is_not_waited_for_long() -> None:
 def test_the_probe_imports_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['colonnade', 'health', '127.0.0.1:1']\n"
-        "from cli.start import main\n"
+        "from colonnade.cli.start import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "print([name for name in ('torch', 'numpy', 'typer', 'rich', 'pydantic', 'yaml') if name in sys.modules])"
@@ -66,7 +66,7 @@ def test_the_probe_imports_nothing_heavy() -> None:
 
 def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() -> None:
     """`up` starts its fork server first, which then imports torch while configurations are read."""
-    code = "import sys, cli.main, cli.up; print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
+    code = "import sys, colonnade.cli.main, colonnade.cli.run.up; print([name for name in ('torch', 'numpy', 'grpc') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 

@@ -319,7 +319,7 @@ def test_members_started_plainly_learn_the_same(tmp_path: Path) -> None:
 
 def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -> None:
     code = (
-        "import cli.nursery as nursery\n"
+        "import colonnade.cli.fork_server as nursery\n"
         "def draw(argv):\n"
         "    import torch, numpy, random, sys\n"
         "    print(torch.randn(1).item(), numpy.random.rand(), random.random(),"
