@@ -27,6 +27,7 @@ STREAMS = 200  # a second
 FRAMES = 16  # of 64 kB a second, which is 1 MB
 HELD = 8000  # connections that are kept open at most
 CHANNELS = 16
+CROWD, CROWDED = 2000, 100  # streams at a time, and connections
 
 _PARCEL, _OTHER_SESSION = b"\x12\x00", b"\x08\x05"  # an empty parcel of two bytes, and a session that there is not
 _HELLO = b"\x12\x02\x0a\x00"  # a parcel that holds a Hello without a word
@@ -56,27 +57,47 @@ def _connect(port: int, words: bytes) -> None:
 
 async def streams(kind: str, port: int, keys: Path) -> None:
     """Streams with a certificate of the authority that is revoked: tiny ones, or large frames of tiny parcels."""
-    identity, root = load_identity(keys / "former"), (keys / SERVER / "cert.pem").read_bytes()
-    credentials = grpc.ssl_channel_credentials(root, identity.key_pem, identity.chain_pem)
-    options = [("grpc.ssl_target_name_override", dns_name(SERVER)), ("grpc.use_local_subchannel_pool", 1)]
-    channels = [grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) for _ in range(CHANNELS)]
-    turn, tasks = itertools.cycle(channels), set[asyncio.Task[None]]()
-
-    async def one(channel: grpc.aio.Channel) -> None:
-        with suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
-            async with asyncio.timeout(10):
-                call = channel.stream_stream(METHOD)()
-                await call.write(FILLED[kind])
-                await call.read()
-                call.cancel()
-
+    turn, tasks = itertools.cycle(_channels(port, keys, CHANNELS)), set[asyncio.Task[None]]()
     pace = _paced(STREAMS if kind == "revoked" else FRAMES, wait=False)
     while True:
         if next(pace) and len(tasks) < 2 * STREAMS:
-            task = asyncio.create_task(one(next(turn)))
+            task = asyncio.create_task(_stream(next(turn), FILLED[kind]))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.sleep(0.001)
+
+
+async def crowd(port: int, keys: Path) -> None:
+    """Thousands of such streams at a time, begun again as fast as they are refused. Prints their number at first."""
+    channels = _channels(port, keys, CROWDED)
+
+    async def again(channel: grpc.aio.Channel) -> None:
+        while True:
+            await _stream(channel)
+
+    await asyncio.gather(*(channel.channel_ready() for channel in channels))
+    begun = [asyncio.create_task(again(channel)) for channel in channels for _ in range(CROWD // CROWDED)]
+    await asyncio.sleep(0)  # every one has begun
+    print(len(begun), flush=True)
+    await asyncio.gather(*begun)
+
+
+def _channels(port: int, keys: Path, count: int) -> list[grpc.aio.Channel]:
+    identity, root = load_identity(keys / "former"), (keys / SERVER / "cert.pem").read_bytes()
+    credentials = grpc.ssl_channel_credentials(root, identity.key_pem, identity.chain_pem)
+    options = [("grpc.ssl_target_name_override", dns_name(SERVER)), ("grpc.use_local_subchannel_pool", 1)]
+    return [grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) for _ in range(count)]
+
+
+async def _stream(channel: grpc.aio.Channel, words: bytes = b"") -> None:
+    """One stream, until it is refused; without words it is refused as well."""
+    with suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
+        async with asyncio.timeout(10):
+            call = channel.stream_stream(METHOD)(wait_for_ready=True)  # a server that is gone keeps nobody busy
+            if words:
+                await call.write(words)
+            await call.read()
+            call.cancel()
 
 
 async def sink(keys: Path) -> None:
@@ -117,6 +138,8 @@ def main() -> None:
     kind, port, keys = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     if kind == "sink":
         asyncio.run(sink(keys))
+    elif kind == "crowd":
+        asyncio.run(crowd(port, keys))
     elif kind in FILLED:
         asyncio.run(streams(kind, port, keys))
     else:
