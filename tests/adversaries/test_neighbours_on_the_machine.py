@@ -23,7 +23,11 @@ from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
 from tests.tables import table_tree, write_tables
 
 ROOT = Path(__file__).parents[2]
-HELD = "import sys; from colonnade.cli.launcher.scratch import scratch\nwith scratch() as folder: print(folder, flush=True); sys.stdin.read()"
+HELD = """
+import sys
+from colonnade.cli.launcher.scratch import scratch
+with scratch() as folder: print(folder, flush=True); sys.stdin.read()
+"""
 
 
 def colonnade(folder: Path, *words: object) -> subprocess.Popen[str]:

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.flooders import CROWD, CROWDED
-from common.crypto.federation import make_federation
-from common.crypto.revocation import RevocationList
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.revocation import RevocationList
 from tests.cli.test_up import ROOT, events, finish, start, wait_for_round, write
 from tests.patience import PATIENCE
 from tests.watched import read, samples, value
