@@ -29,3 +29,12 @@ Wait = Annotated[
     float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
+
+
+def overrides(sets: list[str] | None, chaos: list[str] | None) -> tuple[str, ...]:
+    """`--set` and `--chaos` as changes of the configuration."""
+    if not chaos:
+        return tuple(sets or ())
+    from colonnade.common.conversation.chaos import read_chaos  # noqa: PLC0415
+
+    return (*(sets or ()), *read_chaos(tuple(chaos)))

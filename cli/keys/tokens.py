@@ -14,7 +14,7 @@ def token(
         Path, typer.Option("--tokens", metavar="FILE", help="as `serve` reads it: RUN/serve.tokens", show_default=False)
     ],
 ) -> None:
-    """Makes a token for a caller of `serve`, adds it to the file of tokens and prints it."""
+    """Make a token for a caller of `serve`, add it to the file of tokens, and print it."""
     from colonnade.server.prediction.serving.tokens import add_caller  # noqa: PLC0415
 
     typer.echo(add_caller(tokens, name))

@@ -88,7 +88,7 @@ def sentences(trained: Trained, found: Findings) -> list[str]:
     most, least = ranked[0], ranked[-1]
     said = [
         f"{trained.config.federation.protocol.name} among {len(ranked)} parties, after round {trained.round} of "
-        f"{trained.server.schedule.rounds}: {found.clean:.2%} of {len(found.labels)} {found.part} rows are right.",
+        f"{trained.server.schedule.rounds}: {found.part} accuracy {found.clean:.2%} ({len(found.labels)} rows).",
         f"A party's importance is {_BY[found.by]}. The most important is {most.name}, the least {least.name}.",
         f"Without {most.name} the accuracy is {most.missing:.2%}, without {least.name} {least.missing:.2%}; with noise "
         f"on its features it is {most.noised:.2%} for {most.name} and {least.noised:.2%} for {least.name}.",

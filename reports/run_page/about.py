@@ -36,11 +36,11 @@ def headline(run: Run) -> str:
 
 def reached(metrics: Mapping[str, Any]) -> str:
     """The last accuracy or RMSE, of the test rows if there is one."""
-    for part, rows in (("test", "test rows"), ("val", "validation rows")):
+    for part, rows in (("test", "test"), ("val", "validation")):
         if (value := metrics.get(f"{part}_accuracy")) is not None:
-            return f"{value:.2%} of the {rows} are right"
+            return f"{rows} accuracy {value:.2%}"
         if (value := metrics.get(f"{part}_rmse")) is not None:
-            return f"an RMSE of {plain(value)} on the {rows}"
+            return f"{rows} RMSE {plain(value)}"
     return "no accuracy was measured"
 
 

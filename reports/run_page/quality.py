@@ -1,4 +1,4 @@
-"""Which class was taken for which, and how far probabilities can be believed."""
+"""The confusion matrix and the calibration of the last evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def quality(run: Run) -> Html:
             parts = [facts(rows)]
             if isinstance(found := details.get(part), Mapping):
                 parts += [_confusion(found.get("confusion"), _names(run)), _reliability(found.get("reliability"))]
-            return section(f"How good it is on the {part} rows", *parts)
+            return section(f"Metrics on the {part} rows", *parts)
     return Html()
 
 
@@ -42,11 +42,11 @@ def _confusion(counts: Any, names: Sequence[str]) -> Html:
     named = [names[at] if len(names) == len(counts) else str(at) for at in range(len(counts))]
     if not all(isinstance(line, list) for line in counts):
         return Html()
-    rows = [(f"is {name}", *_shaded(at, line)) for at, (name, line) in enumerate(zip(named, counts, strict=True))]
-    heads = ("true class", *(f"said {name}" for name in named))
+    rows = [(f"true {name}", *_shaded(at, line)) for at, (name, line) in enumerate(zip(named, counts, strict=True))]
+    heads = ("true class", *(f"predicted {name}" for name in named))
     caption = "Rows by true and predicted class; the stronger the colour, the more of the class's rows"
     shown = table(heads, rows, caption=caption)
-    title = "Which class was taken for which"
+    title = "Confusion matrix"
     return folded(title, shown) if len(counts) > _FEW else joined([tag("h3", title), shown])
 
 
@@ -68,9 +68,13 @@ def _reliability(bins: Any) -> Html:
         (f"{each['from']:g} to {each['to']:g}", each["rows"], percent(each["confidence"]), percent(each["share"]))
         for each in whole
     ]
-    said = "Where the two last columns are alike, probabilities can be believed as they are."
-    shown = table(("probability", "rows", "said on average", "true"), rows, caption="Calibration")
-    return folded("How far probabilities can be believed", joined([tag("p", said), shown]))
+    said = "Probabilities are calibrated where the last two columns agree."
+    shown = table(
+        ("probability", "rows", "mean probability", "accuracy"),
+        rows,
+        caption="Predicted probability and share of right predictions",
+    )
+    return folded("Calibration", joined([tag("p", said), shown]))
 
 
 def _is_bin(found: Any) -> bool:

@@ -73,7 +73,7 @@ def table_of(folder: Path) -> str:
 
 def test_a_report_and_a_card_begin_with_the_best_round(found: dict[str, Any], folder: Path) -> None:
     best, run = found["best"], read_run(folder)
-    expected = f"an RMSE of {rmse(best['test_rmse'])} on the test rows in round {best['round']}, the best of"
+    expected = f"test RMSE {rmse(best['test_rmse'])} in round {best['round']}, the best of"
     assert expected in headline(run) and expected in markdown(run)
 
 
@@ -99,5 +99,5 @@ def test_nobody_reads_a_power_of_ten(found: dict[str, Any], folder: Path) -> Non
 def test_a_run_that_did_not_stop_is_told_by_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
     """Else the tests above could not fail."""
     run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
-    expected = f"an RMSE of {rmse(found['metrics']['test_rmse'])} on the test rows after {found['rounds']} rounds"
+    expected = f"test RMSE {rmse(found['metrics']['test_rmse'])} after {found['rounds']} rounds"
     assert expected in headline(run)

@@ -24,7 +24,7 @@ def made(folder: Path) -> str:
 def test_it_says_what_came_of_it_and_who_sees_what(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(metrics={"test_accuracy": 0.921875, "test_auc": 0.98765}))
     said = made(folder)
-    assert "# Model card: three" in said and "92.19% of the test rows are right" in said
+    assert "# Model card: three" in said and "test accuracy 92.19%" in said
     assert "| test AUC | 0.9877 |" in said and "| torch | 9.8.7 |" in said
     for role, what in CONTRACTS["vimadmm"].sees.items():
         assert f"The {role} sees {what}" in said

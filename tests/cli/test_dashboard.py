@@ -111,7 +111,7 @@ def test_one_page_and_nothing_else(tmp_path: Path) -> None:
     async def ask(caller: aiohttp.ClientSession) -> None:
         answer = await caller.get("/")
         text = await answer.text()
-        assert answer.status == 200 and "92.19% of the test rows are right" in text
+        assert answer.status == 200 and "test accuracy 92.19%" in text
         said = answer.headers["Content-Security-Policy"]
         inside = next(
             attrs["content"] for _, attrs in Page(text).tags if attrs.get("http-equiv", "").startswith("Content")

@@ -21,8 +21,14 @@ def test_it_shows_the_test_rows_with_their_classes(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(metrics=METRICS, details=DETAILS))
     (folder / "config.yaml").write_text(yaml.safe_dump({"federation": {"classes": ["no<", "yes"]}}))
     said = quality(read_run(folder))
-    assert "How good it is on the test rows" in said and "0.9123" in said and "0.125" in said
-    assert "is no&lt;" in said and "said yes" in said and "0.9 to 1" in said and "87.5%" in said
+    assert "Metrics on the test rows" in said and "0.9123" in said and "0.125" in said
+    assert (
+        "Confusion matrix" in said
+        and "true no&lt;" in said
+        and "predicted yes" in said
+        and "0.9 to 1" in said
+        and "87.5%" in said
+    )
 
 
 def test_nothing_was_found_nothing_is_shown(tmp_path: Path) -> None:
@@ -34,7 +40,7 @@ def test_nothing_was_found_nothing_is_shown(tmp_path: Path) -> None:
 )
 def test_details_that_were_altered_are_left_out(tmp_path: Path, details: Any) -> None:
     said = quality(read_run(leave(tmp_path / "run", summary(metrics=METRICS, details=details))))
-    assert "0.9123" in said and "<table" in said and "Calibration" not in said and "predicted class" not in said
+    assert "0.9123" in said and "<table" in said and "Calibration" not in said and "Confusion matrix" not in said
 
 
 def test_a_regression_is_told_by_its_errors(
@@ -49,4 +55,4 @@ def test_a_regression_is_told_by_its_errors(
     folder = leave(tmp_path / "run", summary(metrics=metrics), [*events, measured(1, 60.0), measured(2, 53.5)])
     page(monkeypatch, capfd, folder)
     said = (folder / "report.html").read_text()
-    assert "an RMSE of 53.5 on the test rows" in said and "40.25" in said and "test accuracy" not in said
+    assert "test RMSE 53.5" in said and "40.25" in said and "test accuracy" not in said

@@ -32,9 +32,7 @@ def test_the_page_says_what_the_summary_says(tmp_path: Path, monkeypatch, capfd)
     folder = leave(tmp_path / "run")
     add_parties(folder)
     made = page(monkeypatch, capfd, folder)
-    headline = (
-        "vimadmm on digits among 3 parties: 92.19% of the test rows are right after 6 rounds and 9.5 s; no privacy"
-    )
+    headline = "vimadmm on digits among 3 parties: test accuracy 92.19% after 6 rounds and 9.5 s; no privacy"
     assert headline in made.words
     assert made.cells("validation accuracy") == [["validation accuracy", "93.75%"]]
     assert made.cells("test loss") == [["test loss", "0.3125"]] and made.cells("torch") == [["torch", "9.8.7"]]
@@ -117,7 +115,7 @@ def test_a_run_that_goes_on(tmp_path: Path, monkeypatch, capfd, left: str) -> No
         (folder / "summary.json").unlink()
     made = page(monkeypatch, capfd, folder)
     assert "The run has not ended" in made.words and "vafl on moons among 3 parties: " in made.words
-    expected = "92.19% of the test rows are right after 7 rounds" if left != "nothing" else "75.00% of the validation"
+    expected = "test accuracy 92.19% after 7 rounds" if left != "nothing" else "validation accuracy 75.00%"
     assert expected in made.words and made.cells("bob")[0][2:4] == ["1", "1"]
     (folder / "config.yaml").unlink()
     assert "A run among 3 parties: " in page(monkeypatch, capfd, folder).words
@@ -126,7 +124,7 @@ def test_a_run_that_goes_on(tmp_path: Path, monkeypatch, capfd, left: str) -> No
 def test_a_summary_of_a_version_that_knew_fewer_keys(tmp_path: Path, monkeypatch, capfd) -> None:
     newer = ("label_privacy", "answer_privacy", "theorem", "pace", "timeline", "environment", "best", "stopped")
     folder = leave(tmp_path / "run", {key: value for key, value in summary().items() if key not in newer})
-    assert "92.19% of the test rows are right" in page(monkeypatch, capfd, folder).words
+    assert "test accuracy 92.19%" in page(monkeypatch, capfd, folder).words
 
 
 def test_a_torn_last_line_is_no_event(tmp_path: Path, monkeypatch, capfd) -> None:
@@ -302,7 +300,7 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch, capfd) -> None:
     code, said = command(monkeypatch, capfd, "simulate", file, "--out", out, *slow)
     assert code == 0, said
     made, told = page(monkeypatch, capfd, out), json.loads((out / "summary.json").read_text())
-    assert f"{told['metrics']['test_accuracy']:.2%} of the test rows" in made.words and "simulated delays" in made.words
+    assert f"test accuracy {told['metrics']['test_accuracy']:.2%} " in made.words and "simulated delays" in made.words
     assert made.cells("party2")[0][2] == str(told["missing"]["party2"]) != "0" == made.cells("party1")[0][2]
     assert {attrs.get("value") for name, attrs in made.tags if name == "input"} == {"round", "seconds"}
 
@@ -348,7 +346,7 @@ def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeyp
     follow(folder, out)
     refresh = '<meta http-equiv="refresh" content="5">'
     assert seen[0] == "" and all(refresh in made for made in seen[1:]) and len(seen) == 7
-    assert refresh not in out.read_text() and "92.19% of the test rows are right" in out.read_text()
+    assert refresh not in out.read_text() and "test accuracy 92.19%" in out.read_text()
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", None])

@@ -44,7 +44,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def test_up_trains_the_demo_and_leaves_a_report(demo: Project) -> None:
     assert demo.exit_codes() == dict.fromkeys(("deal", *MEMBERS, "report"), 0)
     page = (demo.report / "report.html").read_text()
-    assert "vimadmm on digits among 4 parties: 98.33% of the test rows are right after 72 rounds" in page
+    assert "vimadmm on digits among 4 parties: test accuracy 98.33% after 72 rounds" in page
     assert "http-equiv" in page and 'http-equiv="refresh"' not in page and "was started" not in page
     assert "test accuracy" in demo.logs("server")
     assert "party2: done after round 72" in demo.logs("party2")

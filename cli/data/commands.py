@@ -1,0 +1,54 @@
+"""The arguments of every command of this group; what a command does is imported when it is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.data import datasets, tables
+from colonnade.cli.options import Given, Sets
+
+PANEL = "Data and configurations"
+
+
+def check(file: Given, sets: Sets = None) -> None:
+    """Check a configuration, and the data and keys that it names; start nothing."""
+    from colonnade.cli.data.check import check as run  # noqa: PLC0415
+
+    run(file, tuple(sets or ()))
+
+
+def deal(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="configuration; left out, the demo",
+            envvar="COLONNADE_EXPERIMENT",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="where to", show_default=False)] = Path("federation"),
+    connect: Annotated[
+        str, typer.Option("--connect", metavar="HOST:PORT", help="where parties find the server")
+    ] = "127.0.0.1:7400",
+    sets: Sets = None,
+    days: Annotated[int, typer.Option(help="how long certificates hold")] = 30,
+    owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="who is to own what is dealt")] = "",
+) -> None:
+    """Write a folder for every member: its configuration, its keys, and its columns or labels alone."""
+    from colonnade.cli.data.deal import Terms, read_owner  # noqa: PLC0415
+    from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
+    from colonnade.cli.launcher.run_folder import demo_file  # noqa: PLC0415
+
+    run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands, in the order of `colonnade --help`."""
+    for command in (check, deal):
+        app.command(rich_help_panel=PANEL)(command)
+    app.add_typer(datasets.app, name="datasets", rich_help_panel=PANEL)
+    app.add_typer(tables.app, name="tables", rich_help_panel=PANEL)

@@ -1,0 +1,80 @@
+"""The arguments of every command of this group; what a command does is imported when it is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PANEL = "Research"
+
+
+def compare(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="left out, all", show_default=False)
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
+    out: Annotated[Path, typer.Option("--out", help="where results and pages are kept")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
+) -> None:
+    """Run all protocols on one task under one budget, and write a page that says which to take."""
+    from colonnade.cli.research.compare import Asked  # noqa: PLC0415
+    from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import processors  # noqa: PLC0415
+
+    run(Asked(tuple(names or ()), seeds, out, processes or processors(), only_list))
+
+
+def reproduce(
+    which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="left out, all", show_default=False)] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
+    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
+    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
+    out: Annotated[Path, typer.Option("--out", help="where results are kept")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
+    wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
+) -> None:
+    """Run what the papers report and print their values beside ours; finished runs are kept."""
+    from colonnade.cli.research.reproduce import Asked, processors  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
+
+    run(Asked(which, seeds, out, processes or processors(), quick, only_list, wire))
+
+
+def attack(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
+    kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],
+    party: Annotated[str, typer.Option(help="whose messages; left out, of all that captured")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="where to; RUN/attacks", show_default=False)] = None,
+    known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
+    epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="of all that an attacker draws")] = 0,
+    shadows: Annotated[int, typer.Option(help="membership: federations that are simulated")] = 4,
+) -> None:
+    """Attack a captured run as curious members could, and report what they learn."""
+    from colonnade.cli.research.attack import Options  # noqa: PLC0415
+    from colonnade.cli.research.attack import attack as run_it  # noqa: PLC0415
+
+    run_it(run, kind, out, Options(party, known, epochs, seed, shadows))
+
+
+def protocols() -> None:
+    """List the protocols."""
+    from colonnade.cli.research.protocols import list_all  # noqa: PLC0415
+
+    list_all()
+
+
+def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
+    """Print a protocol: its contract, the server's side and the party's side."""
+    from colonnade.cli.research.protocols import show as run  # noqa: PLC0415
+
+    run(name)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands, in the order of `colonnade --help`."""
+    for command in (compare, reproduce, attack, protocols, show):
+        app.command(rich_help_panel=PANEL)(command)

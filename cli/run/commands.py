@@ -1,0 +1,175 @@
+"""The arguments of every command of this group; what a command does is imported when it is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.options import (
+    Absent,
+    Base,
+    Faults,
+    File,
+    Given,
+    Insecure,
+    Out,
+    Resume,
+    Sets,
+    Wait,
+    Within,
+    overrides,
+)
+
+PANEL = "Run a federation, or ask a trained one"
+
+
+def up(
+    file: File = None,
+    sets: Sets = None,
+    chaos: Faults = None,
+    out: Out = None,
+    resume: Resume = None,
+    insecure: Insecure = False,
+    dashboard: Annotated[
+        str, typer.Option(metavar="[HOST:PORT]", help="serves the run's page meanwhile; on loopback unless told")
+    ] = "",
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            "--predict", metavar="IDS.csv", help="then predicts these: RUN/predictions.csv", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run a whole federation on this machine: a server and every party, each a process."""
+    from colonnade.cli.run.up import up as run  # noqa: PLC0415
+
+    run(file, overrides(sets, chaos), out, resume, insecure=insecure, dashboard=dashboard, ids=ids)
+
+
+def server(
+    file: Given,
+    sets: Sets = None,
+    out: Out = None,
+    resume: Resume = None,
+    within: Within = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
+) -> None:
+    """Run the server of a federation on this machine."""
+    from colonnade.cli.run.member import Place, serve  # noqa: PLC0415
+
+    serve(file, tuple(sets or ()), Place.of(out, resume, within), insecure=insecure, base=base, launched=launched)
+
+
+def client(
+    file: Given,
+    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    sets: Sets = None,
+    chaos: Faults = None,
+    out: Out = None,
+    resume: Resume = None,
+    within: Within = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one party of a federation on this machine."""
+    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
+
+    place = Place.of(out, resume, within)
+    changes = overrides(sets, chaos)
+    participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
+
+
+def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = None) -> None:
+    """Run a federation in this process on a virtual clock: an hour of stragglers in seconds."""
+    from colonnade.cli.run.simulate import simulate as run  # noqa: PLC0415
+
+    run(file, overrides(sets, chaos), out)
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
+    ids: Annotated[Path, typer.Option(help="csv of who is asked for", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="csv of what comes of it", show_default=False)],
+    key: Annotated[str, typer.Option(help="the column of ids, where the file has several")] = "",
+    file: Annotated[
+        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+    ] = None,
+    absent: Absent = "refuse",
+    wait: Wait = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="vfedmh: parties predict too, into own-predictions.csv in their folders")
+    ] = False,
+    insecure: Insecure = False,
+) -> None:
+    """Predict with the model of a finished run: ids in as CSV, classes and probabilities out."""
+    from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
+    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+
+    run_it(run, ids, out, key, file, Terms(absent, wait, insecure, own))
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="JSON over HTTP; '' shuts it")] = "127.0.0.1:8000",
+    grpc: Annotated[str, typer.Option(metavar="HOST:PORT", help="gRPC; '' shuts it")] = "127.0.0.1:8001",
+    tokens: Annotated[Path | None, typer.Option(help="who may ask; left out, RUN/serve.tokens")] = None,
+    rate: Annotated[float, typer.Option(help="ids a second that one caller may ask for", min=1)] = 1000.0,
+    certificate: Annotated[Path | None, typer.Option(help="PEM; without one it is loopback alone")] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM, of the certificate")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+    ] = None,
+    absent: Absent = "refuse",
+    wait: Wait = None,
+    insecure: Insecure = False,
+) -> None:
+    """Serve the model of a finished run to callers, until stopped."""
+    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+    from colonnade.cli.run.serve import Doors  # noqa: PLC0415
+    from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
+
+    run_it(run, file, Terms(absent, wait, insecure), Doors(http, grpc, tokens, rate, certificate, key))
+
+
+def answer(
+    file: Given,
+    within: Annotated[Path, typer.Option("--in", help="the folder of a run that has ended", show_default=False)],
+    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    sets: Sets = None,
+    insecure: Insecure = False,
+    base: Base = None,
+    server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one party that answers for its trained model, until the server ends."""
+    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
+
+    participate(
+        file,
+        tuple(sets or ()),
+        Place(None, within),
+        party=party,
+        insecure=insecure,
+        base=base,
+        server_file=server_file,
+        answers=True,
+    )
+
+
+def health(words: typer.Context) -> None:
+    """Ask a member's health service: exit code 0 if it is up, or ready with `--service colonnade`."""
+    from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
+
+    probe(words.args)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands, in the order of `colonnade --help`."""
+    for command in (up, server, client, simulate, predict, serve, answer):
+        app.command(rich_help_panel=PANEL)(command)
+    plain = {"allow_extra_args": True, "ignore_unknown_options": True}  # the probe reads its words itself
+    app.command(rich_help_panel=PANEL, add_help_option=False, context_settings=plain)(health)
