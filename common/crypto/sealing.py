@@ -143,8 +143,8 @@ class PairKeys:
 
     Args:
         seals: between it and every other party.
-        masks: a key for masks with each of the others, 32 bytes, the same at both ends
-        (`common/secure_aggregation/masks.py`).
+        masks: a key for masks (common/secure_aggregation/masks.py) with each of the others, 32 bytes, the same at both
+            ends.
     """
 
     seals: Seals
