@@ -8,12 +8,15 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.bundled import parse_once
 from tests.patience import PATIENCE
 
 torch.set_num_threads(1)
+parse_once()
 
-# On a busy machine any example may take long: pytest's own timeout ends what hangs.
-settings.register_profile("colonnade", deadline=None)
+# On a busy machine any example may take long: pytest's own timeout ends what hangs. More examples than these have
+# found nothing more, and take half of the time of the tests that have no processes.
+settings.register_profile("colonnade", deadline=None, max_examples=40)
 settings.load_profile("colonnade")
 
 

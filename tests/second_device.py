@@ -20,7 +20,8 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_iter, tree_map
 
-from colonnade.common.messaging.outgoing import Outgoing
+from colonnade.common.outgoing import Outgoing
+from tests.bundled import parse_once
 
 _MOVES = {"aten::copy_", "aten::_to_copy"}
 _MADE = Outgoing._made.__func__  # type: ignore[attr-defined]
@@ -42,6 +43,7 @@ def second_process() -> ProcessPoolExecutor:
 @cache
 def _register() -> None:
     torch.set_num_threads(1)
+    parse_once()
     backend_registration._setup_privateuseone_for_python_backend("second")
     Outgoing._made = classmethod(_made)  # type: ignore[method-assign, assignment]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dp_accounting
 import pytest
-from dp_accounting.pld import PLDAccountant
 
 from colonnade.common.privacy.accounting.calibration import gaussian_sigma
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.run_page.privacy import headline
 from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate
+from tests.oracles import exact_epsilon
 
 SPLIT = {"name": "split", "embedding": 8}
 PRIVATE = "federation.privacy={clip: 1, epsilon: 8, delta: 1e-5, accounting: exact, adjacency: replace%s}"
@@ -34,9 +33,8 @@ def test_eight_a_party_is_more_for_a_person(parties: int, person: float) -> None
 def test_it_is_what_another_library_finds_of_all_releases_together() -> None:
     said = spent(4, PRIVATE % "")
     sigma, releases = said["privacy"]["noise_multiplier"], sum(said["privacy"]["releases"].values())
-    accountant = PLDAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
-    accountant.compose(dp_accounting.GaussianDpEvent(sigma), int(releases))
-    assert said["person"]["epsilon"] == pytest.approx(accountant.get_epsilon(1e-5), rel=0.005)
+    theirs = exact_epsilon([(sigma, int(releases))], 1e-5, replace=True)
+    assert said["person"]["epsilon"] == pytest.approx(theirs, rel=0.005)
 
 
 def test_console_and_report_say_both_with_delta() -> None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.messaging.label_messages import Beliefs, Labels
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
 from colonnade.common.protocols import CONTRACTS
-from tests.federation import config, federate, parameters
-from tests.protocols.test_resume import PROTOCOLS, SHORT, same
+from colonnade.common.told import Beliefs, Labels
+from tests.federation import Outcome, config, federate, parameters
+from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 
 NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
 
 
+@cache
+def noisy(name: str) -> tuple[Config, Outcome]:
+    """A run that several tests look at."""
+    cfg = config(PROTOCOLS[name], NOISY, *SHORT)
+    return cfg, federate(cfg, save=True)
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_true_training_labels_are_gone(name: str) -> None:
-    server = federate(config(PROTOCOLS[name], NOISY, *SHORT)).server
+    server = noisy(name)[1].server
     train = server.schedule.partition.train
     assert (server.labels[train] == -1).all() and (server.labels >= 0).sum() == len(server.labels) - len(train)
     assert math.isfinite(server.metrics["train_loss"]) and server.metrics["test_accuracy"] > 0
@@ -27,18 +36,17 @@ def test_the_true_training_labels_are_gone(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_resumed_run_with_noisy_labels_ends_as_one_that_was_left_alone(name: str) -> None:
-    cfg = config(PROTOCOLS[name], NOISY, *SHORT)
-    alone = federate(cfg, save=True)
+    cfg, alone = noisy(name)
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
     for member in (SERVER, *cfg.federation.names):
-        assert same(resumed.saved[7][member], alone.saved[7][member])
+        assert same(resumed.saved[END][member], alone.saved[END][member])
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_without_much_noise_it_learns_as_from_the_labels(name: str) -> None:
     """At epsilon 2e5 the evidence is overwhelming: the posterior is the label itself."""
     still = federate(config(PROTOCOLS[name], "server.privacy.labels={epsilon: 200000}", *SHORT))
-    clear = federate(config(PROTOCOLS[name], *SHORT))
+    _, clear = left_alone(name)
     for member, values in parameters(clear).items():
         torch.testing.assert_close(parameters(still)[member], values, atol=1e-3, rtol=1e-3)
 
@@ -51,7 +59,7 @@ def test_it_learns_from_noisy_labels() -> None:
 
 @pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.shares_labels])
 def test_parties_are_told_what_noise_and_model_say_together(name: str) -> None:
-    outcome = federate(config(PROTOCOLS[name], NOISY, *SHORT))
+    _, outcome = noisy(name)
     assert not [message for _, _, message in outcome.messages if isinstance(message, Labels)]
     told = [message for _, _, message in outcome.messages if isinstance(message, Beliefs)]
     assert told and outcome.server.noisy is not None

@@ -44,7 +44,7 @@ def test_with_all_rows_in_a_batch_it_converges_to_the_joint_optimum(rho: float, 
     server, beta = outcome.server, 0.001
     rows = server.schedule.batch(1)
     x, y = joined(outcome, rows), server.labels[rows]
-    oracle = LogisticRegression(C=1 / (beta * len(rows)), fit_intercept=False, tol=1e-8, max_iter=5000)
+    oracle = LogisticRegression(C=1 / (beta * len(rows)), fit_intercept=False, tol=1e-8, solver="newton-cg")
     best = torch.from_numpy(oracle.fit(x.double().numpy(), y.numpy()).coef_.T).float()
     best = best - best.mean(1, keepdim=True)
     found = weights(outcome)

@@ -21,6 +21,7 @@ DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "co
 # What a protocol needs to come near least squares in so few rounds; squared loss has no bound on its slopes, so that
 # the ADMM protocols want shorter steps for it than for classes.
 WAYS: Mapping[str, Mapping[str, Any]] = {
+    "c_vfl": {"protocol": {"local_steps": 3}},
     "czofo": {"protocol": {"delta": "row", "directions": 20, "arrivals": False}, "lr": 0.03},
     "zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},
     "syn_zoo_vfl": {"protocol": {"embedding": 4}, "lr": 0.01, "momentum": 0},

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.config import Config
+from colonnade.common.conversation import SERVER
 from colonnade.common.protocols import CONTRACTS
-from tests.federation import config, federate
+from colonnade.common.state import Snapshot, State
+from tests.federation import Outcome, config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},
@@ -45,12 +47,20 @@ CASES = {
     "split_avg of maxima": LAST,
     "c_vfl with an MLP head": LONE,
 }
-SHORT = ("federation.rounds=7", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
+END = 4  # in the second epoch, which has three rounds
+SHORT = (f"federation.rounds={END}", "federation.epochs=0", "federation.batch=500", "federation.shuffle=true")
 
 
 def same(one: Snapshot, two: Snapshot) -> bool:
     """To the last bit."""
     return one.values == two.values and all(torch.equal(one.tensors[key], two.tensors[key]) for key in one.tensors)
+
+
+@cache
+def left_alone(name: str) -> tuple[Config, Outcome]:
+    """A run that several tests compare others with."""
+    cfg = config(CASES[name], *SHORT)
+    return cfg, federate(cfg, save=True)
 
 
 def test_every_protocol_is_here() -> None:
@@ -59,15 +69,14 @@ def test_every_protocol_is_here() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_that_is_resumed_after_any_round_ends_as_one_that_was_left_alone(name: str) -> None:
-    cfg = config(CASES[name], *SHORT)
-    alone = federate(cfg, save=True)
-    assert sorted(alone.saved) == [1, 2, 3, 4, 5, 6, 7]
-    for round in (1, 3, 6):
+    cfg, alone = left_alone(name)
+    assert sorted(alone.saved) == list(range(1, END + 1))
+    for round in (1, 3):
         resumed = federate(cfg, save=True, start=(round, alone.saved[round]))
-        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, 8))
+        assert [e["round"] for e in resumed.of_kind("round")] == list(range(round + 1, END + 1))
         assert [e["loss"] for e in resumed.of_kind("round")] == [e["loss"] for e in alone.of_kind("round")][round:]
         for member in (SERVER, *cfg.federation.names):
-            assert same(resumed.saved[7][member], alone.saved[7][member])
+            assert same(resumed.saved[END][member], alone.saved[END][member])
         assert resumed.server.metrics == alone.server.metrics
 
 
@@ -89,17 +98,16 @@ def test_parties_with_models_and_optimisers_of_their_own_go_on_too() -> None:
         assert not same(alone.saved[1][member], alone.saved[2][member])
 
 
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("member", [SERVER, "party2"])
+@pytest.mark.parametrize("name", CASES)
 def test_what_a_member_keeps_matters(name: str, member: str) -> None:
     """Else the test above could not fail: whoever begins anew while the others go on ends elsewhere."""
     if (name, member) in NOTHING_KEPT:
         pytest.skip("nothing to forget")
-    cfg = config(CASES[name], *SHORT)
-    alone = federate(cfg, save=True)
+    cfg, alone = left_alone(name)
     forgetful = {key: value for key, value in alone.saved[3].items() if key != member}
     resumed = federate(cfg, save=True, start=(3, forgetful))
-    assert not same(resumed.saved[7][member], alone.saved[7][member])
+    assert not same(resumed.saved[END][member], alone.saved[END][member])
 
 
 def test_noise_from_a_seed_and_roundings_go_on_too() -> None:
@@ -112,8 +120,8 @@ def test_noise_from_a_seed_and_roundings_go_on_too() -> None:
     alone = federate(cfg, save=True)
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
     for member in (SERVER, *cfg.federation.names):
-        assert same(resumed.saved[7][member], alone.saved[7][member])
-    assert resumed.privacy["party1"].releases == alone.privacy["party1"].releases > 7
+        assert same(resumed.saved[END][member], alone.saved[END][member])
+    assert resumed.privacy["party1"].releases == alone.privacy["party1"].releases > END
 
 
 def test_with_stragglers_the_same_happens_again_on_the_virtual_clock() -> None:
@@ -123,7 +131,7 @@ def test_with_stragglers_the_same_happens_again_on_the_virtual_clock() -> None:
     alone = federate(cfg, save=True)
     assert alone.of_kind("missing")
     again = federate(cfg, save=True)
-    assert all(same(alone.saved[7][name], again.saved[7][name]) for name in alone.saved[7])
+    assert all(same(alone.saved[END][name], again.saved[END][name]) for name in alone.saved[END])
 
 
 def test_a_state_is_not_shared_between_what_was_saved_and_what_goes_on() -> None:
@@ -145,5 +153,5 @@ def test_factors_clusters_and_counts_of_rows_go_on_too(rule: str) -> None:
     alone = federate(cfg, save=True)
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
     for member in (SERVER, *cfg.federation.names):
-        assert same(resumed.saved[7][member], alone.saved[7][member])
+        assert same(resumed.saved[END][member], alone.saved[END][member])
     assert resumed.privacy["party2"].releases == alone.privacy["party2"].releases > 1

@@ -10,7 +10,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.server.reporting.summary import protection
 from tests.federation import config, federate
-from tests.protocols.test_resume import SHORT, same
+from tests.protocols.test_resume import END, SHORT, same
 
 PROTOCOLS = {
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3, "missing": "last"},
@@ -23,7 +23,7 @@ HALF = "federation.participation=0.5"
 def test_only_who_was_drawn_sends_and_is_told(name: str) -> None:
     outcome = federate(config(PROTOCOLS[name], HALF, *SHORT))
     schedule = outcome.server.schedule
-    drawn = [schedule.participants(t) for t in range(1, 8)]
+    drawn = [schedule.participants(t) for t in range(1, END + 1)]
     assert all(len(parties) == 2 for parties in drawn) and len(set(drawn)) > 2
     training = [(who, m.round) for who, _, m in outcome.messages if who != SERVER and not hasattr(m, "part")]
     assert sorted(training) == sorted((who, t) for t, parties in enumerate(drawn, 1) for who in parties)
@@ -61,7 +61,7 @@ def test_a_resumed_run_draws_the_same(name: str) -> None:
     alone = federate(cfg, save=True)
     resumed = federate(cfg, save=True, start=(3, alone.saved[3]))
     for member in (SERVER, *cfg.federation.names):
-        assert same(resumed.saved[7][member], alone.saved[7][member])
+        assert same(resumed.saved[END][member], alone.saved[END][member])
 
 
 def test_it_learns_less_than_with_everyone_and_still_something() -> None:

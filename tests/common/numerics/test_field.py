@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import galois
 import numpy as np
 import pytest
 import torch
@@ -78,6 +77,8 @@ def test_leading_dimensions_broadcast() -> None:
 
 
 def test_every_operation_is_that_of_galois() -> None:
+    import galois  # takes a second
+
     field, x, y = Field(MERSENNE), elements(MERSENNE, 9, 40), elements(MERSENNE, 40, seed=1)
     GF = galois.GF(MERSENNE, compile="python-calculate")
     one, other = GF(x.numpy()), GF(y.numpy())
@@ -94,6 +95,8 @@ def test_extreme_elements() -> None:
 
 
 def test_primes_are_those_of_galois() -> None:
+    import galois
+
     assert [n for n in range(-3, 3000) if is_prime(n)] == galois.primes(3000)
     near = [*range(2**31 - 300, 2**31 + 300), *range(NEAR_26 - 99, NEAR_26 + 99)]
     assert [n for n in near if is_prime(n)] == [n for n in near if galois.is_prime(n)]
@@ -125,6 +128,8 @@ def test_operands_that_do_not_fit_are_refused(left: Tensor, right: Tensor) -> No
 
 
 def test_sums_that_are_multiples_of_p_are_zero() -> None:
+    import galois
+
     unlucky = [p for p in (*galois.primes(5000)[1:], *galois.primes(66_000)[-50:]) if p * (1 / p) < 1]
     assert len(unlucky) > 10  # of these a quotient in float64 falls short
     for p in unlucky:

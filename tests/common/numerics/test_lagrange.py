@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import galois
 import numpy as np
 import pytest
 import torch
@@ -77,6 +76,8 @@ def test_every_subset_decodes() -> None:
 
 
 def test_shares_lie_on_the_polynomial_that_galois_interpolates() -> None:
+    import galois  # takes a second
+
     field = Field(257)
     code = LagrangeCode(field, 3, (5, 200, 17, 90, 31), (1, 2, 3, 50, 60, 70, 80, 256, 0))
     segments, masks = elements(field, 3, 4), elements(field, 2, 4, seed=1)

@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import torch
-from opacus import GradSampleModule
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
@@ -28,6 +27,8 @@ def of(model: nn.Module, x: Tensor = X) -> tuple[Tensor, dict[str, Tensor], Tens
 
 @pytest.mark.parametrize("config", HEADS)
 def test_they_are_those_of_another_library(config: LinearHeadConfig | MlpHeadConfig) -> None:
+    from opacus import GradSampleModule  # takes a second
+
     torch.manual_seed(0)
     model = config.module(5, 3)
     _, ours, _ = of(model)

@@ -1,0 +1,23 @@
+"""scikit-learn's bundled sets are parsed once in a process, and not by every member of every federation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from colonnade.common.data.bundled import Bundled
+
+_PARSED: dict[Path, Tensor] = {}
+_parse = Bundled._table
+
+
+def parse_once() -> None:
+    """From now on. Everybody is given a copy."""
+    Bundled._table = _table  # type: ignore[method-assign]
+
+
+def _table(source: Bundled) -> Tensor:
+    if source._path not in _PARSED:
+        _PARSED[source._path] = _parse(source)
+    return _PARSED[source._path].clone()
