@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from colonnade.common.data.bundled import Bundled
+from colonnade.common.data.known_sets.bundled import Bundled
 
 _PARSED: dict[Path, Tensor] = {}
 _parse = Bundled._table

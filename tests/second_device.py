@@ -20,7 +20,7 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_iter, tree_map
 
-from colonnade.common.outgoing import Outgoing
+from colonnade.common.messaging.outgoing import Outgoing
 from tests.bundled import parse_once
 
 _MOVES = {"aten::copy_", "aten::_to_copy"}

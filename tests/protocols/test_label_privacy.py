@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 import torch
 
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.told import Beliefs, Labels
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.config import Config
-from colonnade.common.conversation import SERVER
+from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.config.federation import Config
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.state import Snapshot, State
 from tests.federation import Outcome, config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

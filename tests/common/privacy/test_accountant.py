@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.accountant import affordable, epsilon, find_noise_multiplier
+from colonnade.common.privacy.accounting.accountant import affordable, epsilon, find_noise_multiplier
 from tests.oracles import exact_epsilon, renyi_epsilon
 
 SETTINGS = [(1, 20.0), (24, 20.0), (983, 20.0), (54, 30.0), (2213, 30.0), (97, 40.0), (10, 2.0), (1, 1.0), (3, 0.5)]

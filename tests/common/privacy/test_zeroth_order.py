@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.errors import InputError
-from colonnade.common.privacy.zeroth_order import ZerothOrderClaim
+from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from tests.oracles import exact_epsilon, renyi_epsilon
 
 TEN = ZerothOrderClaim(zeta=20.1, variance=1.61, rows=60_000, turns=93_800)
