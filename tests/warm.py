@@ -30,10 +30,11 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 ROOT = Path(__file__).parents[1]
 COLONNADE = (sys.executable, "-m", "colonnade")
@@ -72,21 +73,28 @@ class Popen(subprocess.Popen[str]):
             super()._execute_child(*asked.values())
             return
         try:
+            self._server = _Server.running()
             self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                _Server.running().ask(_request(asked, files=self._files), (*_descriptors(asked), theirs.fileno()))
+                self._server.ask(_request(asked, self._files), (*_descriptors(asked), theirs.fileno()))
             if not (said := self._report.recv(16)):
-                raise _Server.running().crash()
+                raise self._server.crash()
             self.pid, self._child_created = int(said), True
         finally:
             _close_ends(self, asked)
 
-    def _internal_poll(self, *args: Any, **kwargs: Any) -> int | None:
+    def _internal_poll(self, _deadstate: int | None = None, **more: Any) -> int | None:
         if self._report is None:
-            return super()._internal_poll(*args, **kwargs)
+            return super()._internal_poll(_deadstate, **more)
         with self._waitpid_lock:
             if self.returncode is None:
-                pid, status = self._try_wait(os.WNOHANG)
+                try:
+                    pid, status = self._try_wait(os.WNOHANG)
+                except RuntimeError:
+                    if _deadstate is None:
+                        raise
+                    self.returncode = _deadstate  # nobody asks: it is collected
+                    return self.returncode
                 if pid == self.pid:
                     self._handle_exitstatus(status)
         return self.returncode
@@ -99,7 +107,7 @@ class Popen(subprocess.Popen[str]):
         except BlockingIOError:
             return 0, 0
         if not said:
-            raise _Server.running().crash()
+            raise self._server.crash()
         return self.pid, int(said)
 
 
@@ -108,32 +116,55 @@ def start(*argv: object, **how: Any) -> Popen:
     return Popen((*COLONNADE, *argv), **how)
 
 
-def run(*argv: object, timeout: float | None = None, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Runs `colonnade ARGV` to its end, and captures both its outputs unless they are directed elsewhere."""
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-    with start(*argv, **how) as process:
+def run(
+    words: Sequence[object],
+    *,
+    timeout: float | None = None,
+    check: bool = True,
+    capture_output: bool = False,
+    **how: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, as subprocess.run does."""
+    if capture_output:
+        how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen(words, **how) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+@contextmanager
+def replace(*modules: types.ModuleType) -> Iterator[None]:
+    """Within it, processes that these modules start by subprocess are forked."""
+    forking = types.SimpleNamespace(**{**vars(subprocess), "Popen": Popen, "run": run})
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(patch.object(module, "subprocess", forking))
+        yield
 
 
 class _Server:
     """The server, seen from the tests."""
 
+    preload = "all"  # or "nothing"
     _only: _Server | None = None
     _lock = threading.Lock()
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # as long as this process
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        # Nothing that another import of the product has set in this process: what its import sets is to be seen there.
+        kept = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                env={**environment, "OMP_NUM_THREADS": "1"}, umask=0o077, cwd=ROOT,
+                [sys.executable, __file__, str(theirs.fileno()), self.preload], pass_fds=[theirs.fileno()],
+                env={**kept, **_interpreters(os.environ), "OMP_NUM_THREADS": "1"}, umask=0o077, cwd=ROOT,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said,
             )  # fmt: skip
         atexit.register(self.close)
@@ -189,7 +220,7 @@ def _interpreters(environment: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in environment.items() if k.startswith(_INTERPRETER) and k != "PYTHONPATH"}
 
 
-def _request(asked: Request, **more: Any) -> Request:
+def _request(asked: Request, files: tuple[int, int] | None = None) -> Request:
     return {
         "argv": asked["args"][1:],
         "cwd": str(asked["cwd"] or Path.cwd()),
@@ -197,7 +228,7 @@ def _request(asked: Request, **more: Any) -> Request:
         "umask": asked["umask"] if asked["umask"] >= 0 else _umask(),
         "session": asked["start_new_session"],
         "group": asked["process_group"],
-        **more,
+        "files": files or resource.getrlimit(resource.RLIMIT_NOFILE),
     }
 
 
@@ -224,7 +255,8 @@ def _close_ends(process: Any, asked: Request) -> None:
 def _main() -> None:
     del sys.path[0]  # of this file
     requests, before = socket.socket(fileno=int(sys.argv[1])), dict(os.environ)
-    _preload()
+    if sys.argv[2] == "all":
+        _preload()
     made = {key: value for key, value in os.environ.items() if before.get(key) != value}  # by imports
     born = _serve(requests)
     if born is None:
@@ -355,8 +387,7 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
         os.setsid()
     if request["group"] is not None and request["group"] >= 0:
         os.setpgid(0, request["group"])
-    if request.get("files"):
-        resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -364,7 +395,8 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    sys.modules["colonnade.cli.nursery"]._reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    if nursery := sys.modules.get("colonnade.cli.nursery"):
+        nursery._reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:
         _run(*request["argv"])
     except SystemExit as ended:

@@ -20,6 +20,7 @@ from colonnade.cli.scratch import remove_stale, scratch
 from colonnade.common.crypto import files
 from colonnade.common.errors import InputError
 from colonnade.common.permissions import VARIABLE, keep_private, narrow
+from tests import warm
 from tests.tables import table_tree, write_tables
 
 ROOT = Path(__file__).parents[2]
@@ -31,10 +32,7 @@ HELD = (
 def colonnade(folder: Path, *words: object) -> subprocess.Popen[str]:
     """A command of a user whose own files are everybody's."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "colonnade", *map(str, words)], cwd=folder, env=environment, umask=0, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    return warm.start(*words, cwd=folder, env=environment, umask=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def open_to_others(folder: Path) -> list[str]:
@@ -147,8 +145,8 @@ def holder(temporary: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
     started = []
 
     def start() -> tuple[subprocess.Popen[str], Path]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        process = warm.Popen(
+            [sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         started.append(process)
