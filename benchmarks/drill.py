@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -29,6 +31,8 @@ from colonnade.common.runtime.json_lines import read_lines
 SETS = ("federation.checkpoint.rounds=7", "launch.backoff=0")
 ROUNDS, PATIENCE = 72, 90.0
 VICTIMS = ("server", "party", "server", "party", "all")
+
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 class Broken(Exception):
@@ -43,18 +47,20 @@ def main() -> None:
     raise SystemExit(1 if broken else 0)
 
 
-def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS) -> int:
+def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, start: Start = subprocess.Popen) -> int:
     """How many of so many runs are broken. Says what happened in each.
 
     Args:
         runs: how many.
         draws: of the moments, and of the parties.
         victims: who is killed, in turn.
+        start: how a process is started, by the arguments of subprocess.Popen.
     """
+    launch = partial(_launch, start)
     survived: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="drill-") as scratch:
         alone = Path(scratch) / "alone"
-        _wait(_launch("--out", str(alone)))
+        _wait(launch("--out", str(alone)))
         for number in range(1, runs + 1):
             victim = victims[(number - 1) % len(victims)]
             if victim == "party":
@@ -63,7 +69,7 @@ def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS) -
             folder = Path(scratch) / f"run{number}"
             begin = time.monotonic()
             try:
-                _one(folder, victim, moment)
+                _one(launch, folder, victim, moment)
                 told = check(alone, folder)
                 survived[victim.rstrip("1234")] += 1
                 verdict = f"completed, {told}"
@@ -103,14 +109,14 @@ def check(alone: Path, folder: Path) -> str:
     return f"{repeated} releases repeated"
 
 
-def _one(folder: Path, victim: str, moment: tuple[int, float]) -> None:
-    process = _launch("--out", str(folder))
+def _one(launch: Start, folder: Path, victim: str, moment: tuple[int, float]) -> None:
+    process = launch("--out", str(folder))
     try:
         _await_round(process, folder, moment[0])
         time.sleep(moment[1])
         if victim == "all":
             _kill_all(process)
-            process = _launch("--resume", str(folder))
+            process = launch("--resume", str(folder))
         else:
             _kill(folder if victim == "server" else folder / "parties" / victim)
         _wait(process)
@@ -119,11 +125,11 @@ def _one(folder: Path, victim: str, moment: tuple[int, float]) -> None:
             _kill_all(process)
 
 
-def _launch(*how: str) -> subprocess.Popen[str]:
+def _launch(start: Start, *how: str) -> subprocess.Popen[str]:
     sets = [part for value in SETS for part in ("--set", value)]
     file = [] if how[0] == "--resume" else [str(ROOT / "experiments" / "demo.yaml")]
     argv = [sys.executable, "-m", "colonnade", "up", *file, *how, *sets]
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return start(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _await_round(process: subprocess.Popen[str], folder: Path, round: int) -> None:

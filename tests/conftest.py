@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
 
-from tests.bundled import parse_once
+from colonnade.cli import family
+from tests import warm
 from tests.patience import PATIENCE
 
 torch.set_num_threads(1)
@@ -33,3 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup() -> None:
     """The command line, run in this process, takes rights from what is made afterwards."""
     os.umask(0o022)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_fork_servers() -> Iterator[None]:
+    """A command that a test runs in this process starts a fork server, even if only to refuse what it is told."""
+    with warm.replace(family):
+        yield

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "t" * 43
@@ -57,8 +58,8 @@ def service(folder: Path, soft: int, hard: int) -> Iterator[tuple[list[int], Pat
     make_federation(folder, ["ada"])
     said = folder / "stderr"
     with said.open("wb") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVICE, str(folder), str(soft), str(hard), TOKEN],
+        process = warm.Popen(
+            [sys.executable, "-c", SERVICE, folder, soft, hard, TOKEN],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=err,
         )  # fmt: skip
         try:

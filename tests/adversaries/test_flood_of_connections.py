@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.server.membership.handshakes import _sift
+from colonnade.common.crypto.federation import make_federation
+from colonnade.server.handshakes import _sift
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
@@ -60,7 +60,7 @@ asyncio.run(main())
 def test_they_are_few_lines_and_all_counted(tmp_path: Path) -> None:
     make_federation(tmp_path, ["ada"])
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", SERVER, str(tmp_path), str(COUNT)], cwd=ROOT,
         env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip

@@ -19,7 +19,8 @@ from colonnade.cli.launcher.run_folder import run_folder
 from colonnade.cli.launcher.scratch import remove_stale, scratch
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
-from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
+from colonnade.common.permissions import VARIABLE, keep_private, narrow
+from tests import warm
 from tests.tables import table_tree, write_tables
 
 ROOT = Path(__file__).parents[2]
@@ -33,10 +34,7 @@ with scratch() as folder: print(folder, flush=True); sys.stdin.read()
 def colonnade(folder: Path, *words: object) -> subprocess.Popen[str]:
     """A command of a user whose own files are everybody's."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "colonnade", *map(str, words)], cwd=folder, env=environment, umask=0, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    return warm.start(*words, cwd=folder, env=environment, umask=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def open_to_others(folder: Path) -> list[str]:
@@ -149,8 +147,8 @@ def holder(temporary: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
     started = []
 
     def start() -> tuple[subprocess.Popen[str], Path]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        process = warm.Popen(
+            [sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         started.append(process)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +81,7 @@ asyncio.run(main())
 def test_the_port_and_a_party_speak_tls_1_3_alone(tmp_path: Path) -> None:
     make_federation(tmp_path, ["ada"])
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", SCENE, str(tmp_path)], cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ import pytest
 import yaml
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
+from tests import warm
 from tests.federation import tree
 
 pytestmark = pytest.mark.processes
@@ -86,10 +86,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     content = tree({"name": "split", "embedding": 8}, parties=2, epochs=1, checkpoint={"rounds": 3})
     content["federation"]["timeouts"] = {"away": 20, "answer": 20}
     (folder / "run.yaml").write_text(yaml.safe_dump(content))
-    process = subprocess.run(
-        [sys.executable, "-m", "colonnade", "up", str(folder / "run.yaml"), "--out", str(folder / "run")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = (*warm.COLONNADE, "up", folder / "run.yaml", "--out", folder / "run")
+    process = warm.run(words, capture_output=True, check=False)
     assert process.returncode == 0, process.stdout + process.stderr
     (folder / "config.yaml").write_text((folder / "run.yaml").read_text())
     (folder / "ids.csv").write_text("id\n1\n2\n")
@@ -281,10 +279,10 @@ def test_a_run_whose_table_has_changed_keeps_its_model_configuration_and_summary
     (place / "run" / "parties" / "party2" / "encoder.json").write_text("{}")
     before = snapshot(place, (*LOCKS, *LOGS, *COUNTERS))
     times = {name for name, (_, content) in before.items() if not content}  # a folder's, in which a log begins
-    process = subprocess.run(
-        [sys.executable, "-m", "colonnade", "up", "--resume", "run", "--set", "federation.epochs=2"],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    words = (*warm.COLONNADE, "up", "--resume", "run", "--set", "federation.epochs=2")
+    process = warm.run(
+        words, capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    )
     assert process.returncode == 2 and "encoder.json is torn" in process.stdout + process.stderr
     assert "completed" not in process.stdout
     after = snapshot(place, (*LOCKS, *LOGS, *COUNTERS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.lines import read_lines
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 COUNT = 400
@@ -48,10 +48,6 @@ asyncio.run(main())
 """
 
 
-def _limited(soft: int, hard: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def _flood(port: int, stack: ExitStack) -> None:
     for _ in range(COUNT):
         try:
@@ -63,11 +59,9 @@ def _flood(port: int, stack: ExitStack) -> None:
 def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
     with ExitStack() as stack:
         process = stack.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-c", SERVER, str(tmp_path)],
-                cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                preexec_fn=lambda: _limited(260, 260),  # noqa: PLW1509  # no thread is running here
+            warm.Popen(
+                [sys.executable, "-c", SERVER, tmp_path], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, files=(260, 260),
             )
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
@@ -81,15 +75,10 @@ def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_a_run_completes_with_its_checkpoints(tmp_path: Path, limits: tuple[int, int]) -> None:
     out = tmp_path / "run"
-    argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / "demo.yaml"), "--out", str(out)]
+    argv = ["up", ROOT / "experiments" / "demo.yaml", "--out", out]
     argv += ["--set", "federation.checkpoint.rounds=10", "--set", "federation.epochs=20"]
     with ExitStack() as stack:
-        process = stack.enter_context(
-            subprocess.Popen(
-                argv, cwd=ROOT, stdout=subprocess.DEVNULL,
-                preexec_fn=lambda: _limited(*limits),  # noqa: PLW1509
-            )
-        )  # fmt: skip
+        process = stack.enter_context(warm.start(*argv, cwd=ROOT, stdout=subprocess.DEVNULL, files=limits))
         events = out / "events.jsonl"
         while not (events.exists() and any(event["kind"] == "round" for event in read_lines(events))):
             assert process.poll() is None

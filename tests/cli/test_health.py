@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.version import VERSION
+from tests import warm
 from tests.cli.test_up import ROOT, UNHURRIED, events, finish, start, wait_for_round, write
 from tests.watched import read, samples, value
 
@@ -19,8 +20,8 @@ VIMADMM = {"name": "vimadmm", "embedding": 16}
 
 
 def probe(*words: str) -> tuple[int, str]:
-    words = (sys.executable, "-m", "colonnade", "health", *words)
-    ran = subprocess.run(words, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    words = (*warm.COLONNADE, "health", *words)
+    ran = warm.run(words, check=False, cwd=ROOT, capture_output=True, timeout=60)
     assert not ran.stderr
     return ran.returncode, ran.stdout
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drill import drill
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.lines import read_lines
+from tests import warm
 from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, wait_for_round, write
 from tests.federation import config, federate
 from tests.patience import PATIENCE
@@ -25,7 +26,7 @@ VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 @pytest.mark.timeout(400)  # eight starts of a federation, on a machine that may be busy
 def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
     """A server, a party and everything at once are killed; see `make drill` for the long one."""
-    assert drill(3, random.Random(4), ("server", "party", "all")) == 0
+    assert drill(3, random.Random(4), ("server", "party", "all"), warm.Popen) == 0
     assert "3 of 3 survived (all 1, party 1, server 1)" in capsys.readouterr().out
 
 

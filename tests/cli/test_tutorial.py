@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from colonnade.cli.main import app
 from colonnade.common.errors import ConfigError
+from tests import warm
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +64,10 @@ class Follower:
 
     def _run(self, words: list[str], here: Path, *, stays: bool) -> None:
         if stays:
-            command = [sys.executable, "-m", "colonnade", *words[1:]]
             pipe, also = subprocess.PIPE, subprocess.STDOUT
-            self.running.append(subprocess.Popen(command, cwd=here, env=ENV, stdout=pipe, stderr=also, text=True))
+            self.running.append(warm.start(*words[1:], cwd=here, env=ENV, stdout=pipe, stderr=also))
         elif words[:2] == ["colonnade", "predict"]:  # the parties answer meanwhile
-            self._call([sys.executable, "-m", "colonnade", *words[1:]], here)
+            self._call([*warm.COLONNADE, *words[1:]], here)
             self.finish()
         elif words[0] == "colonnade":
             self.finish()
@@ -76,9 +76,7 @@ class Follower:
             self._call([sys.executable, *words[1:]] if words[0] == "python" else words, here)
 
     def _call(self, command: list[str], here: Path) -> None:
-        done = subprocess.run(
-            command, check=False, cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        done = warm.run(command, check=False, cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.said += done.stdout
         assert done.returncode == 0, self.said
 

@@ -13,14 +13,14 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.federation import make_federation
+from tests import warm
 from tests.federation import config, federate, tree
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
-COLONNADE = [sys.executable, "-m", "colonnade"]
 SUMMARY = {
     "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
@@ -38,8 +38,7 @@ UNHURRIED = ("--chaos", "every_party: delay=50ms")  # for runs that are only to 
 
 
 def start(*argv: object) -> subprocess.Popen[str]:
-    words = [*COLONNADE, *map(str, argv)]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return warm.start(*argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def finish(process: subprocess.Popen[str]) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,9 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.pki.certificates import certificate_pem
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.common.crypto.pki.keys import load_key
+from colonnade.common.crypto.certificates import certificate_pem
+from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.keys import load_key
+from tests import warm
 from tests.federation import DIGITS
 
 ROOT = Path(__file__).parents[2]
@@ -109,8 +108,8 @@ def test_parties_with_unequal_row_counts_over_the_wire(tmp_path: Path) -> None:
     digits = {"source": "sklearn", "name": "digits"}
     tree["parties"] |= {name: {"data": digits} for name in ("party1", "party3", "party4")}
     file.write_text(yaml.safe_dump(tree))
-    argv = [sys.executable, "-m", "colonnade", "up", str(file), "--out", str(tmp_path / "out")]
-    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    words = (*warm.COLONNADE, "up", file, "--out", tmp_path / "out")
+    ended = warm.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert ended.returncode == 3
     first = next(line for line in ended.stderr.splitlines() if line.startswith("error:"))
     assert first == "error: party2: the server refused: 'party2' has 30 rows, the labels have 1797 rows"
@@ -270,10 +269,8 @@ def test_an_unknown_protocol_to_show(monkeypatch, capfd) -> None:
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "colonnade", "check", str(tmp_path / "gone.yaml"), "--debug"]
-    ended = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ)
-    )
+    words = (*warm.COLONNADE, "check", tmp_path / "gone.yaml", "--debug")
+    ended = warm.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert ended.returncode == 2 and "Traceback" in ended.stderr and "error:" in ended.stderr
 
 

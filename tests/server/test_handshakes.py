@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.pki.federation import make_federation
-from colonnade.server.membership.handshakes import reason_of
+from colonnade.common.crypto.federation import make_federation
+from colonnade.server.handshakes import reason_of
+from tests import warm
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Pa
     for folder in ("ours", "theirs"):
         make_federation(tmp_path / folder, ["ada"])
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", SERVER, str(tmp_path), str(COUNT)],
         cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE,
         check=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.chain import BEGINNING, Chain, newest, verify
-from colonnade.common.privacy.accounting.ledger import Ledger
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.lines import read_lines
+from colonnade.common.privacy.budget import Budget
+from colonnade.common.privacy.chain import BEGINNING, Chain, newest, verify
+from colonnade.common.privacy.ledger import Ledger
+from tests import warm
 from tests.common.test_ledger import embedding
 
 ROOT = Path(__file__).parents[3]
@@ -127,7 +127,7 @@ for number in range(200):
 
 def test_processes_that_write_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "l"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], cwd=ROOT) for _ in range(3)]
+    writers = [warm.Popen([sys.executable, "-c", WRITER, path], cwd=ROOT) for _ in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     found = verify(path)
     assert (found.lines, found.torn, found.broken) == (600, (), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from colonnade.common.wire import connection
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.listen import Listener
+from tests import warm
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def test_a_peer_that_stands_still_is_found_while_nothing_is_said(monkeypatch: py
 
         listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
         port = await listener.start("127.0.0.1:0", None)
-        party = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", PARTY, str(port)], cwd=ROOT)
+        party = await asyncio.to_thread(warm.Popen, [sys.executable, "-c", PARTY, str(port)], cwd=ROOT)
         try:
             await asyncio.wait_for(came.get(), PATIENCE)
             await asyncio.sleep(2.5)  # it answers pings as long as it runs
