@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from colonnade.cli import family
+from colonnade.cli.launcher import processes as family
 from tests import warm
 from tests.patience import PATIENCE
 

@@ -112,7 +112,7 @@ def test_the_fork_server_of_a_launcher_is_forked_from_it(tmp_path: Path) -> None
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         nursery = family[0]
-        assert nursery.cmdline() == psutil.Process(process.pid).cmdline()  # else: -m colonnade.cli.nursery
+        assert nursery.cmdline() == psutil.Process(process.pid).cmdline()  # else: -m colonnade.cli.fork_server
         assert {child.ppid() for child in family[1:]} == {nursery.pid} and os.getsid(nursery.pid) == nursery.pid
     finally:
         process.kill()

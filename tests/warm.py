@@ -38,7 +38,7 @@ from unittest.mock import patch
 
 ROOT = Path(__file__).parents[1]
 COLONNADE = (sys.executable, "-m", "colonnade")
-_NURSERY = ["-m", "colonnade.cli.nursery"]
+_NURSERY = ["-m", "colonnade.cli.fork_server"]
 _CHILDLESS = ("server", "client", "health")  # commands that never start a fork server
 _INTERPRETER = ("PYTHON", "LC_", "LANG", "LD_")  # variables that are read before any Python runs
 # Imported beyond what the fork server does, since most runs do.
@@ -269,7 +269,7 @@ def _main() -> None:
 
 def _preload() -> None:
     sys.path.insert(0, str(ROOT))
-    from colonnade.cli import nursery
+    from colonnade.cli import fork_server as nursery
 
     nursery._preload()
     for name in _MORE:
@@ -395,7 +395,7 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if nursery := sys.modules.get("colonnade.cli.nursery"):
+    if nursery := sys.modules.get("colonnade.cli.fork_server"):
         nursery._reseed(int(os.environ.get("OMP_NUM_THREADS", "1")))
     try:
         _run(*request["argv"])

@@ -8,8 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.server.handshakes import _sift
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.server.membership.handshakes import _sift
 from tests import warm
 
 ROOT = Path(__file__).parents[2]

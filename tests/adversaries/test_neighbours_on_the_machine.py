@@ -19,7 +19,7 @@ from colonnade.cli.launcher.run_folder import run_folder
 from colonnade.cli.launcher.scratch import remove_stale, scratch
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
-from colonnade.common.permissions import VARIABLE, keep_private, narrow
+from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
 from tests import warm
 from tests.tables import table_tree, write_tables
 

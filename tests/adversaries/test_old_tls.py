@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 from tests import warm
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 from tests import warm
 from tests.federation import tree
 

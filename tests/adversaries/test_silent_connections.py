@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
 from tests import warm
 
 ROOT = Path(__file__).parents[2]

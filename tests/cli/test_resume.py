@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drill import drill
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
 from tests import warm
 from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, wait_for_round, write
 from tests.federation import config, federate

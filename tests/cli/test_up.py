@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.crypto.pki.federation import make_federation
 from tests import warm
 from tests.federation import config, federate, tree
 from tests.patience import PATIENCE

@@ -15,9 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from colonnade.cli import main as command_line
-from colonnade.common.crypto.certificates import certificate_pem
-from colonnade.common.crypto.federation import make_federation
-from colonnade.common.crypto.keys import load_key
+from colonnade.common.crypto.pki.certificates import certificate_pem
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.crypto.pki.keys import load_key
 from tests import warm
 from tests.federation import DIGITS
 

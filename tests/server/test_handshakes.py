@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.crypto.federation import make_federation
-from colonnade.server.handshakes import reason_of
+from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.server.membership.handshakes import reason_of
 from tests import warm
 from tests.patience import PATIENCE
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.lines import read_lines
-from colonnade.common.privacy.budget import Budget
-from colonnade.common.privacy.chain import BEGINNING, Chain, newest, verify
-from colonnade.common.privacy.ledger import Ledger
+from colonnade.common.privacy.accounting.budget import Budget
+from colonnade.common.privacy.accounting.chain import BEGINNING, Chain, newest, verify
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.runtime.json_lines import read_lines
 from tests import warm
 from tests.common.test_ledger import embedding
 
