@@ -170,3 +170,4 @@ def _run_to_end(main: Coroutine[Any, Any, None]) -> None:
 def _crash(_pid: int, number: int) -> None:
     assert number == signal.SIGKILL  # nothing else can be done to one member alone
     _WHO.get().crash()
+    raise asyncio.CancelledError  # in what reads the connection: nothing more is read, and nothing sent
