@@ -1,8 +1,7 @@
-"""Noise on what goes back, in real processes: what was paid outlives rollbacks and restarts."""
+"""Noise on what goes back: what was paid outlives rollbacks and restarts."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +9,36 @@ import pytest
 
 from colonnade.common.privacy.accounting.accountant import epsilon
 from tests.cli.test_resume import resume
-from tests.cli.test_up import events, finish, start, write
-
-pytestmark = pytest.mark.processes
+from tests.cli.test_up import events, summary_of, write
+from tests.household import colonnade
 
 VAFL = {"name": "vafl", "embedding": 8}
 PRIVATE = "server.privacy.answers={clip: 0.1, head_clip: 1, noise_multiplier: 20}"
 
 
 def paid(run: Path) -> dict[str, Any]:
-    return dict(json.loads((run / "summary.json").read_text())["answer_privacy"])
+    return dict(summary_of(run)["answer_privacy"])
 
 
 def test_a_run_that_goes_on_pays_on_and_keeps_its_noise(tmp_path: Path) -> None:
     file, run = write(tmp_path, VAFL, epochs=2, checkpoint={"rounds": 4}), tmp_path / "run"
-    process = start("up", file, "--out", run, "--set", PRIVATE)
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", file, "--out", run, "--set", PRIVATE)
+    assert code == 0, output
     assert "answers noised, epsilon" in output
     assert paid(run)["epsilon"] == pytest.approx(epsilon(2 * (4 + 1), 20, 1e-6, "replace"), rel=1e-5)
-    process, output = resume(run, "--set", "federation.epochs=3")
-    assert process.returncode == 0, output
+    code, output = resume(run, "--set", "federation.epochs=3")
+    assert code == 0, output
     assert paid(run)["releases"] == 15
-    process, output = resume(run, "--set", "server.privacy.answers.noise_multiplier=30")
-    assert process.returncode == 2 and "counts releases with noise_multiplier = 20" in output
-    process, output = resume(run, "--set", "server.privacy.answers=null")
-    assert process.returncode == 2 and "cannot go on without them" in output and "Traceback" not in output
+    code, output = resume(run, "--set", "server.privacy.answers.noise_multiplier=30")
+    assert code == 2 and "counts releases with noise_multiplier = 20" in output
+    code, output = resume(run, "--set", "server.privacy.answers=null")
+    assert code == 2 and "cannot go on without them" in output and "Traceback" not in output
 
 
 def test_rounds_that_are_done_again_are_paid_again(tmp_path: Path) -> None:
     """The rows of round 7 are those of round 1; rounds 6 to 8 come twice, or all if nothing was saved."""
     file, run = write(tmp_path, VAFL, epochs=2, checkpoint={"rounds": 5}), tmp_path / "run"
-    process = start("up", file, "--out", run, "--set", PRIVATE, "--chaos", "party3: crash=9")
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", file, "--out", run, "--set", PRIVATE, "--chaos", "party3: crash=9")
+    assert code == 0, output
     assert events(run, "rollback")
     assert paid(run)["releases"] in (15, 20)

@@ -1,0 +1,173 @@
+"""The command line in this process: every member that it starts is a thread, and all members share one event loop.
+
+gRPC over mutual TLS, folders and commands are the real ones: nothing is missing but the processes, which cost seconds
+each. A party whose `chaos` says so crashes here too: it ends at once and without a word, as of SIGKILL. All else that
+is about processes (a pause, a signal, a lock, the fork server) is tested with `start` of tests/cli/test_up.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import uvloop
+
+from colonnade.cli import main as command_line
+from colonnade.cli import screen
+from tests.patience import PATIENCE
+
+
+def colonnade(*argv: object) -> tuple[int, str]:
+    """`colonnade ARGV`: its exit code, and what it prints."""
+    printed, handlers = io.StringIO(), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    with ExitStack() as changes:
+        changes.enter_context(patch.object(sys, "argv", ["colonnade", *map(str, argv)]))
+        changes.enter_context(patch("colonnade.cli.up.Family", Household))
+        changes.enter_context(patch("colonnade.cli.opened.Family", Household))
+        changes.enter_context(patch("colonnade.cli.member.run_to_end", _run_to_end))
+        changes.enter_context(patch("colonnade.client.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
+        changes.enter_context(redirect_stdout(printed))
+        changes.enter_context(redirect_stderr(printed))
+        try:
+            command_line.main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return code, printed.getvalue()
+
+
+class Household:
+    """What `Family` is to `up`, without a process."""
+
+    def __init__(self) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._running = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._running.start()
+        self._changed = threading.Condition()
+        self._members: dict[str, _Member] = {}
+        self.codes: dict[str, int] = {}
+
+    def start(self, name: str, argv: list[str], log: Path, *, threads: int) -> None:
+        """Runs `colonnade ARGV`; its output goes to `log`. All members compute with this process's threads."""
+        self.codes.pop(name, None)
+        self._members[name] = _Member(self, name, argv, log)
+        self._members[name].start()
+
+    def signal(self, name: str, number: int) -> None:
+        """Ends a member that still runs, as SIGTERM does, whatever the signal."""
+        if name in self.running():
+            self._members[name].end()
+
+    def running(self) -> list[str]:
+        """The members that have not ended."""
+        return [name for name in self._members if name not in self.codes]
+
+    def wait(self, seconds: float) -> None:
+        """Until a member has ended, for at most so long; shorter waits make no test wrong and all faster."""
+        with self._changed:
+            self._changed.wait(min(seconds, 0.02))
+
+    def ended(self, name: str, code: int) -> None:
+        """Notes how a member has ended."""
+        with self._changed:
+            self.codes[name] = code
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends everyone who is left, and the loop."""
+        deadline = time.monotonic() + PATIENCE
+        for member in self._members.values():
+            member.end()
+            member.join(max(deadline - time.monotonic(), 0))
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._running.join()
+        self.loop.close()
+
+
+class _Member(threading.Thread):
+    """One start of a member: its command runs here, and what that would run in a loop of its own runs in that of all.
+
+    Models are made from torch's own generator, which all threads share, and so in one loop, one after the other.
+    """
+
+    def __init__(self, household: Household, name: str, argv: list[str], log: Path) -> None:
+        super().__init__(name=name, daemon=True)
+        self._household, self._argv, self._log = household, argv, log
+        self._body: asyncio.Task[None] | None = None
+        self._dismissed = self._crashed = False
+
+    def run(self) -> None:
+        """The command, with what it prints in the log."""
+        code = 1
+        _WHO.set(self)
+        with screen.out.capture() as said, screen.err.capture() as failed:  # of this thread alone
+            try:
+                command_line.app(self._argv)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            except Exception as error:  # noqa: BLE001  # as `main` does
+                try:
+                    screen.fail(error)
+                except SystemExit as ended:
+                    code = int(ended.code or 0)
+        with self._log.open("a") as log:
+            log.write(said.get() + failed.get())
+        self._household.ended(self.name, -signal.SIGKILL if self._crashed else code)
+
+    def end(self) -> None:
+        """Cancels what runs, once."""
+        self._household.loop.call_soon_threadsafe(self._cancel)
+
+    def crash(self) -> None:
+        """The same out of the loop, and as if killed."""
+        self._crashed = True
+        self._cancel()
+
+    def live(self, main: Coroutine[Any, Any, None]) -> None:
+        """As `run_to_end`."""
+
+        async def body() -> None:
+            self._body = asyncio.current_task()
+            if self._dismissed:
+                raise asyncio.CancelledError
+            await main
+
+        try:
+            asyncio.run_coroutine_threadsafe(body(), self._household.loop).result()
+        except (asyncio.CancelledError, concurrent.futures.CancelledError):
+            screen.err.print("interrupted", style="yellow")
+            raise SystemExit(screen.INTERRUPTED) from None
+
+    def _cancel(self) -> None:
+        if not self._dismissed and self._body is not None:
+            self._body.cancel()
+        self._dismissed = True
+
+
+_WHO: ContextVar[_Member] = ContextVar("who")  # tasks of a member inherit it
+
+
+def _run_to_end(main: Coroutine[Any, Any, None]) -> None:
+    _WHO.get().live(main)
+
+
+def _crash(_pid: int, number: int) -> None:
+    assert number == signal.SIGKILL  # nothing else can be done to one member alone
+    _WHO.get().crash()
+    raise asyncio.CancelledError  # in what reads the connection: nothing more is read, and nothing sent

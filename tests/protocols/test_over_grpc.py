@@ -1,0 +1,77 @@
+"""Every protocol as `up` runs it, over real gRPC and mutual TLS, in one event loop.
+
+Three run as processes of their own: tests/cli/test_up.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from colonnade.common.config import load
+from tests.cli.test_up import assert_as_simulated, events, summary_of, write
+from tests.federation import federate
+from tests.household import colonnade
+
+PROTOCOLS = [
+    *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),
+    {"name": "czofo", "embedding": 16, "arrivals": False},
+    *({"name": name, "embedding": 16} for name in ("vimadmm_j", "syn_zoo_vfl", "vfl_afe")),
+    {"name": "vimadmm", "embedding": 16, "head": {"name": "mlp", "hidden": 8}},
+    {"name": "centralized"},
+    {"name": "linear_admm"},
+    {"name": "agg_vfl", "embedding": 16},
+    {"name": "fdml", "embedding": 16, "aggregate": "blinded"},
+]
+
+
+@pytest.mark.parametrize(
+    "protocol", PROTOCOLS, ids=lambda p: p["name"] + "_mlp" * ("head" in p) + "_blinded" * ("aggregate" in p)
+)
+def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, protocol: dict) -> None:
+    file, out = write(tmp_path, protocol, epochs=1), tmp_path / "run"
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
+    assert_as_simulated(file, out, output)
+
+
+def test_a_server_that_learns_alone_is_told_nothing(tmp_path: Path) -> None:
+    """Nobody is waited for, and yet everyone joins, saves the last round and parts."""
+    file, out = write(tmp_path, {"name": "local", "embedding": 16}), tmp_path / "run"
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
+    together = federate(load(file))
+    assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
+    summary = summary_of(out)
+    assert summary["status"] == "completed" and summary["metrics"] == together.server.metrics
+    assert summary["bytes"]["up"]["payload"] == summary["bytes"]["down"]["payload"] == 0
+    assert not list(out.rglob("ledger.jsonl")) and len(list((out / "parties").rglob("*.safetensors"))) == 4
+
+
+def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_path: Path) -> None:
+    """Asynchronous ZOO-VFL."""
+    protocol = {"name": "zoo_vfl", "embedding": 8}
+    file, out = write(tmp_path, protocol, epochs=8, evaluate={"every": 48}), tmp_path / "run"
+    rates = ("every_party.optimiser={lr: 0.03, momentum: 0}", "server.optimiser={lr: 0.03}")
+    sets = [
+        word for value in ("every_party.model={name: linear, activation: none}", *rates) for word in ("--set", value)
+    ]
+    code, output = colonnade("up", file, "--out", out, *sets)
+    assert code == 0, output
+    summary = summary_of(out)
+    assert summary["metrics"]["test_accuracy"] > 0.4  # one in ten is right by chance
+    assert summary["bytes"]["down"]["payload"] == 48 * 4 * 4
+
+
+def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> None:
+    """Asynchronous VAFL: the order is real, checkpoints are consistent, everyone goes on from one."""
+    protocol = {"name": "vafl", "embedding": 16, "arrivals": True}
+    file = write(tmp_path, protocol, epochs=10, checkpoint={"rounds": 10}, evaluate={"every": 30})
+    out = tmp_path / "run"
+    code, output = colonnade("up", file, "--out", out, "--chaos", "party2: crash=25")
+    assert code == 0, output
+    (resume,) = events(out, "resume")
+    assert resume["round"] in (0, 10, 20)  # the newest that everyone had written by then
+    assert [event["round"] for event in events(out, "round")][-1] == 60
+    assert summary_of(out)["metrics"]["test_accuracy"] > 0.5
