@@ -26,7 +26,7 @@ from unittest.mock import patch
 import uvloop
 
 from colonnade.cli import main as command_line
-from colonnade.cli import screen
+from colonnade.reports.console import screen
 from tests.patience import PATIENCE
 
 
@@ -35,10 +35,12 @@ def colonnade(*argv: object) -> tuple[int, str]:
     printed, handlers = io.StringIO(), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     with ExitStack() as changes:
         changes.enter_context(patch.object(sys, "argv", ["colonnade", *map(str, argv)]))
-        changes.enter_context(patch("colonnade.cli.up.Family", Household))
-        changes.enter_context(patch("colonnade.cli.opened.Family", Household))
-        changes.enter_context(patch("colonnade.cli.member.run_to_end", _run_to_end))
-        changes.enter_context(patch("colonnade.client.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
+        changes.enter_context(patch("colonnade.cli.run.up.Family", Household))
+        changes.enter_context(patch("colonnade.cli.run.prediction_run.Family", Household))
+        changes.enter_context(patch("colonnade.cli.run.member.run_to_end", _run_to_end))
+        changes.enter_context(
+            patch("colonnade.client.run.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash))
+        )
         changes.enter_context(redirect_stdout(printed))
         changes.enter_context(redirect_stderr(printed))
         try:

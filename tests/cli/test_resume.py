@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import drill
-from colonnade.cli.folder import demo_file
-from colonnade.common.config import load
-from colonnade.common.lines import read_lines
+from colonnade.cli.launcher.run_folder import demo_file
+from colonnade.common.config.federation import load
+from colonnade.common.runtime.json_lines import read_lines
 from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, summary_of, wait_for_round, write
 from tests.federation import federate
 from tests.household import colonnade

@@ -14,8 +14,8 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.config import load
-from colonnade.common.crypto.federation import make_federation
+from colonnade.common.config.federation import load
+from colonnade.common.crypto.pki.federation import make_federation
 from tests.federation import config, federate, tree
 from tests.household import colonnade
 from tests.patience import PATIENCE
@@ -269,7 +269,7 @@ def test_members_started_plainly_learn_the_same(tmp_path: Path) -> None:
 
 def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -> None:
     code = (
-        "import colonnade.cli.nursery as nursery\n"
+        "import colonnade.cli.fork_server as nursery\n"
         "def draw(argv):\n"
         "    import torch, numpy, random, sys\n"
         "    print(torch.randn(1).item(), numpy.random.rand(), random.random(),"
