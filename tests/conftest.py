@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from colonnade.cli.launcher import processes as family
 from tests import warm
+from tests.bundled import parse_once
 from tests.patience import PATIENCE
 
 torch.set_num_threads(1)

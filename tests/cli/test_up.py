@@ -16,6 +16,7 @@ import yaml
 
 from colonnade.common.config.federation import load
 from colonnade.common.crypto.pki.federation import make_federation
+from tests import warm
 from tests.federation import config, federate, tree
 from tests.household import colonnade
 from tests.patience import PATIENCE
