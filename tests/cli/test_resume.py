@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import drill
-from colonnade.cli.launcher.run_folder import demo_file
+from benchmarks.drill import drill
 from colonnade.common.config.federation import load
 from colonnade.common.runtime.json_lines import read_lines
+from tests import warm
 from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, summary_of, wait_for_round, write
 from tests.federation import federate
 from tests.household import colonnade
@@ -25,17 +25,10 @@ VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 3}
 
 
 @pytest.mark.timeout(400)  # eight starts of a federation, on a machine that may be busy
-def test_a_short_drill(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
     """A server, a party and everything at once are killed; see `make drill` for the long one."""
-    monkeypatch.setattr(drill, "_launch", launch)
-    assert drill.drill(3, random.Random(4), ("server", "party", "all")) == 0
+    assert drill(3, random.Random(4), ("server", "party", "all"), warm.Popen) == 0
     assert "3 of 3 survived (all 1, party 1, server 1)" in capsys.readouterr().out
-
-
-def launch(*how: str) -> subprocess.Popen[str]:
-    """As the drill does it, by what starts processes in tests."""
-    sets = [word for value in drill.SETS for word in ("--set", value)]
-    return start("up", *([] if how[0] == "--resume" else [demo_file()]), *how, *sets)
 
 
 def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: Path) -> None:
