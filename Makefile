@@ -9,7 +9,7 @@ export NO_MKDOCS_2_WARNING = 1
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test containers docs dist lint format bench drill proto clean
+.PHONY: help demo test coverage containers docs dist lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,6 +19,9 @@ demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritt
 
 test: $(VENV)/.developed ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+coverage: $(VENV)/.developed ## which lines and refusals the tests reach, against what is kept in tests/
+	$(BIN)/python -m tests.coverage -n $(WORKERS) --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine
