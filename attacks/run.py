@@ -17,7 +17,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.scale import Columns

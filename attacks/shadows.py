@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.attacks.run import Run, open_run
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.data.rows import RowsConfig, generator

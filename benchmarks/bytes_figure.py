@@ -15,9 +15,10 @@ from pathlib import Path
 
 from benchmarks.report import console
 from colonnade.common.compression.quantise import AS_IS, Form
-from colonnade.common.config.federation import Config, load
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.common.protocols.czofo import Config as Czofo
 from colonnade.reports.html.curves import coloured, curves
 from colonnade.simulation.federation import Simulation

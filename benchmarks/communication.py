@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import Figure
-from colonnade.common.config.federation import load
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 
 ROOT = Path(__file__).parents[1] / "experiments"

@@ -13,13 +13,13 @@ from torch import nn
 
 from benchmarks.report import Figure, median, percentile
 from benchmarks.runs import ROOT, Run, run
-from colonnade.common.config.federation import load
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.columns.scale import Scaler
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
+from colonnade.common.parsing.file import load
 
 EXPERIMENT = "split/fashion_halves.yaml"
 

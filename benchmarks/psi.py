@@ -27,12 +27,13 @@ from benchmarks.report import Figure
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
-from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.group import Secret, hash_to_curve
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
 
 ROOT = Path(__file__).parents[1]

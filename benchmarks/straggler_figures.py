@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.report import console
-from colonnade.common.config.federation import load
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.reports.html.curves import coloured, curves
 from colonnade.simulation.federation import Simulation
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.report import Figure, console
 from benchmarks.runs import ROOT, run
-from colonnade.common.config.federation import load
+from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 
 EXPERIMENT = "vimadmm/stragglers.yaml"

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
+from colonnade.common.parsing.file import parse
 
 TRAINING, TEST, COLUMNS, CLASSES = 8192, 256, 800, 10
 TAU = 5  # local steps of a VIMADMM round

@@ -25,8 +25,10 @@ is `declared(error)`: the text that the error declares as fit for others, and of
 
 from __future__ import annotations
 
+import datetime
 import difflib
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import ClassVar
 
 from colonnade.common.escaped import escaped
@@ -180,3 +182,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Says which known word was probably meant: " (did you mean 'rho'?)", or "" if none is near."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def shown(value: object) -> str:
+    """` = VALUE` for a scalar of a file, "" for what takes several lines in it."""
+    if value is not None and not isinstance(value, str | int | float | datetime.date | PurePath):
+        return ""
+    words = {None: "nothing", True: "true", False: "false"}
+    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    return f" = {text if len(text) <= 80 else text[:77] + '...'}"

@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import sampled

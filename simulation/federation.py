@@ -20,7 +20,7 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
 from colonnade.common.conversation.chaos import Seat as Place

@@ -10,7 +10,7 @@ import yaml
 from torch import Tensor
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.server.reporting.summary import findings, protection, write_whole

@@ -10,15 +10,17 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
-from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
-from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.conversation import SERVER, Carrier, Item
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot
-from colonnade.common.privacy.settings import PolicyConfig
+from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
 from tests.federation import tree
 

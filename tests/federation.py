@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.common.checkpointing.state import State
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols import CONTRACTS
 from colonnade.simulation.federation import Outcome, Simulation
 

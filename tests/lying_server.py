@@ -14,7 +14,7 @@ from torch import Tensor
 from colonnade.client.run.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.run_cache import Once
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort, Save
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session

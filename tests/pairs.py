@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from colonnade.common.contracts.pairs import Difference, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
-from colonnade.common.protocols.pairs import Difference, Pair
 from colonnade.server.fusion.heads import joint_head
 from tests.federation import Outcome, parameters
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.config.federation import load
 from colonnade.common.conversation import capacity, outbox
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import load
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime import descriptors
 from colonnade.common.wire import frame, listen

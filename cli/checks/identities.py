@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from colonnade.client.run.process import own_identity as party_identity
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.certificates import short
 from colonnade.common.crypto.pki.identity import Identity

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from colonnade.cli.data.check import check_members
 from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.alignment.refusal import refuse_aligned
-from colonnade.common.config.federation import Address, Config, load
+from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
@@ -31,6 +31,7 @@ from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import Labels
 from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.durable import write_durably
 from colonnade.reports.console.screen import out as console
 from colonnade.server.reporting.summary import describe_source

@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from colonnade.cli.launcher.processes import Family, last_words
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
+from colonnade.common.parsing.file import parse
 
 _LINGER = 15.0  # seconds that they have for their farewell
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from colonnade.common.config.federation import LaunchConfig
+from colonnade.common.config.members import LaunchConfig
 
 
 class Restarts:

@@ -19,7 +19,7 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import State
-from colonnade.common.config.federation import Config, load
+from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import NAME as ENCODER
@@ -27,6 +27,7 @@ from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.file import load
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.durable import write_durably

@@ -15,10 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from colonnade.cli.launcher.run_folder import holds_run, run_folder
 from colonnade.client.run.process import ClientRun
-from colonnade.common.config.federation import Config, Endpoint, PartyConfig, ServerConfig, load
+from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.observability.telemetry import Event, advances
 from colonnade.common.parsing.earlier_defaults import as_begun
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress

@@ -13,10 +13,11 @@ from colonnade.cli.launcher.prediction_parties import Answerers
 from colonnade.cli.launcher.processes import Family
 from colonnade.cli.launcher.run_folder import run_folder
 from colonnade.cli.launcher.scratch import scratch
-from colonnade.common.config.federation import Config, load
+from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.console.screen import run_to_end
 from colonnade.server.prediction.model import Model

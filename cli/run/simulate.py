@@ -11,8 +11,8 @@ from rich.table import Table
 
 from colonnade.cli.data.check import check_members
 from colonnade.cli.launcher.run_folder import run_folder
-from colonnade.common.config.federation import load
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else

@@ -20,7 +20,7 @@ from colonnade.reports.console.screen import INTERRUPTED, debugging, show_error
 from colonnade.reports.console.screen import out as console
 
 if TYPE_CHECKING:
-    from colonnade.common.config.federation import Config
+    from colonnade.common.config.members import Config
 
 _LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
 _NOTICE = 3.0  # seconds that the others have to notice that a member has failed
@@ -49,8 +49,8 @@ def up(
     try:
         from colonnade.cli.data.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
         from colonnade.cli.launcher.run_folder import run_folder  # noqa: PLC0415
-        from colonnade.common.config.federation import load  # noqa: PLC0415
         from colonnade.common.parsing.earlier_defaults import load_begun  # noqa: PLC0415
+        from colonnade.common.parsing.file import load  # noqa: PLC0415
 
         file, base = _choose(file, resume)
         config = load(file, sets) if resume is None else load_begun(file, sets)

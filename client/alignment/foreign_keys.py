@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import CheckpointError
-from colonnade.common.privacy.settings import PolicyConfig
 from colonnade.common.runtime.durable import write_kept
 
 NAME = "foreign-keys.json"

@@ -21,6 +21,7 @@ from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import Work, at_once
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.sealing import Session
@@ -28,7 +29,6 @@ from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import M
 from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.messaging.raw import to_bytes
-from colonnade.common.privacy.settings import PolicyConfig
 
 
 @dataclass

@@ -25,6 +25,7 @@ from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Item, Link
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.sealing import Session
@@ -33,7 +34,6 @@ from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
-from colonnade.common.privacy.settings import PolicyConfig
 
 
 @dataclass

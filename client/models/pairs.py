@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from colonnade.client.training.context import ClientContext
+from colonnade.common.contracts.pairs import Difference, Pair, PairsConfig
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.two_point import TwoPoint
-from colonnade.common.protocols.pairs import Difference, Pair, PairsConfig
 
 
 class Follower:

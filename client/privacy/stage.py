@@ -9,6 +9,8 @@ import torch
 from colonnade.common.checkpointing.state import State
 from colonnade.common.compression.quantise import AS_IS
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.config.protocol import local_steps
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
@@ -19,8 +21,6 @@ from colonnade.common.privacy.noise import Normals, secure_normals, seeded_norma
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
-from colonnade.common.privacy.settings import PolicyConfig
-from colonnade.common.protocols.contract import local_steps
 
 
 class Privacy:

@@ -7,8 +7,8 @@ from functools import partial
 from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.protocols.pairs import Evaluation
 from colonnade.common.protocols.syn_zoo_vfl import Config
 
 

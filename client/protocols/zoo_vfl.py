@@ -8,8 +8,8 @@ from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.round_modes import take_turns
+from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.protocols.pairs import Evaluation
 from colonnade.common.protocols.zoo_vfl import Config
 
 

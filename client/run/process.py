@@ -15,7 +15,8 @@ from colonnade.client.run.sessions import Sessions
 from colonnade.client.run.task import Task, answering, training
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.identity import Identity, load_identity

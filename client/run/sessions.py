@@ -25,7 +25,8 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Seat
 from colonnade.common.conversation.conversation import SERVER, Link, Save

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from colonnade.client.prediction.exchange import answer
 from colonnade.client.protocols import PARTICIPATE, Participate
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.protocols.contract import Contract
 
 TRAINING_ONCE = "once"
 

@@ -13,7 +13,8 @@ from colonnade.client.privacy.stage import rescale
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import State
-from colonnade.common.config.federation import FederationConfig, PartyConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session

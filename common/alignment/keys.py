@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
-from pydantic import Field
 
 from colonnade.common.alignment.sorting import Sorter, again, words
+from colonnade.common.config.keys import KeysConfig
 from colonnade.common.errors import DataError
-from colonnade.common.section import Section
 
 _HASH = 32  # bytes: nobody finds two keys with the same
 _BLOCK = 8192  # keys that are hashed at a time
-
-
-class KeysConfig(Section):
-    """`federation.keys`: what counts as the same key, agreed by all members."""
-
-    trim: bool = Field(default=True, description="without white space at both ends")
-    case: Literal["fold", "keep"] = Field(default="keep", description="fold: upper and lower case are the same")
-    unicode: Literal["nfkc", "keep"] = Field(default="nfkc", description="nfkc: other spellings of the same character")
-    seeded: bool = Field(
-        default=False, description="secrets and orders from the federation's seed: for tests, protects nothing"
-    )
-
-    def normal(self, key: str) -> str:
-        """A key as it is compared."""
-        key = self._composed(key.strip() if self.trim else key)
-        # Folding may take characters apart, and composing may make white space.
-        key = self._composed(key.casefold()) if self.case == "fold" else key
-        return key.strip() if self.trim else key
-
-    def _composed(self, key: str) -> str:
-        return unicodedata.normalize("NFKC", key) if self.unicode == "nfkc" else key
 
 
 class Values(Protocol):

@@ -6,18 +6,16 @@ Rounds here are exchanges, counted from 1 in the alignment alone: one block of e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.messaging.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Concealed
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
-    from colonnade.common.protocols.contract import Contract
 
 BLOCK = 8192
 """Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,14 +17,12 @@ from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.psi_ring import Ring
 from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.messaging.raw import to_bytes, to_tensor
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 Draw = Callable[[int], bytes]
 """Random bytes, as many as asked for."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from colonnade.common.crypto.pki.certificates import check_fingerprint
 from colonnade.common.crypto.pki.names import SERVER, check_party_name
-from colonnade.common.errors import ConfigError, IdentityError
-from colonnade.common.parsing.error_messages import shown
+from colonnade.common.errors import ConfigError, IdentityError, shown
 
 _LARGEST = 10_000
 _HINT = "a number, a list of names, or names with their certificates' fingerprints"

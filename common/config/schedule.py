@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import local_steps
 from colonnade.common.data.rows import Batches, generator, partition
 from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, Plan, plan
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
-from colonnade.common.protocols.contract import local_steps
 
 _EVALUATED = ("validation", "test")
 

@@ -1,20 +1,27 @@
-"""What cannot go together in the agreed section, each part of which is allowed by itself."""
+"""Parts of a configuration that cannot go together, each of which is allowed by itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from colonnade.common.errors import ConfigError
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config, ServerConfig
+from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig, ServerConfig
+
+def check(config: Config) -> None:
+    """Refuses a configuration whose parts contradict each other or the protocol. Raises ConfigError."""
+    _check_agreed(config.federation)
+    _check_parties(config)
+    if config.server is not None:
+        _check_active(config.federation, config.server)
+        _check_answers(config.federation, config.server)
+        _check_task(config.federation, config.server)
+        _check_labels(config.federation, config.server)
 
 
-def check_together(federation: FederationConfig) -> None:
-    """Refuses an agreed section whose parts contradict each other or its protocol. Raises ConfigError."""
+def _check_agreed(federation: FederationConfig) -> None:
     _check_length(federation)
     _check_alignment(federation)
     _check_privacy(federation)
@@ -28,22 +35,56 @@ def check_together(federation: FederationConfig) -> None:
     CONTRACTS[federation.protocol.name].check(federation)
 
 
-def check_answers(federation: FederationConfig, server: ServerConfig | None) -> None:
-    """Refuses noise on answers in a protocol that would send labels past it. Raises ConfigError."""
+def _check_parties(config: Config) -> None:
+    """Refuses sections of parties that are not in the roster, and chaos for messages that there are none of."""
+    federation, kinds = config.federation, CONTRACTS[config.federation.protocol.name].kinds
+    for name, party in config.parties.items():
+        if name not in federation.parties:
+            near = nearest(name, federation.parties)
+            hint = f"there are {', '.join(federation.names)}"
+            raise ConfigError(f"parties.{name}: not in the roster federation.parties{near}", hint=hint)
+        for kind in party.chaos.kinds() - set(kinds):
+            raise ConfigError(
+                f"parties.{name}.chaos: {federation.protocol.name} has no message {kind!r}{nearest(kind, kinds)}",
+                hint=f"there are {', '.join(kinds)}",
+            )
+
+
+def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses columns of the server's own where a protocol has no use for them, and their absence where it has."""
     name = federation.protocol.name
-    if server is None or server.privacy.answers is None or CONTRACTS[name].answers_protected:
+    if federation.protocol.active == (server.active is not None):
         return
-    able = ", ".join(other for other, contract in CONTRACTS.items() if contract.answers_protected)
+    if federation.protocol.active:
+        raise ConfigError(
+            f"server.active: missing, and in {name} the server has columns of its own",
+            hint="name them: server.active.data, with a model and an optimiser, as a party has them",
+        )
     raise ConfigError(
-        f"server.privacy.answers: in {name} what goes back to the parties is not noised",
-        hint=f"take one of {able}; or protect the labels once, before training: server.privacy.labels",
+        f"server.active: in {name} the server has no columns of its own",
+        hint=f"let a party hold them, or take one of {_able('active')}",
     )
 
 
-def check_task(federation: FederationConfig, server: ServerConfig | None) -> None:
-    """Refuses what the server's section asks for and the task cannot have. Raises ConfigError."""
-    if server is None:
+def _able(trait: str) -> str:
+    """The protocols whose contract says so, for a hint."""
+    return ", ".join(name for name, contract in CONTRACTS.items() if getattr(contract, trait))
+
+
+def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses noise on answers in a protocol that would send labels past it."""
+    name = federation.protocol.name
+    if server.privacy.answers is None or CONTRACTS[name].answers_protected:
         return
+    raise ConfigError(
+        f"server.privacy.answers: in {name} what goes back to the parties is not noised",
+        hint=f"take one of {_able('answers_protected')}; "
+        "or protect the labels once, before training: server.privacy.labels",
+    )
+
+
+def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses what the server's section asks for and the task cannot have."""
     if server.class_weights != "none":
         _check_class_weights(federation, server)
     if federation.task == "classification":
@@ -61,9 +102,9 @@ def check_task(federation: FederationConfig, server: ServerConfig | None) -> Non
         )
 
 
-def check_labels(federation: FederationConfig, server: ServerConfig | None) -> None:
-    """Refuses labels that leave rows out where rows go by their order. Raises ConfigError."""
-    if server is not None and federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
+def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
+    """Refuses labels that leave rows out where rows go by their order."""
+    if federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
         raise ConfigError(
             "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
             "all that follow against the parties' rows",
@@ -141,11 +182,10 @@ def _check_rows(federation: FederationConfig) -> None:
     if not isinstance(privacy, AdaptivePrivacyConfig):
         return
     if not CONTRACTS[name].embeddings:
-        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.embeddings)
         raise ConfigError(
             f"federation.privacy.mechanism = adaptive with the protocol {name}: what its parties send is not one "
             "embedding a row",
-            hint=f"take one of {able}; or mechanism: gaussian",
+            hint=f"take one of {_able('embeddings')}; or mechanism: gaussian",
         )
     _check_steps(federation, privacy)
     if privacy.rescale != "none" and federation.batch == 1:
@@ -161,8 +201,8 @@ def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -
     if privacy.steps is None:
         return
     if not CONTRACTS[name].gradients:
-        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
-        raise ConfigError(f"{where} with the protocol {name}: it steps otherwise", hint=f"take one of {able}")
+        hint = f"take one of {_able('gradients')}"
+        raise ConfigError(f"{where} with the protocol {name}: it steps otherwise", hint=hint)
     if federation.adjust.asked:
         raise ConfigError(
             f"{where} with federation.adjust: a row would pull at other rows, past what its own share is clipped to",
@@ -184,10 +224,9 @@ def _check_adjust(federation: FederationConfig) -> None:
             hint="leave it out",
         )
     if not CONTRACTS[name].gradients:
-        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.gradients)
         raise ConfigError(
             f"federation.adjust with the protocol {name}: its parties follow no gradient at their embeddings",
-            hint=f"take one of {able}, or leave adjust out",
+            hint=f"take one of {_able('gradients')}, or leave adjust out",
         )
     least = classes if adjust.contrastive else 2
     if batch < least:

@@ -15,7 +15,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.config.federation import Config, FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config
+from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.privacy.settings import BEFORE
 

@@ -11,13 +11,13 @@ from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.protocols.contract import ProtocolConfig
 
 TEMPLATE = "every_party"
 """The section that is laid under every party's own."""
@@ -53,16 +53,16 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 
-def in_words(invalid: ValidationError, root: type[BaseModel], merged: Any, written: Any) -> ConfigError:
+def in_words(errors: list[ErrorDetails], root: type[BaseModel], merged: Any, written: Any) -> ConfigError:
     """The first thing that is wrong.
 
     Args:
-        invalid: what pydantic found.
+        errors: what pydantic found.
         root: the model of the whole file.
         merged: what it looked at.
         written: what the file says, before `every_party` was laid under the parties.
     """
-    found = _foremost(invalid.errors(include_url=False), merged)
+    found = _foremost(errors, merged)
     first, path = found[0], _path(merged, found[0]["loc"])
     where = _Place(root, merged, path, dotted(_as_written(written, path)))
     match first["type"]:
@@ -237,12 +237,3 @@ def _expected(error: ErrorDetails, description: str) -> list[str]:
 def _either(words: Sequence[str]) -> str:
     *rest, last = dict.fromkeys(words)
     return f"{', '.join(rest)} or {last}" if rest else last
-
-
-def shown(value: Any) -> str:
-    """` = VALUE` for a scalar, "" for what takes several lines in a file."""
-    if isinstance(value, Mapping | Sequence | BaseModel) and not isinstance(value, str):
-        return ""
-    words = {None: "nothing", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else repr(value)
-    return f" = {text if len(text) <= 80 else text[:77] + '...'}"

@@ -9,8 +9,8 @@ import yaml
 
 from colonnade.common.config.roster import read_roster
 from colonnade.common.data.sources import DATA_MODELS
-from colonnade.common.errors import ConfigError
-from colonnade.common.parsing.error_messages import TEMPLATE, shown
+from colonnade.common.errors import ConfigError, shown
+from colonnade.common.parsing.error_messages import TEMPLATE
 
 
 def read_tree(path: Path) -> dict[str, Any]:

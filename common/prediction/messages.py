@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import QuorumConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
 
 ROWS = 4096  # of a round, at most

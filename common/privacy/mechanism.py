@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from colonnade.common.errors import ConfigError, nearest
-from colonnade.common.parsing.error_messages import shown
+from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.settings import NoiseConfig, PrivacyConfig
 

@@ -1,17 +1,12 @@
-"""What a federation agrees on for its parties' privacy, and what a party insists on by itself."""
+"""What a federation agrees on for its parties' privacy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from colonnade.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
-
-_BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
 
 Adjacency = Literal["participation", "replace", "row"]
 Accounting = Literal["exact", "renyi"]
@@ -81,85 +76,3 @@ class PrivacyConfig(NoiseConfig):
                 hint="give sigma, or a budget from which it is found, or both",
             )
         return self
-
-
-class PolicyConfig(BaseModel):
-    """`parties.NAME.policy`: what a party insists on, whatever the federation has agreed on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    max_epsilon: float | None = Field(
-        default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
-    )
-    max_row_epsilon: float | None = Field(
-        default=None, gt=0, description="of a row, of everything that leaves in a run; needs federation.privacy.steps"
-    )
-    row_epsilon_without_steps: Literal["refuse", "accept"] = Field(
-        default="refuse",
-        description="accept: max_row_epsilon may count a row's own embeddings alone, which bounds nothing else",
-    )
-    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon and max_row_epsilon")
-    min_noise_multiplier: float | None = Field(default=None, gt=0)
-    protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
-    min_parties: int | None = Field(
-        default=None, ge=1, description="in the roster, and in every sum; left out, 3 in blinded sums and else 1"
-    )
-
-    max_other_rows: int | None = Field(
-        default=None,
-        ge=1,
-        description="keys of any other member in an alignment, over all its attempts: against asking for a dictionary",
-    )
-    max_predicted_rows: int | None = Field(
-        default=None, ge=1, description="likewise in all predictions of a run together; left out, max_other_rows"
-    )
-    min_common_rows: int = Field(default=1, ge=1, description="keys that an alignment must find")
-
-    def refuse(self, party: str, federation: FederationConfig) -> None:
-        """Refuses a federation that is weaker than this, as far as its configuration tells.
-
-        Raises:
-            ConfigError: naming the rule, what it wants and what the federation has.
-        """
-        parties, name, privacy = len(federation.parties), federation.protocol.name, federation.privacy
-        if self.protocols is not None and name not in self.protocols:
-            self.object(party, "protocols", ", ".join(self.protocols), name)
-        blinded = getattr(federation.protocol, "aggregate", "clear") == "blinded"
-        least = self.min_parties or (_BLINDED if blinded else 1)
-        if parties < least:
-            self.object(party, "min_parties", least, parties)
-        if blinded and federation.blinding.least < least:
-            self.object(party, "min_parties", least, f"blinding.least = {federation.blinding.least}")
-        for rule in ("max_epsilon", "max_row_epsilon", "min_noise_multiplier"):
-            if (wants := getattr(self, rule)) is None:
-                continue
-            if privacy is None:
-                self.object(party, rule, wants, "no federation.privacy")
-            elif privacy.adjacency == "row" and rule == "max_epsilon":
-                self.object(party, rule, wants, f"mechanism = {privacy.mechanism}, whose epsilon is one row's")
-            elif privacy.heuristic:
-                self.object(party, rule, wants, privacy.heuristic)
-            elif privacy.unbounded and rule == "max_row_epsilon" and self.row_epsilon_without_steps == "refuse":
-                self.object(
-                    party, rule, wants, f"no federation.privacy.steps: {privacy.unbounded}",
-                    hint="agree on federation.privacy.steps; or set row_epsilon_without_steps: accept in your policy, "
-                    "which then limits the count of a row's own embeddings alone",
-                )  # fmt: skip
-            elif privacy.evaluate == "clean":
-                self.object(party, rule, wants, "federation.privacy.evaluate = clean")
-            elif privacy.seeded:
-                self.object(party, rule, wants, "federation.privacy.seeded = true")
-            elif rule != "min_noise_multiplier" and privacy.delta > self.max_delta:
-                self.object(party, "max_delta", self.max_delta, privacy.delta)
-
-    @staticmethod
-    def object(
-        party: str,
-        rule: str,
-        wants: object,
-        has: object,
-        hint: str = "agree on a stronger federation, or change your policy",
-    ) -> NoReturn:
-        """Raises the ConfigError that every broken rule ends in."""
-        said = f"parties.{party}.policy.{rule} = {wants}: the federation has {has}"
-        raise ConfigError(said, hint=hint, told=said)  # the others have to agree on something else

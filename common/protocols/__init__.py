@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.protocols import (
     agg_vfl,
     c_vfl,
@@ -24,7 +25,6 @@ from colonnade.common.protocols import (
     vimadmm_j,
     zoo_vfl,
 )
-from colonnade.common.protocols.contract import Contract
 
 CONTRACTS: Mapping[str, Contract] = {
     contract.name: contract

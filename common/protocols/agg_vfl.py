@@ -17,21 +17,22 @@ models (Homo) or different ones (Heter) are each member's own choice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    active: ClassVar[bool] = True
 
     name: Literal["agg_vfl"] = "agg_vfl"
     embedding: int = Field(default=60, ge=1, description="width of a member's embedding, which it keeps")
@@ -78,7 +79,6 @@ CONTRACT = Contract(
     config=Config,
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
-    active=True,
     predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",

@@ -21,19 +21,18 @@ learning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.label_messages import TOLD
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):

@@ -25,24 +25,23 @@ Sealed shares go by way of the server, which cannot open them: one bundle a part
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from colonnade.common.coded_computing.lagrange import LagrangeCode, agreed_code
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.numerics.field import Field as PrimeField
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
 

@@ -14,19 +14,20 @@ The passive parties join, follow the rounds and contribute nothing: there is no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    active: ClassVar[bool] = True
 
     name: Literal["local"] = "local"
     embedding: int = Field(default=60, ge=1, description="width of the active party's embedding")
@@ -50,7 +51,6 @@ CONTRACT = Contract(
     config=Config,
     messages=(),
     limits=limits,
-    active=True,
     check=_check,
     sees={"server": "nothing but its own columns and labels", "party": "nothing"},
 )

@@ -20,22 +20,23 @@ why not what the paper says: common/secure_aggregation/masks.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
+
+    active: ClassVar[bool] = True
 
     name: Literal["vfedmh"] = "vfedmh"
     embedding: int = Field(default=64, ge=1, description="width of every member's embedding")
@@ -106,7 +107,6 @@ CONTRACT = Contract(
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
     embeddings=True,
-    active=True,
     predicts="embedding",
     sees={
         "server": "sums of the parties' embeddings of the training, validation and test rows (in the clear: each of "

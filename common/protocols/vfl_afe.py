@@ -18,15 +18,13 @@ The exchange is `split`'s, message for message. What is done to embeddings is `f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.protocols import split
-from colonnade.common.protocols.contract import Contract
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
 
 
 class Config(split.Config):

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from colonnade.common.protocols.contract import Contract
-from colonnade.common.protocols.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
 
 class Config(PairsConfig):

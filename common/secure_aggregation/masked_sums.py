@@ -13,33 +13,20 @@ round never goes over two.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Concealed
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
-
 Summing = Literal["clear", "blinded"]
 """How a protocol that needs only a sum comes by it."""
-
-
-class BlindingConfig(BaseModel):
-    """`federation.blinding`: sums of which the server sees no part, where they are `blinded`; `least` in FedVS too."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    bound: float = Field(default=64.0, gt=0, description="B, the size that every number is clipped to")
-    bits: Literal[32, 64] = Field(default=32, description="b, of the words that are added up")
-    least: int = Field(default=3, ge=2, description="parties that a sum must be of; of 2, each knows the other's part")
 
 
 @message

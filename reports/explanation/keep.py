@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import yaml
 
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.durable import write_durably
 
 _PATHS = ("path", "folder", "file", "revoked")

@@ -17,7 +17,7 @@ from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.observability.telemetry import Telemetry

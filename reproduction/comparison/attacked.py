@@ -10,7 +10,7 @@ import torch
 
 from colonnade.attacks import inversion, labels
 from colonnade.attacks.run import Run, open_run
-from colonnade.common.config.federation import load
+from colonnade.common.parsing.file import load
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers.measures import Record
 from colonnade.reproduction.papers.running import Job

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from colonnade.common.config.federation import FederationConfig, load
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
 from colonnade.reproduction.comparison.plan import UNITS, Plan, Unit, noisy
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from colonnade.common.config.federation import load
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import load
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
 from colonnade.reproduction.papers.measures import Point, Record

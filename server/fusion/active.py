@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.config.federation import FederationConfig, ServerConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile

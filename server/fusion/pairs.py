@@ -9,12 +9,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.pairs import Difference, Evaluation, Pair, PairsConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.numerics.two_point import TwoPoint, row_losses
-from colonnade.common.protocols.pairs import Difference, Evaluation, Pair, PairsConfig
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.fusion.joint import Targets
 from colonnade.server.training.context import ServerContext

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from colonnade.common.config.federation import FederationConfig, differences
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.membership import WIRE_VERSION, Hello
 from colonnade.common.crypto.pki.certificates import name_of
 from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError, RefusedError, nearest
+from colonnade.common.parsing.file import differences
 from colonnade.common.version import VERSION
 
 _MOST = 12  # keys that a refusal names

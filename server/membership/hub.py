@@ -9,6 +9,7 @@ from functools import partial
 
 from colonnade.common.alignment.messages import alignment_kinds, all_limits
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.conversation import Cohort, Link, Save
 from colonnade.common.conversation.mailbox import Mailbox
@@ -35,7 +36,6 @@ from colonnade.common.errors import (
 )
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.protocols.contract import Contract
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.admission import Admission, claimed

@@ -20,7 +20,8 @@ from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
-from colonnade.common.config.federation import FederationConfig, ServerConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.identity import Identity, load_identity

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import FederationConfig, ServerConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.responses import Harvest, Quorum

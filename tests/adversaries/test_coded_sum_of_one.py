@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.fedvs import Answer, Senders

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.seed import Seed
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import CheckpointError, ConfigError, PeerError
+from colonnade.common.parsing.file import parse
 from colonnade.server.alignment.relay import Aligning
 from tests.lying_server import Liar, lying
 from tests.tables import table_tree, write_tables

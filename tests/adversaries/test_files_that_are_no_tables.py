@@ -11,9 +11,9 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.cli.run.prediction_files import Asked
-from colonnade.common.config.federation import load
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import DataError, InputError
+from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from tests.tables import table_tree, write_tables
 

@@ -11,9 +11,10 @@ import torch
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Simulation
 from tests.cli.test_up import events, finish, start
 from tests.tables import table_tree, write_tables

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
 from colonnade.common.runtime.json_lines import read_lines

@@ -14,7 +14,7 @@ import colonnade
 from colonnade.client.run.process import ClientRun
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import (
     BudgetSpent,
@@ -28,6 +28,7 @@ from colonnade.common.errors import (
     declared,
 )
 from colonnade.common.observability.telemetry import Event
+from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote

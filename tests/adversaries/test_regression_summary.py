@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from colonnade.cli.read.card import markdown
-from colonnade.common.config.federation import parse
+from colonnade.common.parsing.file import parse
 from colonnade.reports.console.progress import score_words
 from colonnade.reports.console.summary import show_summary
 from colonnade.reports.records.run import read_run

@@ -14,10 +14,10 @@ from colonnade.cli.read.card import markdown
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import State
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
-from colonnade.common.privacy.settings import PolicyConfig
 from colonnade.common.protocols.split import Embedding
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run

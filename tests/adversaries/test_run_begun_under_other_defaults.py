@@ -11,8 +11,9 @@ import yaml
 from colonnade.cli.read.card import card
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.server.privacy.label_budget import open_releases
 from tests.cli.test_up import finish, start

@@ -10,13 +10,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from colonnade.common.config.federation import parse
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
 from colonnade.common.crypto.pki.names import dns_name
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.common.config.federation import load
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import DataError
+from colonnade.common.parsing.file import load
 from tests.tables import table_tree, write_tables
 
 PEOPLE = 40

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.build import ModelConfig, build_model
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.own import OwnConfig
+from colonnade.common.parsing.file import parse
 from tests.federation import config, federate, tree
 
 TOWERS = """

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from colonnade.client.privacy.egress import Door
 from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.contract import Contract
 from colonnade.common.conversation.conversation import SERVER, Item
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.departure import objection, ways_out
@@ -19,7 +21,6 @@ from colonnade.common.prediction.messages import Output
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.protocols.contract import Contract, ProtocolConfig
 from colonnade.common.protocols.split import Gradient
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.attacks.run import Run, open_run
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.simulation.folder import simulate_captured
 from tests.federation import config
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from colonnade.attacks.rows import Piece, Told, by_field, pieces, vectors
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
 from colonnade.common.observability.capture import EVALUATIONS, TRAINING, Captured, read_capture

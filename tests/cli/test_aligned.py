@@ -12,10 +12,10 @@ from colonnade.attacks.run import open_run as open_attacked
 from colonnade.cli.data.check import check
 from colonnade.cli.data.deal import Terms, deal
 from colonnade.common.checkpointing.run_cache import Once
-from colonnade.common.config.federation import parse
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context

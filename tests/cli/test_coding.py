@@ -10,8 +10,8 @@ import yaml
 from colonnade.cli.data.check import check
 from colonnade.client.aggregation.coded import Coded
 from colonnade.client.aggregation.quantised import margin
-from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, DataError
+from colonnade.common.parsing.file import load
 from tests.federation import DIGITS, Simulation
 
 PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 2}

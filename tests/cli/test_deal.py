@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from colonnade.cli.data.deal import Terms, deal, read_owner
-from colonnade.common.config.federation import load
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import InputError
+from colonnade.common.parsing.file import load
 from tests.cli.test_up import events, finish, start, wait_for_round, write
 from tests.federation import config, federate
 

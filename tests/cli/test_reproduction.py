@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from colonnade.cli.research.reproduce import Asked, reproduce
-from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.common.parsing.file import load
 from colonnade.reproduction.pages.pages import Pages
 from colonnade.reproduction.papers.measures import Point, Record, lower_is_better, reached, value
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, count, stand

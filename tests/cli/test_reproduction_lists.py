@@ -7,8 +7,8 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from colonnade.common.config.federation import load
 from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.parsing.file import load
 from colonnade.reproduction.papers.papers import Cell, Claim, Excluded, Paper, Run, chosen, names, read_paper
 
 QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)

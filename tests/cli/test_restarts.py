@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from colonnade.cli.launcher.restarts import Restarts
-from colonnade.common.config.federation import LaunchConfig
+from colonnade.common.config.members import LaunchConfig
 
 
 def test_the_pause_doubles_until_no_restart_is_left() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drill import drill
-from colonnade.common.config.federation import load
+from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from tests import warm
 from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, summary_of, wait_for_round, write

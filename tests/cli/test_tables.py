@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 from colonnade.cli.data.deal import Terms, deal
 from colonnade.cli.data.tables import app
-from colonnade.common.config.federation import Config, load
+from colonnade.common.config.members import Config
 from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import InputError
+from colonnade.common.parsing.file import load
 from tests.cli.test_up import finish, start, wait_for_round
 
 PARTIES = ("bank", "shop")

@@ -14,8 +14,8 @@ import psutil
 import pytest
 import yaml
 
-from colonnade.common.config.federation import load
 from colonnade.common.crypto.pki.federation import make_federation
+from colonnade.common.parsing.file import load
 from tests import warm
 from tests.federation import config, federate, tree
 from tests.household import colonnade

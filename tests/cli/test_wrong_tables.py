@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.common.config.federation import load
 from colonnade.common.errors import DataError
+from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from tests.tables import table_tree, write_tables
 

@@ -11,10 +11,10 @@ from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.rows import Rows
 from colonnade.client.training.progress import Progress
 from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.privacy.settings import PolicyConfig
 from tests.alignment import federation
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.errors import ConfigError
-from colonnade.common.privacy.settings import PolicyConfig
 from tests.federation import config
 from tests.protocols.test_blinded import BLIND, run
 

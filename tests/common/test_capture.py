@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.federation import Config, FederationConfig, PartyConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER, Item, Open

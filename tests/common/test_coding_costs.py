@@ -10,10 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from colonnade.cli.checks.coding_costs import CodingCost, coding_costs
-from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import Partition
 from colonnade.common.messaging.message import Message, payload_bytes
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.fedvs import Answer, Bundle, Gradient, Opened, Preparation, Prepared, Senders, Shares
 from tests.federation import Outcome, config, federate
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Signs
-from colonnade.common.config.federation import Config, FederationConfig
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.release import QuantisedRelease, release_clear

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.common.config.federation import Config, differences, parse
+from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import differences, parse
 from colonnade.common.protocols import CONTRACTS
 
 PIN = "sha256:" + "a1" * 32

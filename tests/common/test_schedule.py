@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.config.federation import parse
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
+from colonnade.common.parsing.file import parse
 
 ROWS = 100
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.federation import load, parse
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import load, parse
 from tests.common.test_config import TREE, error, tree
 
 ROOT = Path(__file__).parents[2]

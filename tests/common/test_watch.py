@@ -18,13 +18,13 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from colonnade.cli.run.health import state
-from colonnade.common.config.federation import parse
 from colonnade.common.errors import ConfigError, EnvironmentFault
 from colonnade.common.observability.endpoints import Watch
 from colonnade.common.observability.exposition import Exposition
 from colonnade.common.observability.health import Health
 from colonnade.common.observability.metric import Metric
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import parse
 from tests.federation import tree
 from tests.watched import read, samples
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.accountant import epsilon

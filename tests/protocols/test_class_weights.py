@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.config.federation import Config, parse
+from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.class_weights import balanced
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols import CONTRACTS
 from tests.federation import NEEDS, federate
 

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import torch
 
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
 from colonnade.common.protocols import CONTRACTS

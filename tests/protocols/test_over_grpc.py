@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.config.federation import load
+from colonnade.common.parsing.file import load
 from tests.cli.test_up import assert_as_simulated, events, summary_of, write
 from tests.federation import federate
 from tests.household import colonnade

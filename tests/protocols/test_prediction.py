@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.client.prediction.exchange import _refuse_unknown, answer
 from colonnade.client.training.context import ClientContext
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.inprocess import Delay, connect, run_virtual
 from colonnade.common.errors import ContractError, InputError, PartyLost

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from colonnade.common.checkpointing.state import Snapshot, State
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols import CONTRACTS
 from tests.federation import Outcome, config, federate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colonnade.common.config.federation import Config
+from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from tests.federation import Outcome, config, federate
 from tests.protocols.test_resume import PROTOCOLS, same

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 import torch
 
+from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.pairs import Difference, Evaluation, Pair
 from tests.federation import Outcome, config, federate, parameters
 from tests.pairs import SETS, WIDTH, Replica
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.membership import Hello, Parcel, Refusal
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, PartyAway
 from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.version import VERSION
 from colonnade.server.membership.admission import Admission, Facts, claimed

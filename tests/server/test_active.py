@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from colonnade.common.checkpointing.state import State
-from colonnade.common.config.federation import parse
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.server.fusion.active import active_party, load_columns
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context

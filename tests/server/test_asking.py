@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.federation import ServerConfig
+from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.membership import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
 from colonnade.server.prediction.run import PredictionRun

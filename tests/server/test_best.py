@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.federation import parse
 from colonnade.common.config.run_options import StopConfig
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import parse
 from colonnade.server.evaluation.best import Best
 from tests.common.test_config import tree
 

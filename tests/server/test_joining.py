@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from colonnade.client.membership.dialer import Membership
-from colonnade.common.config.federation import FederationConfig, parse
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.conversation.responses import Quorum
@@ -27,6 +27,7 @@ from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ContractError, DataError, EnvironmentFault, PartyFailed, PartyLost, RefusedError
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import CONTRACT, Embedding, Gradient
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec

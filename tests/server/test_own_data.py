@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.record import Record
 from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.keys import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.common.config.federation import parse
 from colonnade.common.data.labels import Labels
 from colonnade.common.errors import DataError
+from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.row_index import People
 from tests.federation import tree
 

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment import psi_member as hand
-from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import Record
 from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.privacy.settings import PolicyConfig
 from colonnade.server.alignment.relay import Aligning
 from tests.alignment import KINDS, federation
 

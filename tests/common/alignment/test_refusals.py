@@ -10,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.keys import Keys, KeysConfig
+from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import Common, Points, Positions
+from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.conversation import SERVER, Item
 from colonnade.common.errors import ConfigError, ContractError, DataError
 from colonnade.common.messaging.message import Message
-from colonnade.common.privacy.settings import PolicyConfig
 from tests.alignment import align, federation
 from tests.common.alignment.test_alignment import TABLES, errors
 

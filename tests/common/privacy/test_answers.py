@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from colonnade.common.config.federation import parse
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.row_gradients import row_gradients
+from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.response_noise import RowNoise, clip_rows

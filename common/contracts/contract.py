@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.messaging.departure import objection
 from colonnade.common.messaging.message import Kinds, Message
-
-if TYPE_CHECKING:
-    from colonnade.common.config.federation import FederationConfig
-
-
-class ProtocolConfig(BaseModel):
-    """What every protocol's config has: its name, which chooses the protocol."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    name: str
 
 
 @dataclass(frozen=True)
@@ -35,7 +24,6 @@ class Contract:
         limits: the largest value of every dimension name, from the agreed config.
         subsampling: whether some parties may sit a round out (`federation.participation` below 1).
         sees: who learns what: role -> what reaches it.
-        active: whether the server holds columns of its own (`server.active`), as the active party.
         answers_protected: whether noise on what goes back to the parties can protect the labels
             (`server.privacy.answers`): everything that depends on labels passes `server/privacy/response_noise.py`.
         embeddings: whether all that parties release is embeddings of the rows of a batch, each of its own row alone,
@@ -58,7 +46,6 @@ class Contract:
     limits: Callable[[FederationConfig], Mapping[str, int]]
     sees: Mapping[str, str]
     subsampling: bool = False
-    active: bool = False
     answers_protected: bool = False
     embeddings: bool = False
     gradients: bool = False
@@ -77,11 +64,11 @@ class Contract:
         return str(self.config.model_fields["name"].default)
 
     @property
+    def active(self) -> bool:
+        """Whether the server holds columns of its own (`server.active`), as the active party: its config says so."""
+        return self.config.active
+
+    @property
     def kinds(self) -> Kinds:
         """The declared messages by name."""
         return {kind.__name__: kind for kind in self.messages}
-
-
-def local_steps(config: ProtocolConfig) -> int:
-    """How many steps a party takes along one batch: tau, Q, or 1."""
-    return int(getattr(config, "tau", getattr(config, "local_steps", 1)))

@@ -1,0 +1,31 @@
+"""`federation.keys`: which keys of rows count as the same."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Literal
+
+from pydantic import Field
+
+from colonnade.common.section import Section
+
+
+class KeysConfig(Section):
+    """`federation.keys`: what counts as the same key, agreed by all members."""
+
+    trim: bool = Field(default=True, description="without white space at both ends")
+    case: Literal["fold", "keep"] = Field(default="keep", description="fold: upper and lower case are the same")
+    unicode: Literal["nfkc", "keep"] = Field(default="nfkc", description="nfkc: other spellings of the same character")
+    seeded: bool = Field(
+        default=False, description="secrets and orders from the federation's seed: for tests, protects nothing"
+    )
+
+    def normal(self, key: str) -> str:
+        """A key as it is compared."""
+        key = self._composed(key.strip() if self.trim else key)
+        # Folding may take characters apart, and composing may make white space.
+        key = self._composed(key.casefold()) if self.case == "fold" else key
+        return key.strip() if self.trim else key
+
+    def _composed(self, key: str) -> str:
+        return unicodedata.normalize("NFKC", key) if self.unicode == "nfkc" else key

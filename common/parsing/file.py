@@ -1,0 +1,107 @@
+"""A configuration file: read, laid together, checked key by key and then as a whole."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
+from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.errors import ConfigError, nearest, shown
+from colonnade.common.models.own import OwnConfig
+from colonnade.common.parsing.consistency import check
+from colonnade.common.parsing.error_messages import in_words
+from colonnade.common.parsing.yaml_tree import override, read_tree, share_template
+from colonnade.common.protocols import CONTRACTS
+
+Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
+
+_PROTOCOL = ("federation", "protocol")
+
+
+def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
+    """Reads and checks a file. Paths in it are relative to its folder.
+
+    Args:
+        path: a YAML file.
+        overrides: KEY=VALUE with dotted keys, as on the command line.
+
+    Raises:
+        ConfigError: the file or a value is wrong: it names key, value, what is allowed and the nearest key.
+    """
+    return parse(read_tree(path), overrides)
+
+
+def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
+    """Checks what a YAML file holds. See `load`."""
+    tree = copy.deepcopy(tree)
+    for setting in overrides:
+        override(tree, setting)
+    merged = share_template(tree)
+
+    def refusal(errors: list[ErrorDetails]) -> ConfigError:
+        return in_words(errors, Config, merged, tree)
+
+    try:
+        resolved = _with_protocol(merged)
+    except ValidationError as invalid:
+        found = invalid.errors(include_url=False)
+        raise refusal([{**error, "loc": (*_PROTOCOL, *error["loc"])} for error in found]) from None
+    try:
+        config = Config.model_validate(resolved)
+    except ValidationError as invalid:
+        raise refusal(invalid.errors(include_url=False)) from None
+    check(config)
+    return _with_widths(config)
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Dotted keys whose hashes differ, or that only one side has."""
+    return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+
+
+def _with_protocol(tree: dict[str, Any]) -> dict[str, Any]:
+    """The tree, in which the protocol that it names has the protocol's own model in its place."""
+    federation = tree.get("federation")
+    if not isinstance(federation, dict) or "protocol" not in federation:
+        return tree  # which is refused
+    return {**tree, "federation": {**federation, "protocol": _protocol(federation["protocol"])}}
+
+
+def _protocol(value: Any) -> ProtocolConfig:
+    if isinstance(value, str):
+        value = {"name": value}
+    allowed = f"one of {', '.join(CONTRACTS)}"
+    if not isinstance(value, dict):
+        raise ConfigError(f"federation.protocol{shown(value)}: expected {allowed}, or keys and values")
+    if "name" not in value:
+        raise ConfigError("federation.protocol.name: missing", hint=allowed)
+    name = str(value["name"])
+    if name not in CONTRACTS:
+        near = nearest(name, CONTRACTS)
+        raise ConfigError(f"federation.protocol.name = {value['name']!r}: unknown protocol{near}", hint=allowed)
+    return CONTRACTS[name].config.model_validate(value)
+
+
+def _with_widths(config: Config) -> Config:
+    """The same, with built-in models that name no width of their own given the agreed one."""
+    agreed = getattr(config.federation.protocol, "embedding", None)
+    if agreed is None:
+        return config
+    parties = {name: _with_width(party, agreed) for name, party in config.parties.items()}
+    server = config.server
+    if server is not None and server.active is not None:
+        server = server.model_copy(update={"active": _with_width(server.active, agreed)})
+    return config.model_copy(update={"parties": parties, "server": server})
+
+
+def _with_width(tower: Tower, agreed: int) -> Tower:
+    model = tower.model
+    if isinstance(model, OwnConfig) or "embedding" in model.model_fields_set:
+        return tower
+    return tower.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})
