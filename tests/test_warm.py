@@ -35,11 +35,12 @@ said = {
 print(json.dumps(said))
 print("to the other", file=sys.stderr)
 """
+NOT_THEIRS = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}  # set by an import
 SETTINGS = {
     "inherited": {},
-    "of its own": {"umask": 0o027, "start_new_session": True, "env": {**os.environ, "MINE": "x", "PYTHONPATH": "/p"}},
+    "of its own": {"umask": 0o027, "start_new_session": True, "env": {**NOT_THEIRS, "MINE": "x", "PYTHONPATH": "/p"}},
     "in a group": {"process_group": 0},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -96,6 +97,12 @@ def test_it_can_be_waited_for_in_vain_and_interrupted(bare: None) -> None:
         assert process.poll() is None and psutil.pid_exists(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=PATIENCE)[0] == "stopped\n" and process.returncode == 0
+
+
+def test_it_may_open_as_few_files_as_it_is_told(bare: None) -> None:
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    done = warm.run([*PYTHON, code], check=True, capture_output=True, files=(100, 200))
+    assert done.stdout == "(100, 200)\n"
 
 
 def test_each_draws_numbers_of_its_own() -> None:
