@@ -6,13 +6,15 @@ PIP_ARGS ?=
 WORKERS  ?= $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) + 1))")
 BIN      := $(VENV)/bin
 export NO_MKDOCS_2_WARNING = 1
+# Else every process of every test, and every worker, compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage containers docs dist lint format bench drill proto clean
+.PHONY: help demo test test-fast containers docs dist lint format bench drill proto clean
 
 help: ## lists the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritten digits, here
 	$(BIN)/colonnade up
@@ -20,8 +22,8 @@ demo: $(VENV)/.installed ## a server and four parties train VIMADMM on handwritt
 test: $(VENV)/.developed ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-coverage: $(VENV)/.developed ## which lines and refusals the tests reach, against what is kept in tests/
-	$(BIN)/python -m tests.coverage -n $(WORKERS) --dist worksteal
+test-fast: $(VENV)/.developed ## the tests without processes, browsers and long runs: a minute and a half
+	$(BIN)/python -m pytest -m fast -n $(WORKERS) --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine

@@ -24,13 +24,46 @@ settings.load_profile("colonnade")
 
 
 _LONG = ("processes", "browser", "netns")
+_ELSEWHERE = ("papers", "containers")
+# Without any of these markers, and not fast: they train at length, or start children that load everything.
+_SLOW = (
+    "tests/adversaries/test_flood_of_connections.py",
+    "tests/adversaries/test_old_tls.py",
+    "tests/adversaries/test_silent_connections.py",
+    "tests/attacks/",
+    "tests/cli/test_attack.py",
+    "tests/cli/test_compare.py",
+    "tests/cli/test_explain.py",
+    "tests/cli/test_export.py",
+    "tests/cli/test_reproduction.py",
+    "tests/cli/test_wrong_input.py::test_a_wrong_path[",
+    "tests/cli/test_wrong_input.py::test_debug_shows_where",
+    "tests/common/alignment/test_memory.py",
+    "tests/common/models/test_optimiser.py::test_no_optimiser_imports_the_compiler",
+    "tests/common/test_watch.py::test_nothing_is_imported_for_who_asks_for_nothing",
+    "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
+    "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
+    "tests/protocols/test_answer_privacy.py::test_it_learns_under_mild_noise[",
+    "tests/protocols/test_czofo.py",
+    "tests/protocols/test_devices.py",
+    "tests/protocols/test_fedvs.py",
+    "tests/protocols/test_label_privacy.py",
+    "tests/protocols/test_prediction.py",
+    "tests/protocols/test_regression.py",
+    "tests/protocols/test_resume.py",
+    "tests/test_distribution.py",
+)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with processes of their own may take ten times as long on a busy machine."""
+    """Tests with processes of their own may take ten times as long on a busy machine; those without are `fast`."""
     for item in items:
-        if any(map(item.get_closest_marker, _LONG)) and item.get_closest_marker("timeout") is None:
+        long = any(map(item.get_closest_marker, _LONG))
+        if long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(PATIENCE + 100))
+        if not (long or any(map(item.get_closest_marker, _ELSEWHERE)) or item.nodeid.startswith(_SLOW)):
+            item.add_marker(pytest.mark.fast)
 
 
 def pytest_runtest_setup() -> None:

@@ -82,7 +82,8 @@ def test_the_installed_wheel_runs_beside_packages_of_other_names(built: Path, tm
         (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")
     python = environment / "bin" / "python"
     done = subprocess.run(
-        [python, "-m", "colonnade", "up", "--out", "run", "--set", "federation.epochs=2"],
+        [python, "-m", "colonnade", "up", "--out", "run", *("--set", "federation.epochs=2"),
+         *("--set", "federation.parties=2")],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "decoys")}, check=False,
         capture_output=True, text=True,
     )  # fmt: skip

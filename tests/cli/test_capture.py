@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from typer.testing import CliRunner
 
-from colonnade.common.messaging.message import tensors
-from colonnade.common.observability.capture import EVALUATIONS, TRAINING, read_capture
-from colonnade.common.parsing.file import load
-from colonnade.common.runtime.json_lines import read_lines
+from colonnade.cli.main import app
+from colonnade.common.capture import EVALUATIONS, TRAINING, read_capture
+from colonnade.common.config import load
+from colonnade.common.lines import read_lines
+from colonnade.common.message import tensors
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.federation import tree
 
@@ -36,13 +38,13 @@ def crossed(folder: Path, party: str, file: str, way: str) -> list[tuple[str, in
 
 
 def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
-    file = write(tmp_path, epochs=2)
-    for command in ("up", "simulate"):
-        process = start(command, file, "--out", tmp_path / command)
-        output = finish(process)
-        assert process.returncode == 0, output
-    assert "captured" in output
-    for party in ("party1", "party4"):
+    file = write(tmp_path, epochs=2, parties=2)
+    process = start("up", file, "--out", tmp_path / "up")
+    simulated = CliRunner().invoke(app, ["simulate", str(file), "--out", str(tmp_path / "simulate")])
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert simulated.exit_code == 0 and "captured" in simulated.output, simulated.output
+    for party in ("party1", "party2"):
         left = list(read_lines(tmp_path / "up" / "parties" / party / "ledger.jsonl"))
         for name, way in ((TRAINING, "out"), (TRAINING, "in"), (EVALUATIONS, "out")):
             real, virtual = (crossed(tmp_path / command, party, name, way) for command in ("up", "simulate"))
@@ -59,13 +61,13 @@ def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
 
 def test_a_capture_survives_a_killed_party(tmp_path: Path) -> None:
     """What the party does again, from the last checkpoint on, is read once."""
-    file, out = write(tmp_path, epochs=30, checkpoint={"rounds": 5}), tmp_path / "run"
+    file, out = write(tmp_path, parties=2, epochs=30, checkpoint={"rounds": 5}), tmp_path / "run"
     process = start("up", file, "--out", out)
     wait_for_round(out, 2, process, "checkpoint")
-    family_of(process)["party3"].kill()
+    family_of(process)["party2"].kill()
     output = finish(process)
     assert process.returncode == 0, output
     rounds = json.loads((out / "summary.json").read_text())["rounds"]
-    assert [entry[1] for entry in crossed(out, "party3", TRAINING, "out")] == list(range(1, rounds + 1))
+    assert [entry[1] for entry in crossed(out, "party2", TRAINING, "out")] == list(range(1, rounds + 1))
     repeated = [line["round"] for line in read_lines(out / "parties" / "party1" / "ledger.jsonl") if "repeat" in line]
     assert [entry[1] for entry in crossed(out, "party1", TRAINING, "out")].count(repeated[0] if repeated else 1) == 1

@@ -56,9 +56,7 @@ def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> 
     process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
     output = finish(process)
     assert process.returncode == 0, output
-    process = start("export", tmp_path / "run", "--party", "party1", "--out", tmp_path / "model")
-    output = finish(process)
-    assert process.returncode == 0, output
+    export(tmp_path / "run", "party1", None, tmp_path / "model")
     assert {path.name for path in (tmp_path / "model").iterdir()} == {
         "model.safetensors", "model.pt2", "model.json", "encoder.json",
     }  # fmt: skip

@@ -27,7 +27,7 @@ def probe(*words: str) -> tuple[int, str]:
 
 
 def test_members_of_a_run_can_be_asked_and_read(tmp_path: Path) -> None:
-    file, out = write(tmp_path, VIMADMM, epochs=5000), tmp_path / "run"
+    file, out = write(tmp_path, VIMADMM, parties=2, epochs=5000), tmp_path / "run"
     asked = [f"{section}.{what}=0" for section in ("server", "every_party") for what in ("metrics", "health")]
     process = start("up", file, "--out", out, *UNHURRIED, *(word for one in asked for word in ("--set", one)))
     try:

@@ -308,7 +308,7 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch, capfd) -> None:
 @pytest.mark.processes
 def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     """While it runs, and after it was interrupted from the files that a server alone has."""
-    file, out = write_file(tmp_path, {"name": "split", "embedding": 8}, epochs=500), tmp_path / "run"
+    file, out = write_file(tmp_path, {"name": "split", "embedding": 8}, parties=2, epochs=500), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
     assert "The run has not ended" in page(monkeypatch, capfd, out).words

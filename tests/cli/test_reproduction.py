@@ -34,7 +34,7 @@ RECORD = Record(
     bytes_down=2**20,
     wall=1,
 )
-QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
+QUICK = Run(file="demo.yaml", set=("federation.epochs=1", "federation.parties=2"), minutes=0.1)
 
 
 def job(seed: int = 0, run: Run = QUICK, **more: object) -> Job:

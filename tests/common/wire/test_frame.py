@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colonnade.common.conversation.conversation import Close, Open, Save
@@ -26,7 +26,7 @@ every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.
 
 any_plain = st.one_of(any_notice, st.builds(Open, UINT32), st.just(Close()), st.builds(Save, UINT32, UINT32, UINT32))
 any_parcel = st.one_of(any_plain, *(any_message(kind) for kind in CONTRACT.messages))
-few = settings(max_examples=25)
+few, fewer = settings(max_examples=25), settings(max_examples=6)
 
 
 def read(frame: bytes, session: int = 0) -> list[Parcel]:
@@ -95,8 +95,10 @@ def test_what_follows_a_begin_in_its_frame_is_of_its_session() -> None:
 
 
 @every_kind
-@few
+@fewer
 @given(rows=st.integers(0, 3000), width=st.integers(1, 200), classes=st.integers(1, 40))
+@example(rows=0, width=1, classes=1)
+@example(rows=3000, width=1, classes=40)
 def test_a_frame_costs_at_most_half_a_percent_and_300_bytes(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
@@ -107,7 +109,9 @@ def test_a_frame_costs_at_most_half_a_percent_and_300_bytes(
 
 @every_kind
 @given(rows=st.integers(0, 300), width=st.integers(1, 200), classes=st.integers(1, 40))
-@few
+@example(rows=0, width=1, classes=1)
+@example(rows=300, width=200, classes=40)
+@fewer
 def test_a_receivers_limit_leaves_room_for_the_largest_message(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
