@@ -12,10 +12,10 @@ import yaml
 from typer.testing import CliRunner
 
 from colonnade.cli.main import app
-from colonnade.common.capture import EVALUATIONS, TRAINING, read_capture
-from colonnade.common.config import load
-from colonnade.common.lines import read_lines
-from colonnade.common.message import tensors
+from colonnade.common.messaging.message import tensors
+from colonnade.common.observability.capture import EVALUATIONS, TRAINING, read_capture
+from colonnade.common.parsing.file import load
+from colonnade.common.runtime.json_lines import read_lines
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.federation import tree
 

@@ -12,9 +12,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from colonnade.cli.deal import Terms, deal, read_owner
+from colonnade.cli.data.deal import Terms, deal, read_owner
 from colonnade.cli.main import app
-from colonnade.common.config import load
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import Seat
 from colonnade.common.errors import InputError
