@@ -180,10 +180,12 @@ def test_a_party_whose_data_are_noise_falls_in_rank(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_page_that_needs_nothing_else(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "page"
-    code, said = run(monkeypatch, capfd, "explain", copied, "--out", out, "--keep", "top:50%")
+    rows, out = "federation.rows={test: 0.05}", tmp_path / "page"  # few: drawing the maps takes longest
+    cfg = config({"name": "vimadmm", "embedding": 8}, "federation.rounds=12", "federation.epochs=0", rows)
+    left = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
+    code, said = run(monkeypatch, capfd, "explain", left, "--out", out, "--keep", "top:50%")
     assert code == 0, said
     page, told = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
     tags: list[tuple[str, dict[str, str | None]]] = []
@@ -339,7 +341,8 @@ def test_a_run_without_test_rows_uses_validation_or_refuses(tmp_path: Path) -> N
 
 def test_a_run_and_what_is_kept_of_it(tmp_path: Path) -> None:
     """What `up` leaves is what the command opens, and what --keep writes is what `up` runs."""
-    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1), tmp_path / "run"
+    few = {"test": 0.05}  # rows: drawing the maps takes longest
+    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1, rows=few), tmp_path / "run"
     for words in (("up", file, "--out", out), ("explain", out, "--keep", "top:3")):
         code, output = colonnade(*words)
         assert code == 0, output
