@@ -15,8 +15,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,23 +26,16 @@ from unittest.mock import patch
 import uvloop
 
 from colonnade.cli import main as command_line
-from colonnade.reports.console import screen
+from colonnade.cli import screen
+from colonnade.common.lines import read_lines
 from tests.patience import PATIENCE
 
 
 def colonnade(*argv: object) -> tuple[int, str]:
     """`colonnade ARGV`: its exit code, and what it prints."""
     printed, handlers = io.StringIO(), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    with ExitStack() as changes:
-        changes.enter_context(patch.object(sys, "argv", ["colonnade", *map(str, argv)]))
-        changes.enter_context(patch("colonnade.cli.run.up.Family", Household))
-        changes.enter_context(patch("colonnade.cli.run.prediction_run.Family", Household))
-        changes.enter_context(patch("colonnade.cli.run.member.run_to_end", _run_to_end))
-        changes.enter_context(
-            patch("colonnade.client.run.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash))
-        )
-        changes.enter_context(redirect_stdout(printed))
-        changes.enter_context(redirect_stderr(printed))
+    command = patch.object(sys, "argv", ["colonnade", *map(str, argv)])
+    with _in_this_process(), command, redirect_stdout(printed), redirect_stderr(printed):
         try:
             command_line.main()
             code = 0
@@ -54,10 +47,33 @@ def colonnade(*argv: object) -> tuple[int, str]:
     return code, printed.getvalue()
 
 
+@contextmanager
+def household(logs: Path) -> Iterator[Household]:
+    """For members that a test starts one by one, as on machines of their own; their logs are in a folder."""
+    with _in_this_process():
+        members = Household(logs)
+        try:
+            yield members
+        finally:
+            members.close()
+
+
+@contextmanager
+def _in_this_process() -> Iterator[None]:
+    with ExitStack() as changes:
+        for name in ("colonnade.cli.up.Family", "colonnade.cli.opened.Family"):
+            changes.enter_context(patch(name, Household))
+        for name in ("colonnade.cli.member.run_to_end", "colonnade.cli.opened.run_to_end"):
+            changes.enter_context(patch(name, _run_to_end))
+        changes.enter_context(patch("colonnade.client.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
+        yield
+
+
 class Household:
     """What `Family` is to `up`, without a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs: Path = Path()) -> None:
+        self._logs = logs
         self.loop = uvloop.new_event_loop()
         self._running = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._running.start()
@@ -70,6 +86,26 @@ class Household:
         self.codes.pop(name, None)
         self._members[name] = _Member(self, name, argv, log)
         self._members[name].start()
+
+    def begin(self, name: str, *argv: object) -> None:
+        """The same with a log of its own."""
+        self.start(name, list(map(str, argv)), self._logs / f"{name}.log", threads=1)
+
+    def finish(self, name: str) -> tuple[int, str]:
+        """Waits for a member; its exit code, and what it has printed."""
+        deadline = time.monotonic() + PATIENCE
+        while name in self.running():
+            assert time.monotonic() < deadline
+            self.wait(1.0)
+        return self.codes[name], (self._logs / f"{name}.log").read_text()
+
+    def address_of(self, name: str, out: Path, starts: int = 1) -> str:
+        """Waits until a server, started so often in its folder, listens."""
+        deadline = time.monotonic() + PATIENCE
+        while len(found := [e for e in read_lines(out / "events.jsonl") if e["kind"] == "listening"]) < starts:
+            assert name in self.running() and time.monotonic() < deadline
+            self.wait(1.0)
+        return str(found[-1]["address"])
 
     def signal(self, name: str, number: int) -> None:
         """Ends a member that still runs, as SIGTERM does, whatever the signal."""
@@ -162,14 +198,19 @@ class _Member(threading.Thread):
         self._dismissed = True
 
 
-_WHO: ContextVar[_Member] = ContextVar("who")  # tasks of a member inherit it
+_WHO: ContextVar[_Member | None] = ContextVar("who", default=None)  # tasks of a member inherit it
 
 
 def _run_to_end(main: Coroutine[Any, Any, None]) -> None:
-    _WHO.get().live(main)
+    if (member := _WHO.get()) is None:  # a command that a test runs, and no member
+        screen.run_to_end(main)
+    else:
+        member.live(main)
 
 
 def _crash(_pid: int, number: int) -> None:
     assert number == signal.SIGKILL  # nothing else can be done to one member alone
-    _WHO.get().crash()
+    member = _WHO.get()
+    assert member is not None
+    member.crash()
     raise asyncio.CancelledError  # in what reads the connection: nothing more is read, and nothing sent

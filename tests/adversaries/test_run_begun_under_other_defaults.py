@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.read.card import card
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.state import Snapshot
-from colonnade.common.config.members import Config
-from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
-from colonnade.common.parsing.file import parse
-from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.server.privacy.label_budget import open_releases
-from tests.cli.test_up import finish, start
+from colonnade.cli.card import card
+from colonnade.common.begun import as_begun, load_begun
+from colonnade.common.checkpoints import Checkpoints, Owner
+from colonnade.common.config import Config, parse
+from colonnade.common.privacy.accountant import epsilon
+from colonnade.common.state import Snapshot
+from colonnade.server.releases import open_releases
 from tests.federation import config, tree
+from tests.household import colonnade, household
 
 SPLIT = {"name": "split", "embedding": 8}
 SILENT = {"clip": 1.0, "noise_multiplier": 50.0, "delta": 1e-5}
@@ -104,20 +103,17 @@ def test_answers_that_were_counted_by_renyi_are_still(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.processes
-@pytest.mark.timeout(400)
 def test_a_folder_of_0_1_0_is_resumed_as_a_whole_and_member_by_member(tmp_path: Path) -> None:
     path, run = tmp_path / "federation.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump(file(BEFORE)))
-    done = start("up", path, "--out", run, "--insecure")
-    assert "completed" in finish(done)
+    assert "completed" in colonnade("up", path, "--out", run, "--insecure")[1]
     left = yaml.safe_load((run / "config.yaml").read_text())
     assert left["federation"]["privacy"]["accounting"] == "renyi"  # the folder says what was resolved
     del left["federation"]["privacy"]["accounting"]  # as 0.1.0 wrote it
     (run / "config.yaml").write_text(yaml.safe_dump(left))
     assert load_begun(run / "config.yaml").federation.privacy.accounting == "renyi"
 
-    assert "completed" in finish(start("up", "--resume", run, "--insecure", "--set", "federation.rounds=5"))
+    assert "completed" in colonnade("up", "--resume", run, "--insecure", "--set", "federation.rounds=5")[1]
     _is_as_begun(run, at_least=5)
     card(run, None)
 
@@ -129,15 +125,15 @@ def test_a_folder_of_0_1_0_is_resumed_as_a_whole_and_member_by_member(tmp_path: 
             section["server"]["listen"] = "127.0.0.1:0"
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"federation": agreed, **section}))
     address = tmp_path / "address"
-    server = start("server", tmp_path / "server.yaml", "--resume", run, "--insecure", "--base", tmp_path)
-    _wait_for_address(run, address, server)
-    more = ("--insecure", "--base", tmp_path, "--server-file", address)
-    parties = [
-        start("client", tmp_path / f"{name}.yaml", "--resume", run / "parties" / name, *more)
-        for name in ("party1", "party2")
-    ]
-    said = finish(server) + "".join(finish(party) for party in parties)
-    assert server.returncode == 0, said
+    more = ("--insecure", "--base", tmp_path)
+    with household(tmp_path) as members:
+        members.begin("server", "server", tmp_path / "server.yaml", "--resume", run, *more)
+        address.write_text(members.address_of("server", run, starts=3))
+        for name in ("party1", "party2"):
+            own = ("--resume", run / "parties" / name, "--server-file", address)
+            members.begin(name, "client", tmp_path / f"{name}.yaml", *own, *more)
+        ended = {name: members.finish(name) for name in ("server", "party1", "party2")}
+    assert {code for code, _ in ended.values()} == {0}, ended
     _is_as_begun(run, at_least=7)
 
 
@@ -149,19 +145,3 @@ def _is_as_begun(run: Path, at_least: int) -> None:
     for name, count in spent["releases"].items():
         cost = epsilon(count, 50.0, 1e-5, "participation", "renyi")
         assert count > at_least and summary["epsilon"][name] == pytest.approx(cost, rel=1e-4)
-
-
-def _wait_for_address(run: Path, address: Path, server) -> None:
-    """Until the server of this start listens."""
-    import time
-
-    before = time.monotonic() + 120
-    while True:
-        listening = [
-            json.loads(line) for line in (run / "events.jsonl").read_text().splitlines() if "listening" in line
-        ]
-        if len(listening) == 3:
-            address.write_text(listening[-1]["address"])
-            return
-        assert server.poll() is None and time.monotonic() < before, server.communicate()[0]
-        time.sleep(0.1)

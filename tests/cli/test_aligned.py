@@ -1,4 +1,4 @@
-"""Tables that only partly overlap, from csv to a trained model, as real processes over mutual TLS."""
+"""Tables that only partly overlap, from csv to a trained model, over mutual TLS."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
 from colonnade.simulation.federation import Outcome, Simulation
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
+from tests.household import colonnade
 from tests.tables import table_tree, write_tables
 
 
@@ -28,14 +29,12 @@ def homes(out: Path) -> dict[str, Path]:
     return {SERVER: out, **{home.name: home for home in sorted((out / "parties").iterdir())}}
 
 
-@pytest.mark.processes
 def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     ids, out = write_tables(tmp_path), tmp_path / "run"
     file = tmp_path / "federation.yaml"
     file.write_text(yaml.safe_dump(table_tree(checkpoint={"rounds": 10})))
-    process = start("up", file, "--out", out)
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", file, "--out", out)
+    assert code == 0, output
 
     kept = {member: Once(home / "once") for member, home in homes(out).items()}
     people = {m: [ids[m][row] for row in once.get("alignment")["rows"].tolist()] for m, once in kept.items()}
@@ -58,9 +57,8 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     assert len(trained.server.labels) == len(people[SERVER])
 
     # The run goes on with the alignment that it has.
-    more = start("up", "--resume", out, "--set", "federation.epochs=14")
-    output = finish(more)
-    assert more.returncode == 0, output
+    code, output = colonnade("up", "--resume", out, "--set", "federation.epochs=14")
+    assert code == 0, output
     assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == Once(out / "once").number(
         "alignment"
     )
@@ -81,16 +79,15 @@ def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligne
     assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
 
 
-@pytest.mark.processes
 def test_an_empty_intersection_is_said_by_everybody(tmp_path: Path) -> None:
     write_tables(tmp_path, people=30)
     table = (tmp_path / "party2.csv").read_text()
     (tmp_path / "party2.csv").write_text(table.replace("Person", "People"))
     file, out = tmp_path / "federation.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(table_tree(batch=4)))
-    process = start("up", file, "--out", out)
-    said = " ".join(finish(process).split())
-    assert process.returncode != 0 and "Person" not in said
+    code, said = colonnade("up", file, "--out", out)
+    said = " ".join(said.split())
+    assert code != 0 and "Person" not in said
     assert "federation.align = psi: no key is common to all members" in said
 
 

@@ -34,11 +34,11 @@ from colonnade.reports.explanation.picture import bars
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
 from colonnade.server.protocols import ACTIVE, JOINT
-from colonnade.simulation.federation import Outcome
-from tests.cli.test_up import finish, start
+from tests.cli.test_up import summary_of
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run
 from tests.federation import config, federate
+from tests.household import colonnade
 
 PROTOCOLS = {"split": {}, "vimadmm": {"tau": 5}, "vimadmm_j": {"tau": 5}}
 RUN = "0123456789abcdef"
@@ -180,10 +180,12 @@ def test_a_party_whose_data_are_noise_falls_in_rank(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_page_that_needs_nothing_else(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "page"
-    code, said = run(monkeypatch, capfd, "explain", copied, "--out", out, "--keep", "top:50%")
+    rows, out = "federation.rows={test: 0.05}", tmp_path / "page"  # few: drawing the maps takes longest
+    cfg = config({"name": "vimadmm", "embedding": 8}, "federation.rounds=12", "federation.epochs=0", rows)
+    left = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
+    code, said = run(monkeypatch, capfd, "explain", left, "--out", out, "--keep", "top:50%")
     assert code == 0, said
     page, told = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
     tags: list[tuple[str, dict[str, str | None]]] = []
@@ -337,18 +339,16 @@ def test_a_run_without_test_rows_uses_validation_or_refuses(tmp_path: Path) -> N
                 measure(open_run(folder), 1.0)
 
 
-@pytest.mark.processes
-def test_a_run_of_real_processes(tmp_path: Path) -> None:
+def test_a_run_and_what_is_kept_of_it(tmp_path: Path) -> None:
     """What `up` leaves is what the command opens, and what --keep writes is what `up` runs."""
-    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1), tmp_path / "run"
-    process = start("up", file, "--out", out)
-    assert finish(process) and process.returncode == 0
-    process = start("explain", out, "--keep", "top:3")
-    output = finish(process)
-    assert process.returncode == 0, output
+    few = {"test": 0.05}  # rows: drawing the maps takes longest
+    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1, rows=few), tmp_path / "run"
+    for words in (("up", file, "--out", out), ("explain", out, "--keep", "top:3")):
+        code, output = colonnade(*words)
+        assert code == 0, output
     told = json.loads((out / "explain.json").read_text())
     assert told["accuracy"] == pytest.approx(told["reported"])
-    process = start("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
-    assert finish(process) and process.returncode == 0
-    kept = json.loads((tmp_path / "kept" / "summary.json").read_text())
+    code, output = colonnade("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
+    assert code == 0, output
+    kept = summary_of(tmp_path / "kept")
     assert sorted(kept["parties"]) == sorted(told["ranked"][:3])

@@ -12,7 +12,7 @@ import yaml
 
 from tests.cli.test_deal import free_port
 from tests.cli.test_predict import write_ids
-from tests.cli.test_up import finish, start
+from tests.household import colonnade, household
 from tests.tables import table_tree, write_tables
 
 
@@ -29,13 +29,11 @@ def with_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     ids = write_tables(folder)
     add_town(folder / "party1.csv", "Ulm")
     (folder / "federation.yaml").write_text(yaml.safe_dump(table_tree(keys={"case": "fold"})))
-    process = start("up", folder / "federation.yaml", "--out", folder / "run")
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", folder / "federation.yaml", "--out", folder / "run")
+    assert code == 0, output
     yield folder, ids
 
 
-@pytest.mark.processes
 def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
     with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
 ) -> None:
@@ -45,9 +43,9 @@ def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
     known = [key for key in ids["server"] if key in both]
     assert new  # of whom the server has no label
     asked = write_ids(tmp_path / "ids.csv", [*known, *new, lone, f"  {new[0].upper()} "])
-    process = start("predict", folder / "run", "--ids", asked, "--out", tmp_path / "out.csv")
-    output = " ".join(finish(process).split())
-    assert process.returncode == 0, output
+    code, output = colonnade("predict", folder / "run", "--ids", asked, "--out", tmp_path / "out.csv")
+    output = " ".join(output.split())
+    assert code == 0, output
     assert f"{len(known) + len(new)} of {len(known) + len(new) + 1} ids are known to all members" in output
     with (tmp_path / "out.csv").open(newline="") as lines:
         said = {row["id"]: row for row in csv.DictReader(lines)}
@@ -59,7 +57,6 @@ def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
     assert said[f"  {new[0].upper()} "]["p_1"] == said[new[0]]["p_1"]  # the id as it was asked for
 
 
-@pytest.mark.processes
 def test_an_absent_party_is_left_out_of_the_alignment_too(
     with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
 ) -> None:
@@ -69,25 +66,21 @@ def test_an_absent_party_is_left_out_of_the_alignment_too(
     lone = sorted(set(ids["party1"]) - set(ids["party2"]))
     asked = write_ids(tmp_path / "ids.csv", [*lone])
     words = ["--ids", asked, "--out", tmp_path / "out.csv", "--absent", "mean", "--wait", 60]
-    process = start("predict", tmp_path / "copy" / "run", *words)
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("predict", tmp_path / "copy" / "run", *words)
+    assert code == 0, output
     with (tmp_path / "out.csv").open(newline="") as lines:
         assert all(row["class"] for row in csv.DictReader(lines))
 
 
-@pytest.mark.processes
 def test_numbers_of_aligned_tables_are_predicted_in_their_own_units(tmp_path: Path) -> None:
     ids, tree = write_tables(tmp_path), table_tree(task="regression")
     del tree["federation"]["classes"]
     (tmp_path / "federation.yaml").write_text(yaml.safe_dump(tree))
-    process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
+    assert code == 0, output
     asked = write_ids(tmp_path / "ids.csv", [*ids["server"]])
-    process = start("predict", tmp_path / "run", "--ids", asked, "--out", tmp_path / "out.csv")
-    output = finish(process)
-    assert process.returncode == 0, output
+    code, output = colonnade("predict", tmp_path / "run", "--ids", asked, "--out", tmp_path / "out.csv")
+    assert code == 0, output
     with (tmp_path / "server.csv").open(newline="") as lines:
         truth = {row["who"]: row["label"] for row in csv.DictReader(lines)}
     by_label: dict[str, list[float]] = {"0": [], "1": []}
@@ -99,7 +92,6 @@ def test_numbers_of_aligned_tables_are_predicted_in_their_own_units(tmp_path: Pa
     assert low < 0.4 and high > 0.6
 
 
-@pytest.mark.processes
 def test_of_an_unseen_word_others_read_whose_it_is_and_not_what_it_says(
     with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
 ) -> None:
@@ -112,13 +104,15 @@ def test_of_an_unseen_word_others_read_whose_it_is_and_not_what_it_says(
     (place / "server.yaml").write_text(yaml.safe_dump(server))
     asked = write_ids(tmp_path / "ids.csv", [*ids["server"][:60]])
     words = ["--file", place / "server.yaml", "--ids", asked, "--out", tmp_path / "out.csv", "--insecure"]
-    asking, members = start("predict", place / "run", *words), []
-    for name, section in tree["parties"].items():
-        own = {"federation": tree["federation"], "parties": {name: {**section, "connect": f"127.0.0.1:{port}"}}}
-        (file := place / f"{name}.yaml").write_text(yaml.safe_dump(own))
-        members.append(start("answer", file, "--in", place / "run" / "parties" / name, "--insecure"))
-    said, own_words, others = (" ".join(finish(each).split()) for each in (asking, *members))
-    assert asking.returncode == 3 and members[0].returncode == 2
+    with household(tmp_path) as members:
+        members.begin("asking", "predict", place / "run", *words)
+        for name, section in tree["parties"].items():
+            own = {"federation": tree["federation"], "parties": {name: {**section, "connect": f"127.0.0.1:{port}"}}}
+            (file := place / f"{name}.yaml").write_text(yaml.safe_dump(own))
+            members.begin(name, "answer", file, "--in", place / "run" / "parties" / name, "--insecure")
+        codes, texts = zip(*map(members.finish, ("asking", "party1", "party2")), strict=True)
+    said, own_words, others = (" ".join(text.split()) for text in texts)
+    assert codes[:2] == (3, 2)
     reason = "its table has values that were not seen in training, and its `unseen` is refuse"
     assert f"error: party1 failed: {reason}" in said and reason in others
     assert "Hiddenhausen" in own_words and "Hiddenhausen" not in said + others

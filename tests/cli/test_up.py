@@ -18,7 +18,7 @@ from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.parsing.file import load
 from tests import warm
 from tests.federation import config, federate, tree
-from tests.household import colonnade
+from tests.household import colonnade, household
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
@@ -238,34 +238,23 @@ def test_members_started_plainly_learn_the_same(tmp_path: Path) -> None:
     pins = make_federation(tmp_path / "keys", ["party1", "party2"])
     tree = yaml.safe_load((file := write(tmp_path, protocol, parties=2)).read_text())
     tree["federation"] |= {"server": pins.pop("server"), "parties": pins}
-    address = tmp_path / "address"
-    server = {
-        "federation": tree["federation"],
-        "server": tree["server"] | {"identity": str(tmp_path / "keys/server"), "threads": 1},
-    }
-    (tmp_path / "server.yaml").write_text(yaml.safe_dump(server))
-    members = []
-    for name in pins:
-        own = tree["every_party"] | {"identity": str(tmp_path / "keys" / name), "threads": 1}
-        (tmp_path / f"{name}.yaml").write_text(
-            yaml.safe_dump({"federation": tree["federation"], "parties": {name: own}})
-        )
-        out = tmp_path / "out" / name
-        members.append(start("client", tmp_path / f"{name}.yaml", "--out", out, "--server-file", address))
-    hub = start("server", tmp_path / "server.yaml", "--out", tmp_path / "out" / "server")
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := events(tmp_path / "out" / "server", "listening")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        address.write_text(found[0]["address"])
-        outputs = [finish(member) for member in (hub, *members)]
-    finally:
-        for member in (hub, *members):
-            member.kill()
-    assert [member.returncode for member in (hub, *members)] == [0] * 3, outputs
-    losses = [e["loss"] for e in events(tmp_path / "out" / "server", "round")]
+    for name in ("server", *pins):
+        own = tree["server" if name == "server" else "every_party"] | {"identity": str(tmp_path / "keys" / name)}
+        section = {"server": own} if name == "server" else {"parties": {name: own}}
+        text = yaml.safe_dump({"federation": tree["federation"], **section})
+        (tmp_path / f"{name}.yaml").write_text(text)
+    address, home = tmp_path / "address", tmp_path / "out"
+    with household(tmp_path) as members:
+        for name in pins:
+            own = (tmp_path / f"{name}.yaml", "--out", home / name)
+            members.begin(name, "client", *own, "--server-file", address)
+        members.begin("server", "server", tmp_path / "server.yaml", "--out", home / "server")
+        address.write_text(members.address_of("server", home / "server"))
+        ended = {name: members.finish(name) for name in ("server", *pins)}
+    assert {code for code, _ in ended.values()} == {0}, ended
+    losses = [e["loss"] for e in events(home / "server", "round")]
     assert losses == [e["loss"] for e in federate(load(file)).of_kind("round")]
-    assert "test accuracy" in outputs[0]
+    assert "test accuracy" in ended["server"][1]
 
 
 def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -> None:
