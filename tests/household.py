@@ -26,8 +26,8 @@ from unittest.mock import patch
 import uvloop
 
 from colonnade.cli import main as command_line
-from colonnade.cli import screen
-from colonnade.common.lines import read_lines
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.reports.console import screen
 from tests.patience import PATIENCE
 
 
@@ -61,11 +61,13 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in ("colonnade.cli.up.Family", "colonnade.cli.opened.Family"):
+        for name in ("colonnade.cli.run.up.Family", "colonnade.cli.run.prediction_run.Family"):
             changes.enter_context(patch(name, Household))
-        for name in ("colonnade.cli.member.run_to_end", "colonnade.cli.opened.run_to_end"):
+        for name in ("colonnade.cli.run.member.run_to_end", "colonnade.cli.run.prediction_run.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
-        changes.enter_context(patch("colonnade.client.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash)))
+        changes.enter_context(
+            patch("colonnade.client.run.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash))
+        )
         yield
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.card import card
-from colonnade.common.begun import as_begun, load_begun
-from colonnade.common.checkpoints import Checkpoints, Owner
-from colonnade.common.config import Config, parse
-from colonnade.common.privacy.accountant import epsilon
-from colonnade.common.state import Snapshot
-from colonnade.server.releases import open_releases
+from colonnade.cli.read.card import card
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.members import Config
+from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
+from colonnade.common.parsing.file import parse
+from colonnade.common.privacy.accounting.accountant import epsilon
+from colonnade.server.privacy.label_budget import open_releases
 from tests.federation import config, tree
 from tests.household import colonnade, household
 
