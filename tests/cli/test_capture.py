@@ -12,10 +12,12 @@ import yaml
 
 from colonnade.common.config.federation import load
 from colonnade.common.messaging.message import tensors
-from colonnade.common.observability.capture import EVALUATIONS, TRAINING, read_capture
+from colonnade.common.observability.capture import read_capture
 from colonnade.common.runtime.json_lines import read_lines
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.federation import tree
+
+TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 pytestmark = pytest.mark.processes
 
