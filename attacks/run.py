@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +23,10 @@ from colonnade.common.data.columns.scale import Columns
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import CheckpointError, ConfigError, InputError, nearest
-from colonnade.common.observability.capture import EVALUATIONS, TRAINING, Captured, has_capture, read_capture
+from colonnade.common.observability.capture import Captured, has_capture, read_capture
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.server.fusion.joint import Joint
 from colonnade.server.protocols import JOINT
 from colonnade.server.training.context import ServerContext
@@ -63,15 +63,15 @@ class Run:
     @property
     def captured(self) -> tuple[str, ...]:
         """The parties that captured, in the roster's order."""
-        return tuple(name for name in self.config.federation.names if has_capture(self._home(name)))
+        return tuple(name for name in self.config.federation.names if has_capture(self._home(name).path))
 
     def training(self, party: str) -> Iterator[Captured]:
         """What crossed a party's link about training rows, in order. Raises InputError."""
-        return read_capture(self._home(party) / TRAINING, self.config.federation)
+        return read_capture(self._home(party).capture, self.config.federation)
 
     def evaluations(self, party: str) -> Iterator[Captured]:
         """The same about validation and test rows."""
-        return read_capture(self._home(party) / EVALUATIONS, self.config.federation)
+        return read_capture(self._home(party).evaluation_capture, self.config.federation)
 
     def columns(self, party: str) -> Columns:
         """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
@@ -104,12 +104,12 @@ class Run:
 
     def _state(self, member: str) -> tuple[int, Snapshot]:
         """The newest checkpoint's round and state. Raises CheckpointError."""
-        folder = self.folder if member == SERVER else self._home(member)
-        run = str(_json(self.folder / "run.json").get("run", "simulated"))
-        store, owner = Checkpoints(folder / "checkpoints"), Owner(member, run, self.config.federation.lasting_hashes())
+        run = RunFolder(self.folder)
+        folder, number = run.member(member).checkpoints, run.number() or "simulated"
+        store, owner = Checkpoints(folder), Owner(member, number, self.config.federation.lasting_hashes())
         if not (rounds := store.usable(owner)):
             raise CheckpointError(
-                f"{folder / 'checkpoints'} holds no whole checkpoint of {member}",
+                f"{folder} holds no whole checkpoint of {member}",
                 hint="the folders of all members are needed as the run left them",
             )
         return rounds[0], store.load(rounds[0], owner)
@@ -129,8 +129,8 @@ class Run:
             raise InputError(f"--party {wanted}: it captured nothing in {self.folder}", hint=_HOW)
         return (wanted,) if wanted else self.captured
 
-    def _home(self, party: str) -> Path:
-        return self.folder / "parties" / party
+    def _home(self, party: str) -> PartyFolder:
+        return RunFolder(self.folder).party(party)
 
 
 def open_run(folder: Path, sample: Tensor | None = None) -> Run:
@@ -141,28 +141,30 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
         sample: the rows of the sources that the run knew; None for all.
 
     Raises:
-        InputError: it holds no such run, or nobody in it captured.
+        InputError: it holds no such run, is of a newer format, or nobody in it captured.
         DataError: the labels are not where the configuration says.
     """
-    summary = _json(folder / "summary.json")
+    kept = RunFolder(folder)
+    kept.refuse_newer()
+    summary = kept.read_summary() or {}
     if "protocol" not in summary:
         raise InputError(
             f"{folder} holds no run that has ended: there is no summary.json",
             hint="give the folder that `up` or `simulate` printed",
         )
-    base = _json(folder / "launch.json").get("base") or _json(folder / "simulated.json").get("base")
-    if base is None or not (folder / "config.yaml").is_file():
+    base = kept.base() or kept.simulated_base()
+    if base is None or not kept.config.is_file():
         raise InputError(f"{folder} does not say how it was run: there is no config.yaml", hint=_HOW)
-    config = load_begun(folder / "config.yaml")
+    config = load_begun(kept.config)
     if config.server is None:
-        raise ConfigError(f"{folder / 'config.yaml'}: no `server` section", hint="the labels are needed")
+        raise ConfigError(f"{kept.config}: no `server` section", hint="the labels are needed")
     refuse_aligned(config.federation.align, "an attack")
     if config.federation.task == "regression":
         raise InputError("the attacks are for classes: a regression has none", hint="take a run of a classification")
-    labels = load_labels(config.server.labels, Path(base))
+    labels = load_labels(config.server.labels, base)
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    run = Run(folder, config, Path(base), summary, labels.values, schedule, sample)
+    run = Run(folder, config, base, summary, labels.values, schedule, sample)
     if not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run
@@ -175,11 +177,3 @@ def _as_it_is(values: Tensor, *_how: object, **_more: object) -> Any:
 def accuracy(found: Tensor, truth: Tensor) -> float:
     """The share of equal entries, of int64 (rows,) each."""
     return (found == truth).to(torch.float64).mean().item()
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -28,6 +28,13 @@ Absent = Annotated[
 Wait = Annotated[
     float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
 ]
+
+
+def demo_file() -> Path:
+    """The configuration that is taken where none is named."""
+    return Path(__file__).parents[1] / "experiments" / "demo.yaml"
+
+
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 

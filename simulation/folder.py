@@ -13,6 +13,7 @@ from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.runtime.environment import describe_environment
+from colonnade.common.runtime.run_folder import STAMP, SUMMARY_SCHEMA, RunFolder
 from colonnade.server.reporting.summary import findings, protection, write_whole
 from colonnade.simulation.federation import Outcome, Simulation
 
@@ -27,13 +28,14 @@ def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor |
     """
     outcome = Simulation(config, base, home=partial(home_of, folder), sample=sample).run()
     leave_for_attacks(folder, config, base, outcome)
-    write_whole(folder / "summary.json", summarise(outcome))
+    write_whole(RunFolder(folder).summary, summarise(outcome))
 
 
 def home_of(folder: Path, name: str) -> Path:
     """A party's folder, where it captures."""
-    (home := folder / "parties" / name).mkdir(parents=True, exist_ok=True)
-    return home
+    home = RunFolder(folder).party(name)
+    home.make()
+    return home.path
 
 
 def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
@@ -42,15 +44,16 @@ def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome
     Raises:
         EnvironmentFault: the disk refuses it.
     """
-    ctx = outcome.server
+    ctx, run = outcome.server, RunFolder(folder)
     tree = config.model_dump(mode="json", exclude_none=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
-    (folder / "simulated.json").write_text(json.dumps({"base": str(base)}))
+    run.config.write_text(yaml.safe_dump(tree, sort_keys=False))
+    run.simulated.write_text(json.dumps({"base": str(base), **STAMP}))
     states = {SERVER: ctx.state} | {name: client.state for name, client in outcome.clients.items()}
     for member, state in states.items():
-        home = folder if member == SERVER else home_of(folder, member)
+        home = run.member(member)
+        home.make()
         owner = Owner(member, "simulated", ctx.federation.lasting_hashes())
-        Checkpoints(home / "checkpoints").save(ctx.round, state.capture(), owner)
+        Checkpoints(home.checkpoints).save(ctx.round, state.capture(), owner)
 
 
 def summarise(outcome: Outcome) -> dict[str, object]:
@@ -58,6 +61,7 @@ def summarise(outcome: Outcome) -> dict[str, object]:
     ctx = outcome.server
     names = ctx.federation.names
     return {
+        "schema": SUMMARY_SCHEMA,
         "status": "completed",
         "clock": "virtual",
         "federation": ctx.federation.id,

@@ -20,6 +20,7 @@ from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
@@ -83,9 +84,8 @@ def refuse_others(config: Config, folder: Path) -> None:
     """
     hashes = config.federation.lasting_hashes()
     for name in (SERVER, *config.federation.names):
-        home = folder if name == SERVER else folder / "parties" / name
         with whose(name):
-            Checkpoints(home / "checkpoints").refuse_others(name, hashes)
+            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(name, hashes)
 
 
 def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:

@@ -16,6 +16,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
 from colonnade.common.parsing.file import parse
+from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 
 _LINGER = 15.0  # seconds that they have for their farewell
 
@@ -37,10 +38,10 @@ class Answerers:
     """
 
     def __init__(self, config: Config, base: Path, folder: Path, keys: Path, *, insecure: bool, needed: bool) -> None:
-        self._base, self._folder, self._keys, self._insecure = base, folder, keys, insecure
+        self._base, self._folder, self._keys, self._insecure = base, RunFolder(folder), keys, insecure
         self._address, self._needed = keys / "address", needed
         self._all = config.federation.names
-        self.names = [name for name in self._all if needed or self._home(name).exists()]
+        self.names = [name for name in self._all if needed or self._home(name).path.exists()]
         tree = config.model_dump(mode="json", exclude_none=True)
         if not insecure:
             self._identify(tree)
@@ -54,7 +55,7 @@ class Answerers:
             file = self._keys / f"{name}.yaml"
             own = {"federation": self._tree["federation"], "parties": {name: self._tree["parties"][name]}}
             file.write_text(yaml.safe_dump(own, sort_keys=False))
-            argv = ["answer", str(file), "--in", str(self._home(name)), "--base", str(self._base)]
+            argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
             argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
             family.start(name, argv, self._log(name), threads=threads)
 
@@ -101,8 +102,8 @@ class Answerers:
         for name in self._all:
             tree["parties"][name]["identity"] = str(self._keys / "members" / name)
 
-    def _home(self, name: str) -> Path:
-        return self._folder / "parties" / name
+    def _home(self, name: str) -> PartyFolder:
+        return self._folder.party(name)
 
     def _log(self, name: str) -> Path:
-        return self._home(name) / "answers.log"
+        return self._home(name).answers_log

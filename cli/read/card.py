@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
 from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
@@ -46,7 +47,7 @@ def card(folder: Path, out: Path | None) -> None:
     run = read_run(folder)
     if run.summary["status"] == "unfinished":
         raise InputError(f"{folder}: the run has not ended", hint="a card is of a run that has; wait, or resume it")
-    path = (out or folder / "card.md").resolve()
+    path = (out or RunFolder(folder).card).resolve()
     make_folder(path.parent)
     write_text(path, markdown(run))
     console.print(f"card: {path}", markup=False, soft_wrap=True)
@@ -100,11 +101,10 @@ def _parties(run: Run, config: Config | None) -> str:
 
 def _columns(run: Run, config: Config, name: str, own: PartyConfig) -> str:
     """How many a party holds, where its data are on this machine: their names are not for a card."""
-    base = _json(run.folder / "launch.json").get("base")
-    if not isinstance(base, str):
+    if (base := RunFolder(run.folder).base()) is None:
         return "not known here"
     try:
-        found = load_features(own.data, config.federation.seat(name), Path(base))
+        found = load_features(own.data, config.federation.seat(name), base)
     except (ColonnadeError, OSError):
         return "not known here"
     return str(len(found.names))
@@ -143,7 +143,7 @@ def _limits(run: Run) -> str:
 def _provenance(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
     known = run.summary.get("environment")
     yield from ((name, value) for name, value in (known or {}).items())
-    yield "run", _json(run.folder / "run.json").get("run", "not known")
+    yield "run", RunFolder(run.folder).number() or "not known"
     if run.config:
         yield "SHA-256 of the configuration", hashlib.sha256(run.config.encode()).hexdigest()
     if config is not None:
@@ -154,7 +154,7 @@ def _provenance(run: Run, config: Config | None) -> Iterator[tuple[str, object]]
             f"{config.federation.seed} (of batches and first weights; of noise where it is seeded)",
         )
     for name in run.parties:
-        ledger = run.folder / "parties" / name / "ledger.jsonl"
+        ledger = RunFolder(run.folder).party(name).ledger
         if Path(name).name == name and (head := newest(ledger)) != BEGINNING:
             yield f"newest hash of {name}'s ledger", head
 
@@ -183,11 +183,3 @@ def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 def _plain(value: object) -> str:
     """A value in one line, in which nothing is markup."""
     return " ".join(str(value).split()).replace("<", "&lt;")
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

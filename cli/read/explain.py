@@ -10,6 +10,7 @@ import torch
 from rich.table import Table
 
 from colonnade.common.errors import InputError
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.explanation import keep as keeping
@@ -38,19 +39,19 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
     keeps = [Keep.read(words) for words in keep]
     torch.set_num_threads(1)  # small products: threads cost more than they save
     trained = open_run(run, _say)
-    folder = (out or run).resolve()
+    into = RunFolder((out or run).resolve())
     with console.status("noise and absence"):
         found = measure(trained, sigma, lambda name: _say(f"{name}: noised and missing"))
     chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
-    make_folder(folder)
+    make_folder(into.path)
     with console.status("maps"):
         maps = _draw_maps(trained, found)
-    write_text(folder / "explain.json", json.dumps(numbers(trained, found), indent=2) + "\n")
-    write_text(folder / "explain.html", html(trained, found, maps))
+    write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
+    write_text(into.explained_page, html(trained, found, maps))
     _show(trained, found)
-    console.print(f"page: {folder / 'explain.html'}", markup=False, soft_wrap=True)
+    console.print(f"page: {into.explained_page}", markup=False, soft_wrap=True)
     for wanted, names in chosen:
-        path = keeping.write(trained.config, trained.base, names, folder, wanted.end)
+        path = keeping.write(trained.config, trained.base, names, into.path, wanted.end)
         console.print(f"retrain with {', '.join(names)}: colonnade up {path}", markup=False, soft_wrap=True)
 
 

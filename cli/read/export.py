@@ -22,7 +22,6 @@ from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.columns.encode import Encoder
-from colonnade.common.data.columns.kept_encoder import NAME as ENCODER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
@@ -31,6 +30,7 @@ from colonnade.common.parsing.file import load
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
 from colonnade.common.version import VERSION
 from colonnade.reports.console.outputs import make_folder
 from colonnade.reports.console.screen import out as console
@@ -48,7 +48,7 @@ class Place:
         base: the folder that paths in it are relative to.
     """
 
-    home: Path
+    home: PartyFolder
     config: Config
     base: Path
 
@@ -78,12 +78,12 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     """Writes model.safetensors, model.pt2 and model.json beside a copy of the encoder."""
     place = _find(folder, party, file)
     opened = _open(place, party)
-    into = out or place.home / "export"
+    into = out or place.home.export
     program = _program(opened)  # first: it is this that may be refused
     make_folder(into)
     weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
     _write(into / "model.safetensors", weights)
-    _write(into / ENCODER, (place.home / ENCODER).read_bytes())
+    _write(into / place.home.encoder.name, place.home.encoder.read_bytes())
     _write(into / "model.pt2", program)
     record = _record(place.config, party, opened) | {"sha256": _hashes(into)}
     _write(into / "model.json", (json.dumps(record, indent=2) + "\n").encode())
@@ -94,14 +94,14 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
 def _find(folder: Path, party: str, file: Path | None) -> Place:
     """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
     if file is not None:
-        config, home, base = as_begun(load(file), folder), folder, file.parent.resolve()
+        config, home, base = as_begun(load(file), folder), PartyFolder(folder), file.parent.resolve()
     else:
-        try:
-            base = Path(json.loads((folder / "launch.json").read_text())["base"])
-        except (OSError, ValueError, KeyError, TypeError):
+        run = RunFolder(folder)
+        run.refuse_newer()
+        if (found := run.base()) is None:
             hint = "of a party by itself, name its file too: --file party1.yaml"
-            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint) from None
-        config, home = load_begun(folder / "config.yaml"), folder / "parties" / party
+            raise InputError(f"{folder} holds no run that `up` has begun", hint=hint)
+        config, home, base = load_begun(run.config), run.party(party), found
     if party not in config.parties:
         raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
     return Place(home, config, base)
@@ -113,15 +113,15 @@ def _open(place: Place, party: str) -> Opened:
     if name not in LOCAL:
         hint = f"there are {', '.join(LOCAL)}"
         raise InputError(f"in {name} a party has no part of a model that stands alone", hint=hint)
-    store = Checkpoints(place.home / "checkpoints")
+    store = Checkpoints(place.home.checkpoints)
     owner = Owner(party, store.run(), federation.lasting_hashes())
     if not (rounds := store.usable(owner)):
-        raise CheckpointError(f"{place.home / 'checkpoints'} holds no whole checkpoint", hint="see --party")
+        raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
     features = load_features(own.data, federation.seat(party), place.base)
-    kept = EncoderFile(place.home, begun=True)
+    kept = EncoderFile(place.home.path, begun=True)
     columns = prepare_others(own.data, features, federation.seed, party, kept)
     aligned = federation.align != "none"
-    rows = len(kept_rows(Once(place.home / "once"), party)) if aligned else len(features.values)
+    rows = len(kept_rows(Once(place.home.once), party)) if aligned else len(features.values)
     schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
     never: Any = None  # nothing is released here
     state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
@@ -175,7 +175,7 @@ def _columns(opened: Opened) -> list[str]:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    files = ("model.safetensors", "model.pt2", ENCODER)
+    files = ("model.safetensors", "model.pt2", PartyFolder(folder).encoder.name)
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
 
 

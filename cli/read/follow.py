@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from colonnade.cli.launcher.run_folder import is_held
+from colonnade.cli.launcher.folder_lock import is_held
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out as console
 
 _PERIOD = 5.0  # seconds between two pages
@@ -51,25 +52,25 @@ class _Watched:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._events = folder, folder / "events.jsonl"
+        self._folder = RunFolder(folder)
         self._size, self._alive = -1, time.monotonic()
 
     def has_begun(self) -> bool:
         """Whether there is something to show."""
-        return any(event["kind"] in ("round", "end") for event in read_lines(self._events))
+        return any(event["kind"] in ("round", "end") for event in read_lines(self._folder.events))
 
     def has_changed(self) -> bool:
         """Since this was last asked."""
-        before, self._size = self._size, self._events.stat().st_size
+        before, self._size = self._size, self._folder.events.stat().st_size
         return self._size != before
 
     def completed(self) -> bool:
         """Whether the newest start has come to its end, and has left its summary."""
-        last = [event for event in read_lines(self._events) if event["kind"] in ("listening", "end")][-1:]
-        return [event.get("status") for event in last] == ["completed"] and (self._folder / "summary.json").exists()
+        last = [event for event in read_lines(self._folder.events) if event["kind"] in ("listening", "end")][-1:]
+        return [event.get("status") for event in last] == ["completed"] and self._folder.summary.exists()
 
     def gone(self) -> bool:
         """Whether no process has worked here for longer than it takes to start one again."""
-        if is_held(self._folder):
+        if is_held(self._folder.path):
             self._alive = time.monotonic()
         return time.monotonic() - self._alive > _GONE

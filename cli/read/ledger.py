@@ -10,6 +10,7 @@ from rich.table import Table
 from colonnade.common.errors import InputError
 from colonnade.common.privacy.accounting.chain import Verdict, newest, verify
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.ledgers import Book, read_books_of
 from colonnade.reports.words import amount, count
@@ -27,9 +28,13 @@ def ledger(folder: Path, *, check: bool, head: bool) -> None:
         head: prints the newest hash, and nothing else but what `check` says.
 
     Raises:
-        InputError: there is no ledger, or its chain is broken.
+        InputError: there is no ledger, its chain is broken, or the folder is of a newer format.
     """
-    path = folder / "ledger.jsonl" if folder.is_dir() else folder
+    path = folder
+    if folder.is_dir():
+        party = PartyFolder(folder)
+        party.refuse_newer()
+        path = party.ledger
     if not path.is_file():
         raise InputError(
             f"{path}: there is no ledger", hint="give a party's own folder, as RUN/parties/NAME, or its ledger.jsonl"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from colonnade.common.errors import InputError
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.records.run import read_run
@@ -30,9 +31,10 @@ def report(folders: Sequence[Path], out: Path | None, *, again: float = 0) -> No
     if twice := [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]:
         raise InputError(f"{twice[0]} is named twice", hint="a run is compared with others")
     runs = [read_run(folder) for folder in folders]
-    page = (out or folders[0] / ("report.html" if len(runs) == 1 else "comparison.html")).resolve()
+    first = RunFolder(folders[0])
+    page = (out or (first.report if len(runs) == 1 else first.comparison)).resolve()
     if page.is_dir():
-        raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{page / 'report.html'}")
+        raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{RunFolder(page).report}")
     make_folder(page.parent)
     write_text(page, html(runs, page.parent, again))
     if again:

@@ -14,6 +14,7 @@ from rich.table import Table
 from colonnade.attacks import inversion, labels, membership, pictures, shadows
 from colonnade.attacks.run import Run, open_run
 from colonnade.common.errors import InputError, nearest
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports import guarantee
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
@@ -59,7 +60,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
     torch.set_num_threads(1)  # small products: threads cost more than they save
     run = open_run(folder.resolve())
     names = run.victims(options.party)
-    place = (out or folder / "attacks").resolve()
+    place = (out or RunFolder(folder).attacks).resolve()
     make_folder(place)
     with console.status(kind):
         found, table = KINDS[kind](run, names, options, place)

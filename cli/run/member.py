@@ -13,7 +13,7 @@ import torch
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.cli.launcher.run_folder import holds_run, run_folder
+from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.client.run.process import ClientRun
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.errors import ConfigError, InputError, nearest
@@ -21,6 +21,7 @@ from colonnade.common.observability.telemetry import Event, advances
 from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.rate_limit import Digest
+from colonnade.common.runtime.run_folder import MemberFolder, RunFolder
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import out as console
@@ -50,11 +51,11 @@ class Place:
             return cls(out, resume)
         if out is not None or resume is not None:
             raise InputError("--in with --out or --resume: it stands for either", hint="give one of the three")
-        return cls(None, within) if holds_run(within) else cls(within, None)
+        return cls(None, within) if MemberFolder(within).begun else cls(within, None)
 
     def open(self, name: str) -> AbstractContextManager[Path]:
-        """The folder, held for this process. See `run_folder`."""
-        return run_folder(self.out, name, self.resume)
+        """The folder, held for this process. See `locked_folder`."""
+        return locked_folder(self.out, name, self.resume)
 
 
 def serve(
@@ -135,7 +136,7 @@ class _Keeping:
     """
 
     def __init__(self, config: Config, file: Path, folder: Path, *, resumed: bool) -> None:
-        self._config, self._path, self._resumed = config, folder / "config.yaml", resumed
+        self._config, self._path, self._resumed = config, RunFolder(folder).config, resumed
         self._done = self._path.resolve() == file.resolve()
 
     def __call__(self, event: Event) -> None:

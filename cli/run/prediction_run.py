@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.cli.launcher.prediction_parties import Answerers
 from colonnade.cli.launcher.processes import Family
-from colonnade.cli.launcher.run_folder import run_folder
 from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
@@ -19,6 +18,7 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.numbers import plain
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import run_to_end
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun, Work
@@ -95,10 +95,7 @@ class Opened:
     @property
     def without(self) -> dict[str, str]:
         """How good the model was on validation rows with a party's mean in its place, as far as the run has said so."""
-        try:
-            found = dict(json.loads((self._folder / "summary.json").read_text())["absent"] or {})
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+        found = (RunFolder(self._folder).read_summary() or {}).get("absent") or {}
         numbers = self._config.federation.task == "regression"
         return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
@@ -186,7 +183,7 @@ def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
     Raises:
         InputError: there is no run, or nobody says where its parties are.
     """
-    with run_folder(None, "", folder) as home:
+    with locked_folder(None, "", folder) as home:
         if file is not None:
             config = as_begun(load(file), home)
             if config.server is None:
@@ -197,7 +194,7 @@ def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
         try:
             with scratch() as keys:
                 base = _base(home)
-                config, needed = load_begun(home / "config.yaml"), terms.absent == "refuse"
+                config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
                 answerers = Answerers(config, base, home, keys, insecure=terms.insecure, needed=needed)
                 try:
                     yield Opened(answerers.config, base, home, (answerers, family), terms)
@@ -208,10 +205,9 @@ def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
 
 
 def _base(folder: Path) -> Path:
-    try:
-        return Path(json.loads((folder / "launch.json").read_text())["base"])
-    except (OSError, ValueError, KeyError, TypeError):
+    if (base := RunFolder(folder).base()) is None:
         raise InputError(
             f"{folder} holds no run that `up` has begun",
             hint="of a server by itself, name its file too: --file server.yaml; its parties run `colonnade answer`",
-        ) from None
+        )
+    return base

@@ -14,6 +14,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.rate_limit import Digest
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Desk
@@ -22,7 +23,6 @@ from colonnade.server.prediction.serving.tokens import Callers
 from colonnade.server.prediction.serving.web import Web
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_TOKENS = "serve.tokens"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def serve(folder: Path, file: Path | None, terms: Terms, doors: Doors) -> None:
     with opened(folder, file, terms) as run:
         run.check()
         doors.refuse_shut()
-        tokens = doors.tokens or run.folder / _TOKENS
+        tokens = doors.tokens or RunFolder(run.folder).tokens
         callers = Callers.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
         run.listen(Digest(partial(say, run.without, terms.absent)))

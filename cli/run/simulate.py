@@ -10,9 +10,10 @@ import torch
 from rich.table import Table
 
 from colonnade.cli.data.check import check_members
-from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import load
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
@@ -27,16 +28,16 @@ def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
     config = load(file, sets)
     check_members(config, file)
     torch.set_num_threads(max(1, config.server.threads if config.server else 1))
-    with run_folder(out, f"{config.federation.id}-virtual") as folder:
+    with locked_folder(out, f"{config.federation.id}-virtual") as folder:
         begin = time.perf_counter()
-        telemetry = Telemetry(folder / "events.jsonl")
+        telemetry = Telemetry(RunFolder(folder).events)
         base = file.parent.resolve()
         outcome = Simulation(config, base, telemetry=telemetry, home=partial(home_of, folder)).run()
         telemetry.close()
         if outcome.captures:
             leave_for_attacks(folder, config, base, outcome)
         content = summarise(outcome)
-        write_whole(folder / "summary.json", content)
+        write_whole(RunFolder(folder).summary, content)
         _show(outcome, folder, time.perf_counter() - begin)
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from colonnade.cli.launcher.processes import Family, last_words
 from colonnade.cli.launcher.scratch import scratch
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import INTERRUPTED, debugging, show_error
 from colonnade.reports.console.screen import out as console
 
@@ -48,7 +49,7 @@ def up(
     family = Family()  # it imports torch while we read the configuration
     try:
         from colonnade.cli.data.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
-        from colonnade.cli.launcher.run_folder import run_folder  # noqa: PLC0415
+        from colonnade.cli.launcher.folder_lock import locked_folder  # noqa: PLC0415
         from colonnade.common.parsing.earlier_defaults import load_begun  # noqa: PLC0415
         from colonnade.common.parsing.file import load  # noqa: PLC0415
 
@@ -60,7 +61,7 @@ def up(
         _refuse_wrong(ids, config)
         _refuse_own(file, out)
         with (
-            run_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
+            locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
             scratch() as place,
             _shown(folder, dashboard),
         ):
@@ -72,7 +73,7 @@ def up(
         from colonnade.cli.run.predict import predict  # noqa: PLC0415
         from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
 
-        predict(folder, ids, folder / "predictions.csv", "", None, Terms(insecure=insecure))
+        predict(folder, ids, RunFolder(folder).predictions, "", None, Terms(insecure=insecure))
     raise SystemExit(code)
 
 
@@ -88,7 +89,10 @@ def _refuse_own(file: Path, out: Path | None) -> None:
     """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
-    if out is not None and file.resolve() in [out.resolve() / name for name in ("config.yaml", "server.yaml")]:
+    if out is None:
+        return
+    run = RunFolder(out.resolve())
+    if file.resolve() in (run.config, run.server_config):
         raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
 
 
@@ -105,7 +109,7 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
         yield
     finally:
         served.close()
-    if (folder / "events.jsonl").exists():
+    if RunFolder(folder).events.exists():
         from colonnade.cli.read.report import report  # noqa: PLC0415
 
         report([folder], None)
@@ -113,7 +117,7 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
 
 def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
     """The configuration, and the folder that paths in it are relative to."""
-    from colonnade.cli.launcher.run_folder import demo_file  # noqa: PLC0415
+    from colonnade.cli.options import demo_file  # noqa: PLC0415
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if resume is None:
@@ -121,12 +125,12 @@ def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
         return file, file.parent.resolve()
     if file is not None:
         raise InputError(f"{file} and --resume: a run goes on with its own configuration", hint="leave the file away")
-    try:
-        base = Path(json.loads((resume / "launch.json").read_text())["base"])
-    except (OSError, ValueError, KeyError, TypeError):
+    run = RunFolder(resume)
+    run.refuse_newer()
+    if (base := run.base()) is None:
         hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
-        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint) from None
-    return resume / "config.yaml", base
+        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint)
+    return run.config, base
 
 
 class _Run:
@@ -148,11 +152,11 @@ class _Run:
         from colonnade.cli.launcher.restarts import Restarts  # noqa: PLC0415
         from colonnade.reports.console.progress import Progress  # noqa: PLC0415
 
-        self._config, self._base, self._folder, self._launched = config, base, folder, launched
+        self._config, self._base, self._folder, self._launched = config, base, RunFolder(folder), launched
         self._scratch, self._secure = scratch, secure
         self._names = config.federation.names
         self._progress = Progress(console)
-        self._events = self._follow(folder / "events.jsonl", _size(folder / "events.jsonl"))
+        self._events = self._follow(self._folder.events, _size(self._folder.events))
         self._address = scratch / "address"
         self._begun = self._went_on = False
         self._resumed = resumed
@@ -180,16 +184,16 @@ class _Run:
         self._progress.close()
         code = INTERRUPTED if interrupted else self._report(family.codes)
         if code and (self._begun or self._resumed):
-            console.print(f"  go on with it: colonnade up --resume {self._folder}", markup=False, soft_wrap=True)
+            console.print(f"  go on with it: colonnade up --resume {self._folder.path}", markup=False, soft_wrap=True)
         if self._went_on or not self._resumed:
-            show_summary(console, self._folder)
+            show_summary(console, self._folder.path)
         if not self._begun and not self._resumed and not debugging():
             self._clear()
         return code
 
     def _clear(self) -> None:
         """Nothing has happened: nothing is left but what was in the folder before."""
-        for path in self._folder.iterdir():
+        for path in self._folder.path.iterdir():
             if path.name in self._there:
                 continue
             if path.is_dir() and not path.is_symlink():
@@ -204,16 +208,19 @@ class _Run:
         """
         tree = self._config.model_dump(mode="json", exclude_none=True)
         kept = {
-            self._folder / "launch.json": json.dumps({"base": str(self._base)}),
-            self._folder / "config.yaml": yaml.safe_dump(tree, sort_keys=False),
+            self._folder.launch: json.dumps({"base": str(self._base)}),
+            self._folder.config: yaml.safe_dump(tree, sort_keys=False),
         }
         if self._secure:
             self._make_identities(tree, self._scratch / "members")
         for name in ("server", *self._names):
-            own = {"server": tree["server"]} if name == "server" else {"parties": {name: tree["parties"][name]}}
+            if name == "server":
+                own, place = {"server": tree["server"]}, self._folder.server_config
+            else:
+                own, place = {"parties": {name: tree["parties"][name]}}, self._folder.party(name).config
             text = yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
             self._file(name).write_text(text)
-            kept[self._home(name) / ("server.yaml" if name == "server" else "config.yaml")] = text
+            kept[place] = text
         return kept
 
     def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
@@ -238,12 +245,10 @@ class _Run:
             self._start_one(family, name)
 
     def _start_one(self, family: Family, name: str) -> None:
-        from colonnade.cli.launcher.run_folder import holds_run  # noqa: PLC0415
-
-        home, file = self._home(name), self._file(name)
-        home.mkdir(parents=True, exist_ok=True)
-        how = "--resume" if holds_run(home) else "--out"
-        argv = ["server" if name == "server" else "client", str(file), how, str(home), "--base", str(self._base)]
+        home, file = self._folder.member(name), self._file(name)
+        home.make()
+        how = "--resume" if home.begun else "--out"
+        argv = ["server" if name == "server" else "client", str(file), how, str(home.path), "--base", str(self._base)]
         argv += [] if self._secure else ["--insecure"]
         argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
         threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
@@ -330,14 +335,11 @@ class _Run:
             console.print(f"  log: {self._log(root)}", style="dim", markup=False)
         return failed[root] if failed[root] > 0 else 1
 
-    def _home(self, name: str) -> Path:
-        return self._folder if name == "server" else self._folder / "parties" / name
-
     def _file(self, name: str) -> Path:
         return self._scratch / f"{name}.yaml"
 
     def _log(self, name: str) -> Path:
-        return self._home(name) / ("server.log" if name == "server" else "log.txt")
+        return self._folder.server_log if name == "server" else self._folder.party(name).log
 
     @staticmethod
     def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:

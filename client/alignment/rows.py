@@ -34,6 +34,7 @@ from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
+from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass
@@ -95,7 +96,7 @@ class Rows:
         with membership.telling():
             self._refuse_again()
         started, found = time.monotonic(), list[Tensor]()
-        with closing(Ledger(self.out / "ledger.jsonl", after=sys.maxsize)) as ledger:  # with secrets of its own
+        with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # with secrets of its own
             door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
             link = Link(SERVER, kinds, limits, door, outlet=membership.outlet)

@@ -12,10 +12,9 @@ from colonnade.common.conversation.conversation import SERVER, Save
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.run_folder import STAMP, PartyFolder
 
-NAME = "pinned.json"
 _RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
-_FOLDERS = ("once", "once-predictions", "checkpoints")
 _ANOTHER = "choose another --out for another run; this run goes on with the folder that its server began it with"
 
 
@@ -47,7 +46,7 @@ class Pin:
     """
 
     def __init__(self, party: str, folder: Path, store: Checkpoints) -> None:
-        self._party, self._folder, self._store = party, folder, store
+        self._party, self._folder, self._store = party, PartyFolder(folder), store
         self._pinned = self._read()
 
     @property
@@ -84,21 +83,22 @@ class Pin:
     def _refuse_another(self, run: str) -> None:
         if not self._holds():
             return
-        ours = self._pinned.run
-        holds = f"records of run {ours}" if ours else f"records of a run, and no {NAME} that says of which"
+        ours, file = self._pinned.run, self._folder.pinned.name
+        holds = f"records of run {ours}" if ours else f"records of a run, and no {file} that says of which"
         raise CheckpointError(
-            f"{self._party}: {self._folder} holds {holds}, and the server begins run {run}",
+            f"{self._party}: {self._folder.path} holds {holds}, and the server begins run {run}",
             hint=_ANOTHER,
             told=f"its folder holds records of another run than {run}",
         )
 
     def _holds(self) -> bool:
         """Whether there is a ledger, something that was made once, or a checkpoint."""
-        ledger, folders = self._folder / "ledger.jsonl", (self._folder / name for name in _FOLDERS)
-        return ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
+        own = self._folder
+        folders = (own.once, own.once_predictions, own.checkpoints)
+        return own.ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def _read(self) -> Pinned:
-        path = self._folder / NAME
+        path = self._folder.pinned
         if not path.exists():
             run = self._store.run()  # of a version that pinned nothing
             return Pinned(run, committed=bool(run))
@@ -109,6 +109,5 @@ class Pin:
             raise CheckpointError(f"{path} is torn or was altered", hint=_ANOTHER) from None
 
     def _keep(self, pinned: Pinned) -> None:
-        path = self._folder / NAME
-        write_kept(path, json.dumps(asdict(pinned)).encode(), 0o600)
+        write_kept(self._folder.pinned, json.dumps({**asdict(pinned), **STAMP}).encode(), 0o600)
         self._pinned = pinned

@@ -29,6 +29,7 @@ from colonnade.common.observability.endpoints import Watch
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
+from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
@@ -71,8 +72,8 @@ class ClientRun:
 
     async def _take_part(self, watch: Watch) -> None:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
-        identity = self._identity()
-        Checkpoints(self.out / "checkpoints").refuse_others(self.name, self.federation.lasting_hashes())
+        identity, folder = self._identity(), PartyFolder(self.out)
+        Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         read = self._features()
         task = answering(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
@@ -84,8 +85,8 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(self.out / task.events, watch, *self.listeners)) as telemetry:
-            store = Checkpoints(self.out / "checkpoints", partial(self._warn, telemetry))
+        with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry:
+            store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
                 self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity

@@ -18,7 +18,7 @@ from colonnade.client.prediction.own_predictions import OwnPredictions
 from colonnade.client.privacy.egress import Door
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.run.incidents import RealIncidents
-from colonnade.client.run.task import TRAINING_ONCE, Task
+from colonnade.client.run.task import Task
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import Progress
 from colonnade.common.alignment.record import kept_rows
@@ -44,6 +44,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.runtime.device import release_free_memory
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING
+from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass
@@ -78,6 +79,7 @@ class Sessions:
     identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
     progress: Progress = field(default_factory=Progress, init=False)
+    _folder: PartyFolder = field(init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
@@ -87,7 +89,8 @@ class Sessions:
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._once = Once(self.out / self.task.once)
+        self._folder = PartyFolder(self.out)
+        self._once = Once(self.task.once(self._folder))
         self._pin = Pin(self.name, self.out, self.store)
 
     def take(self, features: Features) -> None:
@@ -103,7 +106,7 @@ class Sessions:
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
         self._rows = Rows(
-            self.name, self.federation, policy, features, self._once, self.out / self.task.once, self.out,
+            self.name, self.federation, policy, features, self._once, self.task.once(self._folder), self.out,
             self.telemetry, self.progress, whole=not self.task.answers,
         )  # fmt: skip
 
@@ -116,9 +119,9 @@ class Sessions:
         if self.progress.privacy is not None:
             self.progress.privacy.close()
         others = self.task.answers and self.federation.align != "none"  # rows than those that were trained on
-        trained = len(kept_rows(Once(self.out / TRAINING_ONCE), self.name)) if others else len(features.values)
+        trained = len(kept_rows(Once(self._folder.once), self.name)) if others else len(features.values)
         self._schedule = Schedule(self.federation, trained, features.official_test)
-        ledger, plan, rows = self.out / "ledger.jsonl", self._schedule.privacy, len(features.values)
+        ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
         self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows)
         self.progress.privacy = self._privacy
         train, seed = self._schedule.partition.train, self.federation.seed
@@ -130,7 +133,7 @@ class Sessions:
         self._columns = columns.to(self.device)
         classes = self.federation.classes
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else classes
-        self._own = OwnPredictions(self.out / "own-predictions.csv", features.ids, names)
+        self._own = OwnPredictions(self._folder.own_predictions, features.ids, names)
 
     def greeting(self, hello: Hello) -> Hello:
         """The Hello with what we hold of the run.
@@ -188,7 +191,7 @@ class Sessions:
         contract, owner = self.task.contract, self._owner(begin.run)
         state = State(self.store.load(begin.round, owner) if begin.round else None)
         keep_generators(state, self.device, self.federation.seed, self.name)
-        ledger = Ledger(self.out / "ledger.jsonl", after=self.task.repeats_after(begin.round))
+        ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
         capture = self._capture(begin.session)
         try:
             chaos = self._chaos()
@@ -262,7 +265,7 @@ class Sessions:
         names = self.federation.names
         seat = Seat(names.index(self.name), len(names), self.federation.batch)
         told = partial(self.telemetry.event, party=self.name)
-        return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self.out / "chaos.json"), told)
+        return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self._folder.chaos), told)
 
     async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
         self._tell_spent(membership)

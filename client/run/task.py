@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from colonnade.client.prediction.exchange import answer
 from colonnade.client.protocols import PARTICIPATE, Participate
@@ -12,8 +13,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.protocols import CONTRACTS
-
-TRAINING_ONCE = "once"
+from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,6 @@ class Task:
         federation: the agreed section, as the half has to take it.
         purpose: what the Hello says beside what is agreed on.
         answers: whether it answers: the last round is not agreed on, and rows may be others than those of training.
-        events: the file of the party's own record.
-        once: the folder of what is made once.
     """
 
     contract: Contract
@@ -35,8 +33,14 @@ class Task:
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
-    events: str = "events.jsonl"
-    once: str = TRAINING_ONCE
+
+    def events(self, folder: PartyFolder) -> Path:
+        """The file of the party's own record."""
+        return folder.prediction_events if self.answers else folder.events
+
+    def once(self, folder: PartyFolder) -> Path:
+        """The folder of what is made once."""
+        return folder.once_predictions if self.answers else folder.once
 
     def repeats_after(self, round: int) -> int:
         """What left after this round leaves again. Answers are numbered anew with every start, and never repeat."""
@@ -52,4 +56,4 @@ def training(federation: FederationConfig) -> Task:
 def answering(federation: FederationConfig) -> Task:
     """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
     contract, asked = prediction.contract(federation), prediction.asking(federation)
-    return Task(contract, answer, asked, prediction.PURPOSE, True, "predictions.jsonl", "once-predictions")
+    return Task(contract, answer, asked, prediction.PURPOSE, True)

@@ -27,13 +27,13 @@ from colonnade.common.conversation.conversation import SERVER, Carrier, Item
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
 from colonnade.common.protocols import CONTRACTS
+from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import pack, unpack
 
 Way = Literal["out", "in"]
 
-TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 _HEAD = struct.Struct("<BIQ")  # way, session, bytes of the frame that follows
 _WAYS: Mapping[int, Way] = {0: "out", 1: "in"}
@@ -80,7 +80,8 @@ class Capture:
         contract = CONTRACTS[federation.protocol.name]
         self._config, self._schedule, self._session = config, schedule, session
         self._codec = Codec(contract.name, contract.kinds)
-        self._training, self._evaluations = _File(folder / TRAINING), _File(folder / EVALUATIONS)
+        own = PartyFolder(folder)
+        self._training, self._evaluations = _File(own.capture), _File(own.evaluation_capture)
         self._evaluated = 0  # the round of the last evaluation that is kept
 
     def outward(self, carry: Carrier) -> Carrier:
@@ -143,7 +144,8 @@ def evaluates(message: Message) -> bool:
 
 def has_capture(folder: Path) -> bool:
     """Whether anything was captured in a party's folder."""
-    return any((folder / name).is_file() for name in (TRAINING, EVALUATIONS))
+    own = PartyFolder(folder)
+    return own.capture.is_file() or own.evaluation_capture.is_file()
 
 
 def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]:
@@ -153,7 +155,7 @@ def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]
     was cut short by a crash is the last, and is left out.
 
     Args:
-        path: TRAINING or EVALUATIONS in a party's folder; nothing is read where there is no such file.
+        path: of either capture in a `PartyFolder`; nothing is read where there is no such file.
         federation: the agreed section that the run had.
 
     Raises:

@@ -20,6 +20,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import read_tree
 from colonnade.common.privacy.settings import BEFORE
+from colonnade.common.runtime.run_folder import MemberFolder
 
 _DEFAULTS = (*(("privacy", key, value) for key, value in BEFORE.items()), ("protocol", "masked_answers", False))
 
@@ -54,7 +55,7 @@ def as_begun(config: Config, folder: Path) -> Config:
         config: as its file says.
         folder: the member's, in which checkpoints lie.
     """
-    federation, held = config.federation, Checkpoints(folder / "checkpoints").config()
+    federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
     if not held:
         return config
     for section, key, before in _DEFAULTS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from colonnade.common.runtime.numbers import plain
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.progress import megabytes, score_words
 from colonnade.reports.guarantee import describe_privacy, details
 
@@ -35,10 +35,8 @@ METRICS = {
 
 def show_summary(console: Console, folder: Path) -> None:
     """Prints what summary.json says, and where the run lies."""
-    path = folder / "summary.json"
-    if not path.exists():
+    if (summary := RunFolder(folder).read_summary()) is None:
         return
-    summary = json.loads(path.read_text())
     table = Table(show_header=False, title=f"{summary['protocol']} on {summary['dataset']}: {summary['status']}")
     table.add_row("parties", str(len(summary["parties"])))
     table.add_row("rounds", str(summary["rounds"]))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from colonnade.common.errors import InputError
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.dashboard.script import LIVE
 from colonnade.reports.html.frame import frame
 from colonnade.reports.html.markup import tag
@@ -51,7 +52,7 @@ class Current:
             run = read_run(self._folder)
         except InputError as nothing:
             said = "The run has ended before it began." if over else "The run has not begun: its members are starting."
-            said = str(nothing) if (self._folder / "summary.json").exists() else said
+            said = str(nothing) if RunFolder(self._folder).summary.exists() else said
             return frame(self._folder.name, [tag("p", said, id="opening")], SCRIPT + LIVE, _again(over), live=True)
         over = over or run.summary["status"] != "unfinished"
         return html([run], None, _again(over), live=LIVE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, InputError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.fusion.joint import Joint
 from colonnade.server.protocols import JOINT
 from colonnade.server.training.context import ServerContext
@@ -71,12 +71,14 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
         say: told how far it is.
 
     Raises:
-        InputError: it is no such folder, the run has not ended, or its protocol cannot be opened.
+        InputError: it is no such folder, of a newer format, has not ended, or its protocol cannot be opened.
         CheckpointError: a member's checkpoints are gone or torn.
         DataError: the data are not where the configuration says.
     """
-    base, summary = _read(folder)
-    config = load_begun(folder / "config.yaml")
+    run = RunFolder(folder)
+    run.refuse_newer()
+    base, summary = _read(run)
+    config = load_begun(run.config)
     protocol = config.federation.protocol.name
     if protocol not in JOINT:
         raise InputError(
@@ -88,14 +90,14 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
             "a run of a regression cannot be explained: what is measured is accuracy over classes",
             hint="`colonnade report` and `colonnade card` say how good it is",
         )
-    round, states = _checkpoint(folder, config)
+    round, states = _checkpoint(run, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
-    ctx = server_context(config, base, Telemetry(), _rows(config, folder, SERVER))
+    ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER))
     begun = JOINT[protocol](ctx).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
     trained = Trained(config, base, round, summary, ctx, JOINT[protocol](ctx))
-    own = [_open_party(trained, folder, name, states[name]) for name in trained.names]
+    own = [_open_party(trained, run, name, states[name]) for name in trained.names]
     trained.heads, trained.first_heads = trained.joint.heads(), begun
     if trained.heads is None:
         trained.heads = _all([trained.locals[name].weight for name in trained.names])
@@ -103,9 +105,9 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     return trained
 
 
-def _open_party(trained: Trained, folder: Path, name: str, snapshot: Snapshot) -> Tensor | None:
+def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot) -> Tensor | None:
     """Adds a party, and returns its own head as it was before the first round, if it has one."""
-    rows = _rows(trained.config, folder / "parties" / name, name)
+    rows = _rows(trained.config, run, name)
     ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows)
     make = LOCAL[trained.config.federation.protocol.name]
     first = make(ctx).weight
@@ -116,58 +118,47 @@ def _open_party(trained: Trained, folder: Path, name: str, snapshot: Snapshot) -
     return None if first is None else first.clone()
 
 
-def _rows(config: Config, home: Path, member: str) -> Tensor | None:
+def _rows(config: Config, run: RunFolder, member: str) -> Tensor | None:
     """The rows that the run knew of a member's table; None for all."""
-    return None if config.federation.align == "none" else kept_rows(Once(home / "once"), member)
+    return None if config.federation.align == "none" else kept_rows(Once(run.member(member).once), member)
 
 
 def _all(heads: list[Any]) -> list[Tensor] | None:
     return None if any(head is None for head in heads) else [head.detach() for head in heads]
 
 
-def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
+def _read(run: RunFolder) -> tuple[Path, dict[str, Any]]:
     """The folder that the configuration's paths are relative to, and the summary of a run that has ended."""
-    try:
-        base = Path(json.loads((folder / "launch.json").read_text())["base"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{folder} holds no run that `up` has begun", hint=_NO_RUN) from None
-    try:
-        summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-        status = summary["status"]
-    except (OSError, ValueError, KeyError, TypeError):
-        status, summary = "not at its end", {}
+    if (base := run.base()) is None:
+        raise InputError(f"{run.path} holds no run that `up` has begun", hint=_NO_RUN)
+    summary = run.read_summary() or {}
+    status = summary.get("status", "not at its end")
     if status != "completed":
-        raise InputError(f"the run in {folder} is {status}", hint=f"end it first: colonnade up --resume {folder}")
+        raise InputError(f"the run in {run.path} is {status}", hint=f"end it first: colonnade up --resume {run.path}")
     return base, summary
 
 
-def _checkpoint(folder: Path, config: Config) -> tuple[int, dict[str, Snapshot]]:
+def _checkpoint(run: RunFolder, config: Config) -> tuple[int, dict[str, Snapshot]]:
     """The newest round of which every member has a whole checkpoint, and all their states after it."""
     members = (SERVER, *config.federation.names)
-    stores = {name: Checkpoints(_home(folder, name) / "checkpoints") for name in members}
+    stores = {name: Checkpoints(run.member(name).checkpoints) for name in members}
     held: dict[str, set[int]] = {}
     for name, store in stores.items():
-        if not (rounds := store.usable(_owner(folder, name, config))):
+        if not (rounds := store.usable(_owner(run, name, config))):
             raise CheckpointError(
-                f"{_home(folder, name) / 'checkpoints'} holds no whole checkpoint of {name}",
+                f"{run.member(name).checkpoints} holds no whole checkpoint of {name}",
                 hint="the folders of all members are needed as the run left them; otherwise run it again",
             )
         held[name] = set(rounds)
     if not (common := set.intersection(*held.values())):
         raise CheckpointError(
-            f"there is no round of which all members in {folder} have a checkpoint", hint="run it again"
+            f"there is no round of which all members in {run.path} have a checkpoint", hint="run it again"
         )
     round = max(common)
-    return round, {name: store.load(round, _owner(folder, name, config)) for name, store in stores.items()}
+    return round, {name: store.load(round, _owner(run, name, config)) for name, store in stores.items()}
 
 
-def _owner(folder: Path, member: str, config: Config) -> Owner:
-    try:
-        run = str(json.loads((folder / "run.json").read_text())["run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{folder / 'run.json'} is missing or was altered", hint="run it again") from None
-    return Owner(member, run, config.federation.lasting_hashes())
-
-
-def _home(folder: Path, member: str) -> Path:
-    return folder if member == SERVER else folder / "parties" / member
+def _owner(run: RunFolder, member: str, config: Config) -> Owner:
+    if (number := run.number()) is None:
+        raise CheckpointError(f"{run.run} is missing or was altered", hint="run it again")
+    return Owner(member, number, config.federation.lasting_hashes())

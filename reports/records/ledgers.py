@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import RunFolder
 
 
 @dataclass
@@ -40,7 +41,7 @@ def read_books(folder: Path, parties: Iterable[str]) -> dict[str, Book]:
     for party in parties:
         if Path(party).name != party:
             continue
-        _read(folder / "parties" / party / "ledger.jsonl", party, books)
+        _read(RunFolder(folder).party(party).ledger, party, books)
     return books
 
 

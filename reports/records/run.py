@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import PartyFolder, RunFolder, read_record
 from colonnade.reports.records.clock import Clock
 from colonnade.reports.records.ledgers import Book, read_books
 from colonnade.reports.records.trace import Trace
@@ -86,30 +86,33 @@ def read_run(folder: Path) -> Run:
     """Reads a folder.
 
     Raises:
-        InputError: it holds no run of a server, or its summary.json is not what a run leaves.
+        InputError: it holds no run of a server, is of a newer format, or its summary.json is not what a run leaves.
     """
-    events = [event for event in read_lines(folder / "events.jsonl") if _is_whole(event)]
-    summary = _summary(folder)
+    run = RunFolder(folder)
+    run.refuse_newer()
+    events = [event for event in read_lines(run.events) if _is_whole(event)]
+    summary = _summary(run)
     if summary is None and not any(event["kind"] in _OF_A_SERVER for event in events):
-        if (folder / "ledger.jsonl").exists():
+        if PartyFolder(folder).ledger.exists():
             raise InputError(f"{folder} is a party's own folder: a report is made from the server's", hint=_HINT)
         raise InputError(f"{folder} holds no run", hint=_HINT)
-    config = _text(folder / "config.yaml") or _text(folder / "server.yaml")
+    config = _text(run.config) or _text(run.server_config)
     ended = summary is not None and _is_newest(events)
     said = summary if summary is not None and ended else _so_far(events, config)
     clock = Clock(events, virtual=said.get("clock") == "virtual")
     return Run(
-        folder, folder.resolve().name, said, events, _incidents(folder, said["parties"]),
-        read_books(folder, said["parties"]), config, _json(folder / "explain.json"), clock, Trace(events, clock),
+        folder, folder.resolve().name, said, events, _incidents(run, said["parties"]),
+        read_books(folder, said["parties"]), config, read_record(run.explained), clock, Trace(events, clock),
     )  # fmt: skip
 
 
-def _summary(folder: Path) -> dict[str, Any] | None:
+def _summary(run: RunFolder) -> dict[str, Any] | None:
     """summary.json, or None where there is none. Raises InputError where it is something else."""
-    path = folder / "summary.json"
+    path = run.summary
     if not path.is_file():
         return None
-    found, hint = _json(path), "it was altered, or written by another version; without it, the events alone are used"
+    found = run.read_summary()
+    hint = "it was altered, or written by another version; without it, the events alone are used"
     if found is None:
         raise InputError(f"{path} is torn or no summary", hint=hint)
     for key, (expected, kind) in _EXPECTED.items():
@@ -171,22 +174,14 @@ def _by_party(events: Sequence[Event], kind: str, names: Sequence[str]) -> dict[
     return {name: found[name] for name in names}
 
 
-def _incidents(folder: Path, parties: Sequence[str]) -> list[Event]:
+def _incidents(run: RunFolder, parties: Sequence[str]) -> list[Event]:
     found = []
     for name in parties:
         if Path(name).name == name:
-            of_party = read_lines(folder / "parties" / name / "events.jsonl")
+            of_party = read_lines(run.party(name).events)
             found += [{**event, "party": name} for event in of_party if _is_whole(event)]
     return sorted(found, key=lambda event: float(event["time"]))
 
 
 def _text(path: Path) -> str:
     return path.read_text(errors="replace") if path.is_file() else ""
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from colonnade.common.runtime.numbers import plain
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, tag
 from colonnade.reports.records.run import Run
@@ -36,10 +37,10 @@ def importance(run: Run, beside: Path | None) -> Html:
         return section(_TITLE, tag("p", *_NOT_ASKED))
     names = [str(name) for name in ranked]
     said = f"By how much the model leans on them, from most to least: {listed(names, 10)}."
-    page = run.folder / "explain.html"
+    page = RunFolder(run.folder).explained_page
     more = Html()
     if beside is not None and page.is_file():
-        more = tag("p", "All about it: ", tag("a", "explain.html", href=quote(os.path.relpath(page, beside))))
+        more = tag("p", "All about it: ", tag("a", page.name, href=quote(os.path.relpath(page, beside))))
     return section(_TITLE, tag("p", said), _table(names, found.get("parties")), more)
 
 

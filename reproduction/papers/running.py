@@ -19,6 +19,8 @@ from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
+from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
 from colonnade.reproduction.papers.measures import Point, Record
@@ -138,8 +140,8 @@ def _over_the_wire(job: Job) -> Record:
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise EnvironmentFault(f"{job.name} with seed {job.seed} has failed: {said[-1] if said else 'no word'}")
-        found = json.loads((out / "summary.json").read_text())
-        events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+        found = RunFolder(out).read_summary() or {}
+        events = list(read_lines(RunFolder(out).events))
     course = _Course()
     for event in events:
         course(event)

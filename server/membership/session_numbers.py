@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.common.runtime.durable import write_kept
-
-NAME = "session"
+from colonnade.common.runtime.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class SessionNumbers:
         number = max(last + 1, int(self.clock()))
         if self.folder is None:
             return number
-        path = self.folder / NAME
+        path = RunFolder(self.folder).session
         number = max(number, _kept(path) + 1)
         write_kept(path, str(number).encode())
         return number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener as Port
@@ -52,7 +52,6 @@ from colonnade.server.training.absence import Absent
 from colonnade.server.training.context import ServerContext, check_labels
 
 _PARTING = 10.0  # seconds that parties have for their farewell
-_EVENTS = "predictions.jsonl"
 
 
 Work = Callable[[Model], Awaitable[None]]
@@ -92,6 +91,9 @@ class PredictionRun:
 
     _facts: Facts = field(init=False)
 
+    def __post_init__(self) -> None:
+        self._folder = RunFolder(self.out)
+
     async def run(self) -> None:
         """Gathers the parties, and lets the work be done.
 
@@ -106,7 +108,7 @@ class PredictionRun:
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
         with (
             Watch(SERVER, self.config) as watch,
-            closing(Telemetry(self.out / _EVENTS, watch, *self.listeners)) as telemetry,
+            closing(Telemetry(self._folder.prediction_events, watch, *self.listeners)) as telemetry,
             watch_handshakes(lambda reason: telemetry.refused("unknown", reason)) if self.secure else nullcontext(),
         ):
             ctx, people = self._context(telemetry)
@@ -151,10 +153,10 @@ class PredictionRun:
                 f"--absent {self.absent}: the server of this run is shown sums alone, of which nobody can be missing",
                 hint="start all parties, and leave it out",
             )
-        owner, store = self._owner(), Checkpoints(self.out / "checkpoints")
+        owner, store = self._owner(), Checkpoints(self._folder.checkpoints)
         if not (held := store.usable(owner)):
             raise CheckpointError(
-                f"{self.out / 'checkpoints'} holds no whole checkpoint",
+                f"{self._folder.checkpoints} holds no whole checkpoint",
                 hint="a model is there once a run has saved one",
             )
         return owner, store, held
@@ -203,16 +205,16 @@ class PredictionRun:
         check_labels(labels, federation)
         self._facts = Facts(len(labels.values), labels.official_test)
         if federation.align != "none":
-            record = Record(Once(self.out / "once"), Keys.of(labels.ids, federation.keys, SERVER, self.out), SERVER)
+            record = Record(Once(self._folder.once), Keys.of(labels.ids, federation.keys, SERVER, self.out), SERVER)
             labels = labels.rows(record.rows(record.number))
         else:
-            refuse_other_labels(Once(self.out / "once"), labels)
+            refuse_other_labels(Once(self._folder.once), labels)
         schedule = Schedule(federation, len(labels.values), labels.official_test)
         device = choose_device(self.config.device)
         ctx = ServerContext(
             prediction.asking(federation), self.config, labels.values.to(device), schedule, telemetry, self.base, device
         )
-        ctx.once = Once(self.out / "once-predictions")
+        ctx.once = Once(self._folder.once_predictions)
         if federation.align == "none":
             kept = EncoderFile(self.out, begun=True)
             columns = load_columns(federation, self.config, schedule, self.base, len(labels.values), kept=kept)
@@ -220,7 +222,7 @@ class PredictionRun:
             return ctx, People(federation, labels)
         asked = distinct(federation, self.ids or labels.ids or ())
         own = own_keys(federation, self.config, self.base)
-        seed = Seed(self.out / "once-predictions" / SEED)
+        seed = Seed(self._folder.once_predictions / SEED)
         return ctx, People(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
 
     def _model(
@@ -233,9 +235,6 @@ class PredictionRun:
         return lambda questions: Model(run, round, people, names, classes, questions, finish, watch.show)
 
     def _owner(self) -> Owner:
-        path = self.out / "run.json"
-        try:
-            run = str(json.loads(path.read_text())["run"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{path} is missing or was altered", hint="name the folder of a run") from None
+        if (run := self._folder.number()) is None:
+            raise CheckpointError(f"{self._folder.run} is missing or was altered", hint="name the folder of a run")
         return Owner(SERVER, run, self.federation.lasting_hashes())

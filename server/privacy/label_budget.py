@@ -16,8 +16,8 @@ from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
 from colonnade.common.privacy.settings import BEFORE, Accounting
 from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.run_folder import RunFolder
 
-_FILE = "answers.json"
 _ANEW = "begin a new run, which spends epsilon anew"
 _BLOCKS = 32  # that a run's releases are reserved in: a crash forfeits at most one of them
 
@@ -113,7 +113,7 @@ def open_releases(
         CheckpointError: the run was begun with other settings, or the file cannot be read.
         EnvironmentFault: it cannot be written.
     """
-    path = None if folder is None else folder / _FILE
+    path = None if folder is None else RunFolder(folder).answers
     there = path is not None and path.exists()
     if config is None and not there:
         return None

@@ -13,8 +13,8 @@ from torch import Tensor
 from colonnade.common.errors import CheckpointError
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.run_folder import RunFolder
 
-_FILE = "noisy-labels.safetensors"
 _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 
 
@@ -30,7 +30,7 @@ class NoisyLabelFile:
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
-        self._path, self._begun = folder / _FILE, begun
+        self._path, self._begun = RunFolder(folder).noisy_labels, begun
 
     def get(
         self, config: LabelPrivacyConfig | None, labels: Tensor, rows: Tensor, classes: int, seed: int

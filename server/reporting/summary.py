@@ -18,6 +18,7 @@ from colonnade.common.privacy.rows import deviation
 from colonnade.common.privacy.settings import Adjacency
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.environment import describe_environment
+from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA
 from colonnade.server.membership.hub import Hub
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.staleness import Pace
@@ -37,6 +38,7 @@ def summarise(
     """
     federation = ctx.federation
     return {
+        "schema": SUMMARY_SCHEMA,
         "status": status,
         "error": error,
         "federation": federation.id,

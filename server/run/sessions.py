@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, declared
 from colonnade.common.models.randomness import keep_generators
 from colonnade.common.protocols import CONTRACTS
-from colonnade.common.runtime.durable import write_kept
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.alignment.rows import Rows
 from colonnade.server.membership.admission import Admission
 from colonnade.server.membership.hub import Hub
@@ -47,7 +46,9 @@ class Sessions:
     def __post_init__(self) -> None:
         federation, telemetry = self.ctx.federation, self.ctx.telemetry
         contract = CONTRACTS[federation.protocol.name]
-        self.saving = Saving(self.store, self.folder / "checkpoints", self.owner, federation.checkpoint, telemetry)
+        self.saving = Saving(
+            self.store, RunFolder(self.folder).checkpoints, self.owner, federation.checkpoint, telemetry
+        )
         numbers = SessionNumbers(self.folder)
         self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved, numbers)
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
@@ -87,10 +88,7 @@ class Sessions:
 
     def _record_run(self) -> None:
         """Before anyone learns the run's number, it is on the disk."""
-        path = self.folder / "run.json"
-        if path.exists():
-            return
-        write_kept(path, json.dumps({"run": self.owner.run, "federation": self.ctx.federation.id}).encode())
+        RunFolder(self.folder).record(self.owner.run, self.ctx.federation.id)
 
     def _restore(self, round: int, *, first: bool) -> None:
         ctx = self.ctx

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -38,6 +37,7 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener as Port
@@ -82,6 +82,7 @@ class ServerRun:
     def __post_init__(self) -> None:
         self.launched = self.launched or time.time()
         self._first: float | None = None
+        self._folder = RunFolder(self.out)
         self.went_on = False
         """Whether this start has come to a round or to the end of the run. Else an earlier start's summary holds."""
 
@@ -100,16 +101,16 @@ class ServerRun:
         identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
-        begun, number = (self.out / "run.json").exists(), self._run_number()
-        store = Checkpoints(self.out / "checkpoints")
+        begun, number = self._folder.run.exists(), self._run_number()
+        store = Checkpoints(self._folder.checkpoints)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
         refuse_taken(self.config.listen, "server.listen")
         labels = load_labels(self.config.labels, self.base, self.federation.task)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
-        aligned, once = self.federation.align != "none", Once(self.out / "once")
+        aligned, once = self.federation.align != "none", Once(self._folder.once)
         keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        telemetry = Telemetry(self.out / "events.jsonl", self._note_first, watch, *self.listeners)
+        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
         ctx.identity, ctx.once = identity, once
@@ -120,7 +121,7 @@ class ServerRun:
             record = Record(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = CONTRACTS[self.federation.protocol.name].kinds
-            rows = Rows(self.federation, record, telemetry, kinds, again, Seed(self.out / "once" / SEED))
+            rows = Rows(self.federation, record, telemetry, kinds, again, Seed(self._folder.once / SEED))
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # what is protected is in the context alone
@@ -180,7 +181,7 @@ class ServerRun:
         Args:
             common, sample: of aligned rows, their labels and where they stand in the table, int64 (common,).
         """
-        kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self.out / "checkpoints").usable()))
+        kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
         columns = load_columns(
             self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
         )
@@ -193,7 +194,7 @@ class ServerRun:
     def _sessions(
         self, ctx: ServerContext, facts: Facts, revoked: RevocationList, rows: Rows | None, number: str
     ) -> Sessions:
-        store = Checkpoints(self.out / "checkpoints", partial(self._warn, ctx.telemetry))
+        store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
         store.prepare()
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
         admission = Admission(self.federation, facts, owner.run, revoked, secure=self.secure)
@@ -201,13 +202,11 @@ class ServerRun:
 
     def _run_number(self) -> str:
         """The run's own number: drawn at its beginning, and read again by whoever resumes it."""
-        path = self.out / "run.json"
-        if not path.exists():
+        if not self._folder.run.exists():
             return secrets.token_hex(8)
-        try:
-            return str(json.loads(path.read_text())["run"])
-        except (ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{path} is torn or was altered", hint="begin a new run") from None
+        if (number := self._folder.number()) is None:
+            raise CheckpointError(f"{self._folder.run} is torn or was altered", hint="begin a new run")
+        return number
 
     @staticmethod
     def _warn(telemetry: Telemetry, reason: str) -> None:
@@ -239,15 +238,15 @@ class ServerRun:
             if status != "interrupted":
                 await hub.part(_PARTING if status == "completed" else 2.0)
             ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
-            events = self.out / "events.jsonl"
-            if self.went_on or not (self.out / "summary.json").exists():
+            if self.went_on or not self._folder.summary.exists():
                 summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
-                write_whole(self.out / "summary.json", {**summary, "timeline": timeline(events, self.federation.names)})
+                presence = timeline(self._folder.events, self.federation.names)
+                write_whole(self._folder.summary, {**summary, "timeline": presence})
 
     def _note_first(self, event: Event) -> None:
         if advances(event) and not self.went_on:
             self.went_on = True
-            (self.out / "summary.json").unlink(missing_ok=True)  # of the start before this one
+            self._folder.summary.unlink(missing_ok=True)  # of the start before this one
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
 

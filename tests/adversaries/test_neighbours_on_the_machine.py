@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.cli.launcher.scratch import remove_stale, scratch
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
@@ -85,7 +85,7 @@ def test_a_run_that_goes_on_is_closed_to_others_first(tmp_path: Path, capfd: pyt
     (run / "link").symlink_to(outside)
     (run / "checkpoints").chmod(0o777)
     before = os.umask(0o077)
-    with run_folder(None, "", run):
+    with locked_folder(None, "", run):
         assert [path for path in open_to_others(run) if "link" not in path] == []
     os.umask(before)
     assert "they no longer can" in capfd.readouterr().err
@@ -95,7 +95,7 @@ def test_a_run_that_goes_on_is_closed_to_others_first(tmp_path: Path, capfd: pyt
 def test_an_empty_folder_that_is_given_to_a_run_is_closed_to_others(tmp_path: Path) -> None:
     (out := tmp_path / "out").mkdir(mode=0o755)
     before = os.umask(0o077)
-    with run_folder(out, ""):
+    with locked_folder(out, ""):
         assert stat.S_IMODE(out.stat().st_mode) == 0o700
     os.umask(before)
     assert out.is_dir()

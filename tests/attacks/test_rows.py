@@ -13,11 +13,13 @@ from colonnade.attacks.rows import Piece, Told, by_field, pieces, vectors
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
-from colonnade.common.observability.capture import EVALUATIONS, TRAINING, Captured, read_capture
+from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding
 from colonnade.simulation.federation import Outcome
 from tests.attacks.stage import home
 from tests.federation import config, federate
+
+TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 STILL = ("every_party.optimiser={lr: 1.0e-30}", "server.optimiser={lr: 1.0e-30}", "federation.shuffle=true")
 SENT: dict[str, tuple[dict[str, Any], str]] = {

@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 
 from colonnade.cli.main import app
 from colonnade.common.messaging.message import tensors
-from colonnade.common.observability.capture import EVALUATIONS, TRAINING, read_capture
+from colonnade.common.observability.capture import read_capture
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from tests.cli.test_up import events, family_of, finish, start, wait_for_round
 from tests.federation import tree
+
+TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 pytestmark = pytest.mark.processes
 

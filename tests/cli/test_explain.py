@@ -34,6 +34,7 @@ from colonnade.reports.explanation.picture import bars
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
 from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.simulation.federation import Outcome
 from tests.cli.test_up import summary_of
 from tests.cli.test_up import write as write_file
 from tests.cli.test_wrong_input import run

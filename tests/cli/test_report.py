@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.launcher.run_folder import run_folder
+from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.cli.read.follow import follow
 from colonnade.common.errors import EnvironmentFault, InputError
 from tests.cli.reports import EVENTS, NAMES, VILE, Page, add_parties, evaluated, event, leave, page, round_of, summary
@@ -358,7 +358,7 @@ def test_a_run_that_nobody_goes_on_with_is_left_after_a_while(tmp_path: Path, mo
     (folder / "events.jsonl").write_text("".join([*lines[:-1], *last]))
     (folder / "summary.json").unlink()
     clock = {"now": 0.0}
-    held = run_folder(None, "", resume=folder)
+    held = locked_folder(None, "", resume=folder)
     held.__enter__()
 
     def sleep(seconds: float) -> None:

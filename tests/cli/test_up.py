@@ -25,7 +25,8 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 SUMMARY = {
-    "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
+    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
+    "seconds_to_first_round",
     "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
     "details", "targets", "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
 }  # fmt: skip
@@ -93,7 +94,7 @@ def assert_as_simulated(file: Path, out: Path, output: str) -> None:
     signed = 1000 if agree else 0  # bytes of a certificate and a signature, which a virtual clock does not have
     assert [e["loss"] for e in events(out, "round")] == [e["loss"] for e in together.of_kind("round")]
     summary = summary_of(out)
-    assert set(summary) == SUMMARY and summary["status"] == "completed"
+    assert set(summary) == SUMMARY and (summary["schema"], summary["status"]) == (1, "completed")
     assert summary["metrics"] == together.server.metrics
     for name, party in summary["bytes"]["parties"].items():
         sent = sum(_payload(m) for sender, _, m in together.messages if sender == name)

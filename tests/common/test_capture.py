@@ -20,8 +20,6 @@ from colonnade.common.conversation.conversation import SERVER, Item, Open
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.observability.capture import (
-    EVALUATIONS,
-    TRAINING,
     Capture,
     Captured,
     evaluates,
@@ -31,6 +29,8 @@ from colonnade.common.observability.capture import (
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.simulation.federation import Outcome
 from tests.federation import config, federate
+
+TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 
 # Turns, sealed shares, blinded words and packed tensors; 1797 rows make 6 rounds an epoch of 256 rows.
 PROTOCOLS: Mapping[str, Mapping[str, Any]] = {

@@ -19,8 +19,8 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.scale import ScaleConfig, Scaler
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.run_folder import MemberFolder
 
-NAME = "encoder.json"
 _ANEW = "restore it, or begin a new run"
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -80,7 +80,7 @@ class EncoderFile:
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
-        self._path, self._begun = folder / NAME, begun
+        self._path, self._begun = MemberFolder(folder).encoder, begun
 
     def get(self, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
         """The encoder: read if the run has begun, fitted and written if not.

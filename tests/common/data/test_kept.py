@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Field
-from colonnade.common.data.columns.kept_encoder import NAME, EncoderFile
+from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import MeanStd, ScaleConfig
 from colonnade.common.errors import CheckpointError, DataError
 
@@ -40,7 +40,7 @@ def test_a_run_that_goes_on_has_the_same(folder: Path) -> None:
     for kept in (begun(folder), EncoderFile(folder, begun=True).read()):
         assert kept.codes == fitted.codes and kept.config == HOW
         assert torch.equal(kept.apply(TABLE), fitted.apply(TABLE))
-    assert (folder / NAME).stat().st_mode & 0o777 == 0o600
+    assert (folder / "encoder.json").stat().st_mode & 0o777 == 0o600
 
 
 @given(
@@ -84,16 +84,16 @@ def test_another_configuration_is_refused(folder: Path, key: str, value: str, sa
 
 @pytest.mark.parametrize("content", ["", "{}", '{"format": 2}'])
 def test_a_torn_file_is_refused(folder: Path, content: str) -> None:
-    (folder / NAME).write_text(content)
+    (folder / "encoder.json").write_text(content)
     with pytest.raises(CheckpointError, match="is torn or was altered"):
         begun(folder)
 
 
 @pytest.mark.parametrize(("key", "value"), [("values", [1.0, 2.0, 3.0]), ("shape", [7]), ("dtype", "int8")])
 def test_a_tensor_that_is_not_whole_is_refused(folder: Path, key: str, value: object) -> None:
-    record = json.loads((folder / NAME).read_text())
+    record = json.loads((folder / "encoder.json").read_text())
     record["shift"][key] = value
-    (folder / NAME).write_text(json.dumps(record))
+    (folder / "encoder.json").write_text(json.dumps(record))
     with pytest.raises(CheckpointError, match="is torn or was altered"):
         begun(folder)
 

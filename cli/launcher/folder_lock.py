@@ -1,4 +1,7 @@
-"""A run's folder: made for one run, held by one process, and gone again if nothing came of it."""
+"""Locks on run folders: one is made for one run, held by one process, and gone again if nothing came of it.
+
+Where its files are is in common/runtime/run_folder.py.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,15 @@ from typing import TextIO
 
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.runtime.permissions import narrow
+from colonnade.common.runtime.run_folder import MemberFolder
 from colonnade.reports.console.screen import counted, err
 
-_OF_A_RUN = ("summary.json", "events.jsonl", "ledger.jsonl", "run.json")
 _LOCK = ".lock"
 _ATTEMPTS = 10  # at a lock, which who only looks whether it is held takes for a moment
 
 
-def demo_file() -> Path:
-    """The configuration of the demo."""
-    return Path(__file__).parents[2] / "experiments" / "demo.yaml"
-
-
-def holds_run(folder: Path) -> bool:
-    """Whether a run was begun in a folder, by the launcher, a server or a party."""
-    return any((folder / file).exists() for file in _OF_A_RUN)
-
-
 @contextmanager
-def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
+def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
     """Makes the folder that is wanted, or runs/NAME-TIME; removes what it has made if that is left empty.
 
     Args:
@@ -42,20 +35,22 @@ def run_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_
 
     Raises:
         EnvironmentFault: it holds a run already, cannot be made, or another process works in it.
-        InputError: there is no run to resume.
+        InputError: there is no run to resume, or one of a newer format.
     """
     if resume is not None:
         if wanted is not None:
             raise InputError("--out and --resume: a run goes on in its own folder", hint="leave --out away")
         folder = resume.resolve()
-        if not holds_run(folder):
+        held = MemberFolder(folder)
+        if not held.begun:
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
+        held.refuse_newer()
     else:
         folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        used = holds_run(folder)
+        used = MemberFolder(folder).begun
         lock = (folder / lock_name).open("a+")
     except OSError as failed:
         raise EnvironmentFault(
