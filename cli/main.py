@@ -151,9 +151,9 @@ def predict(
 ) -> None:
     """Asks the model of a run that has ended: ids come in as csv, classes and probabilities go out."""
     from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
-    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-    run_it(run, ids, out, key, file, Terms(absent, wait, insecure, own))
+    run_it(run, ids, out, key, file, PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure))
 
 
 @app.command()
@@ -173,11 +173,12 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     """Answers callers for the model of a run that has ended, until it is stopped."""
-    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
     from colonnade.cli.run.serve import Doors  # noqa: PLC0415
     from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
+    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-    run_it(run, file, Terms(absent, wait, insecure), Doors(http, grpc, tokens, rate, certificate, key))
+    terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
+    run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key))
 
 
 @app.command()
@@ -215,7 +216,7 @@ def deal(
     """Deals a folder to every member: its configuration, its keys, and its columns or labels alone."""
     from colonnade.cli.data.deal import Terms, read_owner  # noqa: PLC0415
     from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
-    from colonnade.cli.options import demo_file  # noqa: PLC0415
+    from colonnade.cli.launcher.demo import demo_file  # noqa: PLC0415
 
     run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
 

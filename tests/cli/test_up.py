@@ -22,8 +22,9 @@ pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 COLONNADE = [sys.executable, "-m", "colonnade"]
 SUMMARY = {
-    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds", "seconds_to_first_round",
-    "metrics", "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
+    "schema", "status", "error", "federation", "protocol", "dataset", "parties", "rounds", "seconds",
+    "seconds_to_first_round", "metrics",
+    "best", "stopped", "bytes", "epsilon", "delta", "person", "privacy", "label_privacy", "answer_privacy",
     "details", "targets", "theorem", "pace", "absent", "missing", "late", "environment", "timeline",
 }  # fmt: skip
 
