@@ -164,7 +164,13 @@ class PredictionRun:
         schedule = Schedule(federation, len(labels.values), labels.official_test)
         device = choose_device(self.config.device)
         ctx = ServerContext(
-            prediction.asking(federation), self.config, labels.values.to(device), schedule, telemetry, self.base, device
+            prediction.asking(federation),
+            self.config,
+            labels.values.to(device),
+            schedule,
+            telemetry=telemetry,
+            base=self.base,
+            device=device,
         )
         ctx.once = Once(self._folder.once_predictions)
         if federation.align == "none":
@@ -184,7 +190,9 @@ class PredictionRun:
         if ctx.scale is not None:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
         finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
-        return lambda questions: Model(run, round, people, names, classes, questions, finish, watch.show)
+        return lambda questions: Model(
+            run, round, people, names, classes=classes, questions=questions, finish=finish, show=watch.show
+        )
 
     def _owner(self) -> Owner:
         if (run := self._folder.number()) is None:

@@ -97,7 +97,9 @@ class ServerRun:
         keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
-        ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
+        ctx = ServerContext(
+            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
+        )
         ctx.identity, ctx.once = service.identity, once
         facts, rows = Facts(len(labels.values), labels.official_test), None
         if keys is None:
@@ -153,7 +155,14 @@ class ServerRun:
         """
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
         columns = load_columns(
-            self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
+            self.federation,
+            self.config,
+            ctx.schedule,
+            self.base,
+            len(labels.values),
+            sample=sample,
+            kept=kept,
+            ids=labels.ids,
         )
         ctx.columns = columns and columns.to(ctx.device)
         noisy, ctx.releases = self._protect(
@@ -191,7 +200,10 @@ class ServerRun:
         ctx = sessions.ctx
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
         if self.went_on or not self._folder.summary.exists():
-            found = summarise(ctx, sessions.hub, status, reason, self.launched, self._first, sessions.saving.best)
+            found = summarise(
+                ctx, sessions.hub, status, reason,
+                begun=self.launched, first=self._first, saved=sessions.saving.best,
+            )  # fmt: skip
             presence = timeline(self._folder.events, self.federation.names)
             write_whole(self._folder.summary, {**found, "timeline": presence})
 
