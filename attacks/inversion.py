@@ -93,11 +93,11 @@ def invert(run: Run, party: str, known: float, epochs: int, seed: int) -> Invers
             hint="choose another --known, or capture a whole epoch",
         )
     x, y = run.columns(party)[rows], run.labels[rows]
-    return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed)
+    return reconstruct(said[have], said[rest], x[have], x[rest], y[have], y[rest], seed=seed)
 
 
 def reconstruct(
-    said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, seed: int
+    said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, seed: int
 ) -> Inversion:
     """The attack itself.
 
@@ -118,8 +118,9 @@ def reconstruct(
     chance = (torch.bincount(truth).max() / len(truth)).item()
     return Inversion(
         len(x), len(originals), said.shape[1], functional.mse_loss(made, originals).item(),
-        functional.mse_loss(mean, originals).item(), similarity(made, originals), similarity(mean, originals),
-        Readable(true, read, chance), originals, made,
+        floor=functional.mse_loss(mean, originals).item(),
+        ssim=similarity(made, originals), floor_ssim=similarity(mean, originals),
+        readable=Readable(true, read, chance), originals=originals, made=made,
     )  # fmt: skip
 
 

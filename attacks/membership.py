@@ -94,7 +94,7 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
     chosen = _count(scores, target.member, threshold)
     return Membership(
         len(scores), _count(scores, target.member, 0.5).accuracy, float(roc_auc_score(target.member, scores)),
-        chosen, least_epsilon(chosen, delta), delta, target.by,
+        chosen, least_epsilon=least_epsilon(chosen, delta), delta=delta, by=target.by,
     )  # fmt: skip
 
 

@@ -97,7 +97,8 @@ class Run:
         config, columns = self.config.parties[party], self.columns(party)
         round, state = self._state(party)
         ctx = ClientContext(
-            party, self.config.federation, config, columns, self.schedule, _as_it_is, _as_it_is, base=self.base,
+            party, self.config.federation, config, columns,
+            schedule=self.schedule, release=_as_it_is, conceal=_as_it_is, base=self.base,
             state=State(state), round=round,
         )  # fmt: skip
         return LOCAL[self.protocol](ctx).eval(), columns
@@ -164,7 +165,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     labels = load_labels(config.server.labels, base)
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    run = Run(folder, config, base, summary, labels.values, schedule, sample)
+    run = Run(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
     if not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run

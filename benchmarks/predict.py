@@ -23,11 +23,12 @@ from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
 from colonnade.cli.run.predict import answer_file
 from colonnade.cli.run.prediction_files import Asked
-from colonnade.cli.run.prediction_run import Terms, opened
+from colonnade.cli.run.prediction_run import opened
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.terms import PredictionTerms
 
 IDS, PARTIES, COLUMNS, HIDDEN, WIDTH = 100_000, 3, 20, 128, 64
 BLOCK = 4096
@@ -84,7 +85,7 @@ def _ask(folder: Path) -> float:
             await answer_file(Asked(folder / "ids.csv"), IDS, folder / f"out{number}.csv", "refuse", model)
             times.append(time.perf_counter() - begin)
 
-    with opened(folder / "run", None, Terms()) as run:
+    with opened(folder / "run", None, PredictionTerms()) as run:
         run.ask(work)
     return median(times)
 

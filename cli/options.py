@@ -30,11 +30,6 @@ Wait = Annotated[
 ]
 
 
-def demo_file() -> Path:
-    """The configuration that is taken where none is named."""
-    return Path(__file__).parents[1] / "experiments" / "demo.yaml"
-
-
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS; on loopback only")]
 
 

@@ -45,8 +45,18 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
     known = sampled(labels, sample)
     schedule = Schedule(config.federation, len(known.values), known.official_test)
     device = _device(config.server.device)
-    ctx = ServerContext(config.federation, config.server, known.values.to(device), schedule, telemetry, base, device)
-    columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), sample, ids=labels.ids)
+    ctx = ServerContext(
+        config.federation,
+        config.server,
+        known.values.to(device),
+        schedule,
+        telemetry=telemetry,
+        base=base,
+        device=device,
+    )
+    columns = load_columns(
+        config.federation, config.server, schedule, base, len(labels.values), sample=sample, ids=labels.ids
+    )
     ctx.columns = columns and columns.to(device)
     return ctx
 
@@ -77,7 +87,9 @@ def client_context(
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)
-    return ClientContext(name, federation, party, columns, schedule, release, conceal, base=base, device=device)
+    return ClientContext(
+        name, federation, party, columns, schedule=schedule, release=release, conceal=conceal, base=base, device=device
+    )
 
 
 def _device(wanted: str, seat: int = 0) -> torch.device:

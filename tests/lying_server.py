@@ -159,7 +159,7 @@ async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
     def told(_party: str, round: int, _error: str) -> None:
         saved.put_nowait(round)
 
-    hub = Hub(federation, contract, admission, "", Telemetry(None), told, numbers)  # type: ignore[arg-type]
+    hub = Hub(federation, contract, admission, "", Telemetry(None), saved=told, numbers=numbers)  # type: ignore[arg-type]
     largest = max(largest_bytes(kind, limits) for kind in kinds.values()) + FRAME_ALLOWANCE
     listener = Listener(Codec(contract.name, kinds, limits=limits), largest, hub.greet)
     port = await listener.start("127.0.0.1:0", None)

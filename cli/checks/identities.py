@@ -12,7 +12,7 @@ from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError
 from colonnade.common.parsing.error_attribution import whose
-from colonnade.server.run.training import own_identity as server_identity
+from colonnade.server.run.service import own_identity as server_identity
 
 
 def check_identities(config: Config, base: Path) -> None:

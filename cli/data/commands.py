@@ -41,7 +41,7 @@ def deal(
     """Write a folder for every member: its configuration, its keys, and its columns or labels alone."""
     from colonnade.cli.data.deal import Terms, read_owner  # noqa: PLC0415
     from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
-    from colonnade.cli.options import demo_file  # noqa: PLC0415
+    from colonnade.cli.launcher.demo import demo_file  # noqa: PLC0415
 
     run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
 

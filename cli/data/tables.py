@@ -29,7 +29,7 @@ def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0
     from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
 
     header, rows = read_rows(find("adult", Path(), holds, "adult.data and adult.test"))
-    _cut(out, "adult", header, rows, parties, overlap, seed)
+    _cut(out, "adult", header, rows, parties=parties, overlap=overlap, seed=seed)
 
 
 @app.command()
@@ -40,10 +40,10 @@ def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 
     path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
     with path.open(newline="") as lines:
         header, *rows = csv.reader(lines)
-    _cut(out, "credit", header[1:], [row[1:] for row in rows], parties, overlap, seed)
+    _cut(out, "credit", header[1:], [row[1:] for row in rows], parties=parties, overlap=overlap, seed=seed)
 
 
-def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, parties: int, overlap: float, seed: int) -> None:
+def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: int, overlap: float, seed: int) -> None:
     """Writes the members' tables; the last column is the label."""
     import numpy as np  # noqa: PLC0415
 

@@ -126,7 +126,16 @@ def _open(place: Place, party: str) -> Opened:
     never: Any = None  # nothing is released here
     state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
     ctx = ClientContext(
-        party, federation, own, columns, schedule, never, never, base=place.base, device=device, state=state
+        party,
+        federation,
+        own,
+        columns,
+        schedule=schedule,
+        release=never,
+        conceal=never,
+        base=place.base,
+        device=device,
+        state=state,
     )
     local = LOCAL[name](ctx)
     local.eval()

@@ -40,7 +40,7 @@ def reproduce(
     from colonnade.cli.research.reproduce import Asked, processors  # noqa: PLC0415
     from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
 
-    run(Asked(which, seeds, out, processes or processors(), quick, only_list, wire))
+    run(Asked(which, seeds, out, processes or processors(), quick=quick, only_list=only_list, wire=wire))
 
 
 def attack(

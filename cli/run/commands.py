@@ -108,9 +108,10 @@ def predict(
 ) -> None:
     """Predict with the model of a finished run: ids in as CSV, classes and probabilities out."""
     from colonnade.cli.run.predict import predict as run_it  # noqa: PLC0415
-    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-    run_it(run, ids, out, key, file, Terms(absent, wait, insecure, own))
+    terms = PredictionTerms(absent=absent, patience=wait, own=own, secure=not insecure)
+    run_it(run, ids, out, key, file, terms)
 
 
 def serve(
@@ -129,11 +130,12 @@ def serve(
     insecure: Insecure = False,
 ) -> None:
     """Serve the model of a finished run to callers, until stopped."""
-    from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
     from colonnade.cli.run.serve import Doors  # noqa: PLC0415
     from colonnade.cli.run.serve import serve as run_it  # noqa: PLC0415
+    from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-    run_it(run, file, Terms(absent, wait, insecure), Doors(http, grpc, tokens, rate, certificate, key))
+    terms = PredictionTerms(absent=absent, patience=wait, secure=not insecure)
+    run_it(run, file, terms, Doors(http, grpc, tokens, rate, certificate, key))
 
 
 def answer(

@@ -79,7 +79,9 @@ def serve(
         keeping = _Keeping(config, file, folder, resumed=place.resume is not None)
         listeners = (Digest(progress), keeping) if progress else ()
         base = base or file.parent.resolve()
-        run = ServerRun(config.federation, server, base, folder, not insecure, launched, listeners)
+        run = ServerRun(
+            config.federation, server, base, folder, secure=not insecure, launched=launched, listeners=listeners
+        )
         try:
             run_to_end(run.run())
         finally:
@@ -111,7 +113,17 @@ def participate(
     with place.open(f"{config.federation.id}-{name}") as folder:
         config = as_begun(config, folder)
         base = base or file.parent.resolve()
-        run = ClientRun(name, config.federation, own, base, folder, not insecure, find, listeners, answers)
+        run = ClientRun(
+            name,
+            config.federation,
+            own,
+            base,
+            out=folder,
+            secure=not insecure,
+            find_address=find,
+            listeners=listeners,
+            answers=answers,
+        )
         if progress:
             progress.say(f"dials {own.connect}")
         run_to_end(run.run())

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from colonnade.cli.run.prediction_files import Asked, Predictions, batches, refuse_same
-from colonnade.cli.run.prediction_run import Terms, opened
+from colonnade.cli.run.prediction_run import opened
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
@@ -22,13 +22,14 @@ from colonnade.common.runtime.rate_limit import Digest
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
+from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.absence import Absent
 
 _PLAIN_PERIOD = 5.0  # seconds between two lines where the output is no terminal
 _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
-def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: Terms) -> None:
+def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: PredictionTerms) -> None:
     """Asks for every id of a file, and writes what the joint model makes of it."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from colonnade.cli.launcher.folder_lock import locked_folder
@@ -22,24 +22,7 @@ from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import run_to_end
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun, Work
-from colonnade.server.training.absence import Absent
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How a model is asked.
-
-    Args:
-        absent: what is taken for a party that is not there.
-        patience: seconds that parties have to come; None for federation.timeouts.away.
-        insecure: without TLS, on loopback only.
-        own: whether parties predict too, and keep that at home.
-    """
-
-    absent: Absent = "refuse"
-    patience: float | None = None
-    insecure: bool = False
-    own: bool = False
+from colonnade.server.prediction.terms import PredictionTerms
 
 
 class Opened:
@@ -59,9 +42,10 @@ class Opened:
         base: Path,
         folder: Path,
         answerers: tuple[Answerers, Family] | None,
-        terms: Terms,
+        terms: PredictionTerms,
     ) -> None:
-        self._config, self._base, self._folder, self._terms = config, base, folder, terms
+        self._config, self._base, self._folder = config, base, folder
+        self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
         self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
         assert config.server is not None  # whoever opens it sees to that
@@ -143,13 +127,9 @@ class Opened:
             self._base,
             self._folder,
             work,
-            self._terms.absent,
-            self._terms.patience,
-            None if self._answerers is None else self._answerers[0].names,
-            ids,
-            self._terms.own,
-            not self._terms.insecure,
-            tuple(self._listeners),
+            terms=self._terms,
+            ids=ids,
+            listeners=tuple(self._listeners),
         )
 
     def _watched(self, work: Work) -> Work:
@@ -172,7 +152,7 @@ class Opened:
 
 
 @contextmanager
-def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
+def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[Opened]:
     """A run's folder, held for this process.
 
     Args:
@@ -195,7 +175,7 @@ def opened(folder: Path, file: Path | None, terms: Terms) -> Iterator[Opened]:
             with scratch() as keys:
                 base = _base(home)
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
-                answerers = Answerers(config, base, home, keys, insecure=terms.insecure, needed=needed)
+                answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
                     yield Opened(answerers.config, base, home, (answerers, family), terms)
                 finally:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
-from colonnade.cli.run.prediction_run import Opened, Terms, opened
+from colonnade.cli.run.prediction_run import Opened, opened
 from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
@@ -21,6 +21,7 @@ from colonnade.server.prediction.serving.batching import Desk
 from colonnade.server.prediction.serving.grpc_service import Remote
 from colonnade.server.prediction.serving.tokens import Callers
 from colonnade.server.prediction.serving.web import Web
+from colonnade.server.prediction.terms import PredictionTerms
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -65,7 +66,7 @@ class Doors:
                 )
 
 
-def serve(folder: Path, file: Path | None, terms: Terms, doors: Doors) -> None:
+def serve(folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors) -> None:
     """Answers until it is stopped."""
     doors.check()
     raise_limit()

@@ -71,9 +71,9 @@ def up(
         family.close()
     if ids is not None and code == 0:
         from colonnade.cli.run.predict import predict  # noqa: PLC0415
-        from colonnade.cli.run.prediction_run import Terms  # noqa: PLC0415
+        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
 
-        predict(folder, ids, RunFolder(folder).predictions, "", None, Terms(insecure=insecure))
+        predict(folder, ids, RunFolder(folder).predictions, "", None, PredictionTerms(secure=not insecure))
     raise SystemExit(code)
 
 
@@ -117,7 +117,7 @@ def _shown(folder: Path, dashboard: str) -> Iterator[None]:
 
 def _choose(file: Path | None, resume: Path | None) -> tuple[Path, Path]:
     """The configuration, and the folder that paths in it are relative to."""
-    from colonnade.cli.options import demo_file  # noqa: PLC0415
+    from colonnade.cli.launcher.demo import demo_file  # noqa: PLC0415
     from colonnade.common.errors import InputError  # noqa: PLC0415
 
     if resume is None:

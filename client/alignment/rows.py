@@ -136,8 +136,9 @@ class Rows:
             self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
         return Matching(
-            self.name, self._federation(begin), self.policy, self.record.keys, session, link, door.conceal,
-            self.record.keep, aside, tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+            self.name, self._federation(begin), self.policy, self.record.keys,
+            session=session, server=link, conceal=door.conceal, keep=self.record.keep, work=aside,
+            told=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
             seed=self._seed, foreign=self._foreign, warn=self._warn,
         )  # fmt: skip
 

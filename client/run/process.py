@@ -89,7 +89,16 @@ class ClientRun:
             store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
             sessions = Sessions(
-                self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity
+                self.name,
+                self.federation,
+                self.config,
+                self.base,
+                out=self.out,
+                device=device,
+                store=store,
+                telemetry=telemetry,
+                task=task,
+                identity=identity,
             )
             membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))

@@ -106,8 +106,9 @@ class Sessions:
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
         self._rows = Rows(
-            self.name, self.federation, policy, features, self._once, self.task.once(self._folder), self.out,
-            self.telemetry, self.progress, whole=not self.task.answers,
+            self.name, self.federation, policy, features,
+            once=self._once, kept=self.task.once(self._folder), out=self.out,
+            telemetry=self.telemetry, progress=self.progress, whole=not self.task.answers,
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
@@ -225,19 +226,19 @@ class Sessions:
                 self.task.federation,
                 self.config,
                 self._columns,
-                self._schedule,
-                door.release,
-                door.conceal,
-                self._warn,
-                self._own.add,
-                self.base,
-                self.device,
-                state,
-                begin.round,
-                Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
-                self.identity,
-                self._once,
-                self._privacy.steps,
+                schedule=self._schedule,
+                release=door.release,
+                conceal=door.conceal,
+                warn=self._warn,
+                keep=self._own.add,
+                base=self.base,
+                device=self.device,
+                state=state,
+                round=begin.round,
+                session=Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
+                identity=self.identity,
+                once=self._once,
+                steps=self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
             return await membership.attend(deliver, lambda: self._half(membership, ctx, link), link=link)

@@ -105,6 +105,7 @@ class Link(Capacity):
         limits: Mapping[str, int],
         carry: Carrier,
         mailbox: Mailbox | None = None,
+        *,
         compress: Callable[[Message], Message] = lambda message: message,
         outlet: Capacity | None = None,
     ) -> None:
@@ -358,7 +359,7 @@ class Cohort(Mapping[str, Link]):
             PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
         """
         asked = tuple(party for party in self._links if among is None or party in among)
-        harvest = await Gathering(self._mailbox, asked, kind, round, quorum, dims, stale).finish()
+        harvest = await Gathering(self._mailbox, asked, kind, round, quorum=quorum, dims=dims, stale=stale).finish()
         others = tuple(party for party in self._links if party not in asked)
         return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
 

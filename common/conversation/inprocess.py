@@ -65,6 +65,7 @@ def connect(
     limits: Mapping[str, int],
     delay: Delay = lambda _from, _to, _item: 0.0,
     mailbox: Mailbox | None = None,
+    *,
     on_round: Callable[[int], None] = lambda _round: None,
     between: Callable[[int], Awaitable[None]] | None = None,
     compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
@@ -77,7 +78,7 @@ def connect(
     for party in parties:
         up = _Wire(at_server, at_party, party, partial(delay, party, SERVER))
         down = _Wire(at_party, at_server, party, partial(delay, SERVER, party))
-        at_server[party] = Link(party, kinds, limits, down, mailbox, compress(party))
+        at_server[party] = Link(party, kinds, limits, down, mailbox, compress=compress(party))
         at_party[party] = Link(SERVER, kinds, limits, up, outlet=up)
     return Cohort(at_server, mailbox, on_round, between, enough), at_party
 

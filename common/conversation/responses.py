@@ -71,6 +71,7 @@ class Gathering(Generic[M]):
         parties: tuple[str, ...],
         kind: type[M],
         round: int,
+        *,
         quorum: Quorum,
         dims: Mapping[str, int],
         stale: Callable[[M], bool] | None,

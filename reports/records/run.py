@@ -101,8 +101,9 @@ def read_run(folder: Path) -> Run:
     said = summary if summary is not None and ended else _so_far(events, config)
     clock = Clock(events, virtual=said.get("clock") == "virtual")
     return Run(
-        folder, folder.resolve().name, said, events, _incidents(run, said["parties"]),
-        read_books(folder, said["parties"]), config, read_record(run.explained), clock, Trace(events, clock),
+        folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
+        books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
+        clock=clock, trace=Trace(events, clock),
     )  # fmt: skip
 
 

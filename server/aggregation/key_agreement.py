@@ -41,9 +41,9 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
         keys,
         certificates,
         certificate_lengths,
-        signatures,
-        signature_lengths,
-        to_tensor(signer.certificate),
+        signatures=signatures,
+        signature_lengths=signature_lengths,
+        server=to_tensor(signer.certificate),
     )
     await clients.tell(ring)
     proofs = await clients.collect(KeyProof, ctx.round, patience, parties=len(clients), proof=PROOF_BYTES)

@@ -74,7 +74,9 @@ class Rows:
             told = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
             keys = self.record.keys
             keep = self.record.keep
-            rows = await Aligning(self.federation, keys, session, cohort, keep, aside, told, seed=self.seed)()
+            rows = await Aligning(
+                self.federation, keys, session, cohort, keep=keep, work=aside, told=told, seed=self.seed
+            )()
             seconds = round(time.monotonic() - started, 3)
             self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)
         for link in cohort.values():

@@ -30,6 +30,7 @@ def load_columns(
     schedule: Schedule,
     base: Path,
     rows: int,
+    *,
     sample: Tensor | None = None,
     kept: EncoderFile | None = None,
     ids: tuple[str, ...] | None = None,

@@ -14,7 +14,6 @@ from colonnade.common.numerics.directions import Directions
 from colonnade.common.numerics.zeroth_order import spread
 from colonnade.common.protocols.czofo import Config
 from colonnade.server.fusion.combined import CombinedHead
-from colonnade.server.privacy.response_noise import protection
 from colonnade.server.training.context import ServerContext
 
 _SAMPLED = 10  # turns, of one of which the estimate's variance is taken
@@ -40,7 +39,7 @@ class Perturbed:
             for seat, party in enumerate(parties)
         }
         self._seats = {party: seat for seat, party in enumerate(parties)}
-        self._private = protection(ctx, whole.head)
+        self._private = ctx.protection(whole.head)
         self._h = self._y = self._batch = torch.empty(0)
         self._dh: Sequence[Tensor] = ()
         self._shared = 1

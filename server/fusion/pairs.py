@@ -79,7 +79,7 @@ async def answer_pairs(
         present: stands in for who is missing, or is not asked.
         train: `server.turns.together`, or `as_they_come`.
     """
-    width, turn = present.width, partial(_learn, ctx, clients, whole, present)
+    width, turn = present.width, partial(_learn, ctx, clients, whole=whole, present=present)
 
     def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
@@ -96,11 +96,12 @@ async def answer_pairs(
 async def _learn(
     ctx: ServerContext,
     clients: Cohort,
-    whole: PairedHead,
-    present: StandIn,
     answers: Mapping[str, Pair],
     batch: Tensor,
     t: int,
+    *,
+    whole: PairedHead,
+    present: StandIn,
 ) -> float | None:
     """Steps 2 to 4 of either protocol's box, for pairs of round t on one batch: the loss, or None if too few came.
 

@@ -55,7 +55,8 @@ class Hub:
         admission: says who may join.
         run: the run's own number.
         telemetry: told of everyone who joins, is refused, is late, goes or comes back.
-        saved: told of every checkpoint that a party has saved: (party, round, error).
+        saved: told of every checkpoint that a party has saved, or could not save: (party, round, error).
+        away: told of every party of a session that goes away.
         numbers: of sessions.
     """
 
@@ -66,11 +67,13 @@ class Hub:
         admission: Admission,
         run: str,
         telemetry: Telemetry,
+        *,
         saved: Callable[[str, int, str], None] = lambda _party, _round, _error: None,
+        away: Callable[[str], None] = lambda _party: None,
         numbers: SessionNumbers | None = None,
     ) -> None:
         self._federation, self._admission, self._numbers = federation, admission, numbers or SessionNumbers()
-        self._run, self._telemetry, self._saved = run, telemetry, saved
+        self._run, self._telemetry, self._saved, self._told_away = run, telemetry, saved, away
         self._kinds = {**contract.kinds, **alignment_kinds(federation)}
         self._limits = all_limits(federation, contract)
         self._changed = asyncio.Event()
@@ -344,7 +347,7 @@ class Hub:
             self._fail(party, error)
             if isinstance(error, PartyAway) and self._federation.absence == "wait":
                 self._mailbox.excuse(party)
-            self._saved(party, 0, "it is away")
+            self._told_away(party)
 
     def _fail(self, party: str, error: Exception) -> None:
         if isinstance(error, PartyFailed):
@@ -373,7 +376,7 @@ class Hub:
     def _link(self, party: str) -> Link:
         connection = self.members[party].connection
         compress = Compressor(form_of(self._federation.compress.down), self._federation.seed, party)
-        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress)
+        link = Link(party, self._kinds, self._limits, connection.post, self._mailbox, compress=compress)
         self.totals.link(party, link)
         return link
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
 from colonnade.common.prediction import messages as prediction
@@ -17,10 +19,8 @@ from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
 from colonnade.server.prediction.exchange import Questions, predict
 from colonnade.server.prediction.row_index import People
+from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.context import ServerContext
-
-if TYPE_CHECKING:
-    from colonnade.server.prediction.run import PredictionRun
 
 
 @dataclass
@@ -28,21 +28,26 @@ class Asking:
     """The sessions of one start.
 
     Args:
-        run: what was asked for.
+        terms: how the model is asked.
+        federation: the agreed section.
         ctx: of the server; its state is restored in every session.
         hub: where parties come in.
         store, owner: of the server's checkpoints.
         held: their rounds, the newest first.
         people: who can be asked for.
+        folder: the run's.
     """
 
-    run: PredictionRun
+    terms: PredictionTerms
+    federation: FederationConfig
     ctx: ServerContext
     hub: Hub
+    _: KW_ONLY
     store: Checkpoints
     owner: Owner
     held: list[int]
     people: People
+    folder: Path
     _rows: Rows | None = None
     _aligned: tuple[str, ...] = ()
 
@@ -54,7 +59,7 @@ class Asking:
             PartyFailed: somebody has failed who may not be absent.
             ColonnadeError: anything else that ends it.
         """
-        ctx, hub, federation = self.ctx, self.hub, self.run.federation
+        ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
             names = await self._gather()
             self.people.here = names
@@ -70,7 +75,7 @@ class Asking:
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
                 place, history = self.people.place, self.people.history()
                 await self._while_here(
-                    predict(ctx, cohort, questions, place, self.run.absent, history, own=self.run.own)
+                    predict(ctx, cohort, questions, place, self.terms.absent, history, own=self.terms.own)
                 )
                 return
             except (PartyAway, PartyFailed) as gone:
@@ -83,12 +88,13 @@ class Asking:
 
     async def _gather(self) -> tuple[str, ...]:
         """Who is there, after everybody has come or has had the time to."""
-        run, hub, loop = self.run, self.hub, asyncio.get_running_loop()
-        until = loop.time() + run.patience_or_away
-        if run.absent == "refuse":
-            await hub.assemble(run.patience_or_away)
+        terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
+        patience = self.federation.timeouts.away if terms.patience is None else terms.patience
+        until = loop.time() + patience
+        if terms.absent == "refuse":
+            await hub.assemble(patience)
             return hub.here
-        awaited = set(run.federation.names if run.expected is None else run.expected)
+        awaited = set(names if terms.expected is None else terms.expected)
         with suppress(PartyLost):
             while not awaited <= set(hub.here):
                 try:
@@ -97,14 +103,13 @@ class Asking:
                     self._excuse(failed)
                     awaited.discard(failed.party)
         if not hub.here:
-            names = ", ".join(run.federation.names)
             hint = "start the missing parties, or raise --wait"
-            raise PartyLost(names, f"did not join within {run.patience_or_away:g} s", hint=hint)
+            raise PartyLost(", ".join(names), f"did not join within {patience:g} s", hint=hint)
         return hub.here
 
     def _excuse(self, failed: PartyFailed) -> None:
         """Who has failed is absent, where that is allowed. Raises what it failed with where not."""
-        if self.run.absent == "refuse":
+        if self.terms.absent == "refuse":
             raise failed
         self.hub.excuse(failed.party)
 
@@ -122,7 +127,7 @@ class Asking:
 
     def _prepare(self, names: tuple[str, ...]) -> None:
         """Rows are aligned anew whenever others are there."""
-        federation, hub = self.run.federation, self.hub
+        federation, hub = self.federation, self.hub
         if federation.align == "none":
             return
         if names != self._aligned:
@@ -134,5 +139,5 @@ class Asking:
 
     def _use(self) -> None:
         """The server's own columns, where it has any, of the rows that are common now."""
-        columns = columns_of(self.run.federation, self.run.config, self.run.base, self.people.places, self.run.out)
+        columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.people.places, self.folder)
         self.ctx.columns = columns and columns.to(self.ctx.device)

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from colonnade.common.checkpointing.state import State
 from colonnade.common.data.rows import generator
-from colonnade.common.numerics.row_gradients import Parameters, RowLoss, refuse_batch_norm, row_gradients
+from colonnade.common.numerics.row_gradients import Parameters, RowLoss, row_gradients
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
-from colonnade.common.privacy.response_noise import RowNoise
-from colonnade.server.training.context import ServerContext
+from colonnade.common.privacy.response_noise import AnswerPrivacyConfig, RowNoise
+from colonnade.server.privacy.label_budget import RowReleases
 
 
 class Answers:
     """Protects the training labels of one session's messages: the mechanism is common/privacy/response_noise.py.
 
-    A half makes it once a session, by `protection`, and passes through it *everything* that depends on training
-    labels and reaches a party now or later: its messages by `rows` or `mean`, its own step by `gradients`. Every
-    call is one release of every row of the batch. Values are shares of the *sum* over the batch's rows, not divided
-    by their number, and each is a function of its own row's label (`row_gradients` sees to that for gradients):
+    A half makes it once a session, by `ServerContext.protection`, and passes through it *everything* that depends on
+    training labels and reaches a party now or later: its messages by `rows` or `mean`, its own step by `gradients`.
+    Every call is one release of every row of the batch. Values are shares of the *sum* over the batch's rows, not
+    divided by their number, and each is a function of its own row's label (`row_gradients` sees to that for gradients):
 
         loss, at_h = answers.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
         dh = answers.rows(at_h[:, seat], batch) / len(batch)
 
     Args:
-        ctx: of the server's half; seeded noise comes from its state, and goes back with it. What was paid never does.
+        config: how they are protected.
+        paid: what was paid, which no session sets back.
+        state: of the server's half; seeded noise comes from it, and goes back with it.
+        seed: of the federation, for seeded noise.
     """
 
-    def __init__(self, ctx: ServerContext) -> None:
-        config, paid = ctx.config.privacy.answers, ctx.releases
-        assert config is not None and paid is not None  # whoever opens the run sees to both
-        seed = ctx.federation.seed
+    def __init__(self, config: AnswerPrivacyConfig, paid: RowReleases, state: State, seed: int) -> None:
         normals: Normals = secure_normals
         if config.seeded:
-            normals = seeded_normals(ctx.state.keep("answer noise", lambda: generator("answers", seed)))
+            normals = seeded_normals(state.keep("answer noise", lambda: generator("answers", seed)))
         self._paid = paid
         self._answer = RowNoise(config.clip, config.noise_multiplier, normals)
         self._step = RowNoise(config.head_clip, config.noise_multiplier, normals)
@@ -101,19 +102,3 @@ class Answers:
         self._paid.spend(batch)
         totals = self._step.sums(list(gradients.values()))
         return {name: total / len(batch) for name, total in zip(gradients, totals, strict=True)}
-
-
-def protection(ctx: ServerContext, head: nn.Module) -> Answers | None:
-    """The session's, or None where answers leave as they are.
-
-    Args:
-        ctx: of the server's half.
-        head: what answers are made with.
-
-    Raises:
-        InputError: rows meet in the head, so that no row's share can be clipped.
-    """
-    if ctx.config.privacy.answers is None:
-        return None
-    refuse_batch_norm(head, "server.head")
-    return Answers(ctx)

@@ -11,7 +11,6 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
 from colonnade.server.fusion.weighted import WeightedHead
-from colonnade.server.privacy.response_noise import protection
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
@@ -31,7 +30,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     width, parties = cfg.embedding, tuple(clients)
     whole = joint(ctx)
-    private = protection(ctx, whole.module)
+    private = ctx.protection(whole.module)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 
     def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:

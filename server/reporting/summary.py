@@ -25,7 +25,7 @@ from colonnade.server.training.staleness import Pace
 
 
 def summarise(
-    ctx: ServerContext, hub: Hub, status: str, error: str | None, begun: float, first: float | None, saved: int
+    ctx: ServerContext, hub: Hub, status: str, error: str | None, *, begun: float, first: float | None, saved: int
 ) -> dict[str, Any]:
     """The summary of a run.
 

@@ -20,6 +20,8 @@ from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 
+_AWAY = "it is away"
+
 
 @dataclass
 class Sessions:
@@ -49,8 +51,10 @@ class Sessions:
         self.saving = Saving(
             self.store, RunFolder(self.folder).checkpoints, self.owner, federation.checkpoint, telemetry
         )
-        numbers = SessionNumbers(self.folder)
-        self.hub = Hub(federation, contract, self.admission, self.owner.run, telemetry, self._saved, numbers)
+        self.hub = Hub(
+            federation, contract, self.admission, self.owner.run, telemetry,
+            saved=self.saving.saved, away=self._away, numbers=SessionNumbers(self.folder),
+        )  # fmt: skip
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
@@ -80,7 +84,7 @@ class Sessions:
                 await SERVE[name](ctx, cohort)
                 return
             except PartyAway as gone:
-                self.saving.give_up(gone.party, "it is away")
+                self.saving.give_up(gone.party, _AWAY)
                 ctx.telemetry.event("rollback", party=gone.party, round=ctx.round, reason=str(gone))
                 hub.rewind(declared(gone)[0])
             finally:
@@ -116,8 +120,5 @@ class Sessions:
         self.ctx.phases.turn(WAITING)
         await self.hub.gate()
 
-    def _saved(self, party: str, round: int, error: str) -> None:
-        if round == 0:
-            self.saving.give_up(party, error)
-        else:
-            self.saving.saved(party, round, error)
+    def _away(self, party: str) -> None:
+        self.saving.give_up(party, _AWAY)

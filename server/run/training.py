@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.alignment.record import Record
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
@@ -23,39 +21,29 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.crypto.pki.identity import Identity, load_identity
-from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.labels import Labels
 from colonnade.common.data.sources import load_labels
-from colonnade.common.errors import CheckpointError, ConfigError, IdentityError
-from colonnade.common.messaging.message import largest_bytes
+from colonnade.common.errors import CheckpointError
 from colonnade.common.network.ports import refuse_taken
 from colonnade.common.observability.endpoints import Watch
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
-from colonnade.common.wire.codec import Codec
-from colonnade.common.wire.frame import FRAME_ALLOWANCE
-from colonnade.common.wire.listen import Listener as Port
-from colonnade.common.wire.listen import ServerTls
 from colonnade.server.alignment.rows import Rows
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, Facts
-from colonnade.server.membership.handshakes import watch_handshakes
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.reporting.summary import summarise, write_whole
 from colonnade.server.reporting.timeline import timeline
 from colonnade.server.run.metrics import ServerMetrics
+from colonnade.server.run.service import Service, training
 from colonnade.server.run.sessions import Sessions
 from colonnade.server.training.context import ServerContext, check_labels
-
-_PARTING = 10.0  # seconds that parties have for their farewell
 
 
 @dataclass
@@ -98,9 +86,7 @@ class ServerRun:
 
     async def _serve(self, watch: Watch) -> None:
         device = choose_device(self.config.device)
-        identity = own_identity(self.federation, self.config, self.base, secure=self.secure)
-        tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
-        revoked = RevocationList(None if self.config.revoked is None else self.base / self.config.revoked)
+        service = Service(self.federation, self.config, self.base, training(self.federation), secure=self.secure)
         begun, number = self._folder.run.exists(), self._run_number()
         store = Checkpoints(self._folder.checkpoints)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
@@ -112,43 +98,30 @@ class ServerRun:
         keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
-        ctx = ServerContext(self.federation, self.config, values, schedule, telemetry, self.base, device)
-        ctx.identity, ctx.once = identity, once
+        ctx = ServerContext(
+            self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
+        )
+        ctx.identity, ctx.once = service.identity, once
         facts, rows = Facts(len(labels.values), labels.official_test), None
         if keys is None:
             self._equip(ctx, labels, begun=begun)
         else:
             record = Record(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
-            kinds = CONTRACTS[self.federation.protocol.name].kinds
+            kinds = service.task.contract.kinds
             rows = Rows(self.federation, record, telemetry, kinds, again, Seed(self._folder.once / SEED))
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # what is protected is in the context alone
-        with closing(telemetry), self._watch_handshakes(telemetry):
-            session = self._sessions(ctx, facts, revoked, rows, number)
+        with closing(telemetry), service.watch_handshakes(telemetry):
+            session = self._sessions(ctx, service.admission(facts, number), rows, number)
             watch.show(ServerMetrics(session))
-            port = self._port(session)
-            try:
-                bound = await port.start(self.config.listen, tls)
-                host = self.config.listen.rpartition(":")[0]
-                telemetry.event("listening", address=f"{host}:{bound}", waiting_for=list(self.federation.names))
-                watch.announce(telemetry)  # after it, with which a start begins
+            async with service.listen(session.hub, telemetry, watch):
                 if without:
                     ctx.warn(without)
                 if held is not None:
                     hold_labels(once, held)
-                await self._converse(session)
-            finally:
-                await port.stop()
-
-    def _port(self, session: Sessions) -> Port:
-        federation, contract = self.federation, CONTRACTS[self.federation.protocol.name]
-        kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
-        incoming = federation.compress.arriving(kinds)
-        largest = max((largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items()), default=0)
-        codec = Codec(contract.name, kinds, incoming, limits)
-        return Port(codec, largest + FRAME_ALLOWANCE, session.hub.greet, len(federation.names))
+                await service.converse(session.hub, self._work(session), partial(self._end, session))
 
     def _protect(
         self, labels: Labels, schedule: Schedule, begun: bool
@@ -183,7 +156,14 @@ class ServerRun:
         """
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
         columns = load_columns(
-            self.federation, self.config, ctx.schedule, self.base, len(labels.values), sample, kept, labels.ids
+            self.federation,
+            self.config,
+            ctx.schedule,
+            self.base,
+            len(labels.values),
+            sample=sample,
+            kept=kept,
+            ids=labels.ids,
         )
         ctx.columns = columns and columns.to(ctx.device)
         noisy, ctx.releases = self._protect(
@@ -191,13 +171,10 @@ class ServerRun:
         )  # last: it draws and keeps noise
         ctx.protect(noisy)
 
-    def _sessions(
-        self, ctx: ServerContext, facts: Facts, revoked: RevocationList, rows: Rows | None, number: str
-    ) -> Sessions:
+    def _sessions(self, ctx: ServerContext, admission: Admission, rows: Rows | None, number: str) -> Sessions:
         store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
         store.prepare()
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
-        admission = Admission(self.federation, facts, owner.run, revoked, secure=self.secure)
         return Sessions(ctx, store, owner, admission, self.out, rows)
 
     def _run_number(self) -> str:
@@ -212,36 +189,24 @@ class ServerRun:
     def _warn(telemetry: Telemetry, reason: str) -> None:
         telemetry.event("warning", party=SERVER, reason=reason)
 
-    def _watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
-        if not self.secure:
-            return nullcontext()
-        return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
-
-    async def _converse(self, sessions: Sessions) -> None:
-        status, reason = "failed", None
-        ctx, hub = sessions.ctx, sessions.hub
-        guard = asyncio.create_task(hub.watch_revocations())
+    async def _work(self, sessions: Sessions) -> None:
         try:
             await sessions.run()
-            status = "completed"
-        except asyncio.CancelledError:
-            status = "interrupted"  # nobody is told: parties dial again for as long as a member may be away
-            raise
-        except Exception as error:
-            reason = str(error)
-            hub.say_failure(getattr(error, "party", "server"), error)
-            raise
         finally:
-            guard.cancel()
-            if ctx.releases is not None:
-                ctx.releases.close()
-            if status != "interrupted":
-                await hub.part(_PARTING if status == "completed" else 2.0)
-            ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
-            if self.went_on or not self._folder.summary.exists():
-                summary = summarise(ctx, hub, status, reason, self.launched, self._first, sessions.saving.best)
-                presence = timeline(self._folder.events, self.federation.names)
-                write_whole(self._folder.summary, {**summary, "timeline": presence})
+            if (releases := sessions.ctx.releases) is not None:
+                releases.close()
+
+    def _end(self, sessions: Sessions, status: str, reason: str | None) -> None:
+        """Leaves the last event and the summary, unless an earlier start's holds."""
+        ctx = sessions.ctx
+        ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
+        if self.went_on or not self._folder.summary.exists():
+            found = summarise(
+                ctx, sessions.hub, status, reason,
+                begun=self.launched, first=self._first, saved=sessions.saving.best,
+            )  # fmt: skip
+            presence = timeline(self._folder.events, self.federation.names)
+            write_whole(self._folder.summary, {**found, "timeline": presence})
 
     def _note_first(self, event: Event) -> None:
         if advances(event) and not self.went_on:
@@ -249,39 +214,3 @@ class ServerRun:
             self._folder.summary.unlink(missing_ok=True)  # of the start before this one
         if event["kind"] == "round" and self._first is None:
             self._first = event["time"]
-
-
-def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
-    """The server's key and certificate; None on loopback without TLS.
-
-    Raises:
-        ConfigError: there is none, or a party's fingerprint is missing; or it is not to be secure, and not on loopback.
-        IdentityError: it is another member's.
-    """
-    if not secure:
-        _only_loopback(config.listen)
-        return None
-    if config.identity is None:
-        raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
-    unpinned = [name for name, pin in federation.parties.items() if not pin]
-    if unpinned:
-        raise ConfigError(
-            f"federation.parties.{unpinned[0]}: no certificate fingerprint",
-            hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
-        )
-    identity = load_identity(base / config.identity)
-    if identity.name != "server":
-        raise IdentityError(
-            f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
-            hint="point server.identity at the server's folder",
-        )
-    return identity
-
-
-def _only_loopback(address: str) -> None:
-    host = address.rpartition(":")[0].strip("[]")
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        raise ConfigError(
-            f"--insecure with {address}: plain connections are for loopback only",
-            hint="listen on 127.0.0.1, or give the server an identity",
-        )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import Snapshot, State
@@ -29,6 +29,7 @@ from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
 from colonnade.common.numerics.class_weights import WeightedCrossEntropy, balanced
 from colonnade.common.numerics.losses import CrossEntropy, Objective, Squared
+from colonnade.common.numerics.row_gradients import refuse_batch_norm
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
@@ -36,6 +37,7 @@ from colonnade.server.evaluation.best import Best
 from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
 from colonnade.server.privacy.label_budget import RowReleases
+from colonnade.server.privacy.response_noise import Answers
 
 
 @dataclass
@@ -118,6 +120,22 @@ class ServerContext:
         self.labels[train] = -1  # whatever uses these by mistake fails
         self._evidence = torch.zeros(shape, device=self.device)
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
+
+    def protection(self, head: nn.Module) -> Answers | None:
+        """What protects this session's answers, or None where they leave as they are.
+
+        Args:
+            head: what answers are made with.
+
+        Raises:
+            InputError: rows meet in the head, so that no row's share can be clipped.
+        """
+        config = self.config.privacy.answers
+        if config is None:
+            return None
+        refuse_batch_norm(head, "server.head")
+        assert self.releases is not None  # whoever opens the run sees to it
+        return Answers(config, self.releases, self.state, self.federation.seed)
 
     def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
         """What the loss is to take for the labels of training rows.

@@ -33,6 +33,7 @@ from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.run.training import ServerRun
 from tests.federation import tree
 from tests.tables import table_tree, write_tables
@@ -104,7 +105,7 @@ class Scene:
         assert self.config.server is not None
         asking = PredictionRun(
             self.config.federation, self.config.server, self.folder / "code", self.home(SERVER), work,
-            secure=False, listeners=(self._hear,),
+            terms=PredictionTerms(secure=False), listeners=(self._hear,),
         )  # fmt: skip
         self.errors.clear()
         self._address = ""

@@ -33,7 +33,7 @@ def noise(*shape: int) -> Tensor:
 
 def inverted(said: Tensor, known: int = 250) -> Inversion:
     x, y = IMAGES[: len(said)], CLASSES[: len(said)]
-    return reconstruct(said[:known], said[known:], x[:known], x[known:], y[:known], y[known:], 0)
+    return reconstruct(said[:known], said[known:], x[:known], x[known:], y[:known], y[known:], seed=0)
 
 
 @pytest.fixture(scope="module", autouse=True)

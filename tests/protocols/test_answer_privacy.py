@@ -127,7 +127,7 @@ def test_a_rollback_takes_nothing_back() -> None:
     outcome.server.restore(3, outcome.saved[3][SERVER])
     batch = outcome.server.schedule.batch(1)  # of rounds 1 and 7
     assert outcome.server.releases._counts[batch].tolist() == [10] * len(batch)
-    private_again = answers.protection(outcome.server, torch.nn.Linear(2, 2))
+    private_again = outcome.server.protection(torch.nn.Linear(2, 2))
     private_again.rows(torch.zeros(len(batch), 2), batch)
     assert outcome.server.releases._counts[batch].tolist() == [11] * len(batch)
 
@@ -136,7 +136,7 @@ def test_a_mean_over_rows_is_clipped_by_rows_and_has_its_noise_divided(silence: 
     server = federate(vafl(private(1e-6, clip=0.5, seeded=False), "federation.rounds=1")).server
     batch = server.schedule.batch(1)[:4]
     values = torch.tensor([[3.0, 4.0], [0.3, 0.0], [-30.0, 0.0], [0.0, 0.4]])
-    mean = answers.Answers(server).mean(values, batch)
+    mean = server.protection(torch.nn.Linear(2, 2)).mean(values, batch)
     assert torch.allclose(mean, torch.tensor([0.3 + 0.3 - 0.5, 0.4 + 0.4]) / 4, atol=1e-6)
     assert server.releases._counts[batch].tolist() == [6] * 4
 

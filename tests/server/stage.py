@@ -80,6 +80,7 @@ class Stage:
     revoked: RevocationList
     events: list[Event] = field(default_factory=list)
     saved: list[tuple[str, int, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
     cohort: Cohort = field(init=False)
     restored: int = field(init=False)
 
@@ -112,10 +113,10 @@ class Stage:
 def stage(agreed: FederationConfig | None = None, revoked: Path | None = None, *, secure: bool = False) -> Stage:
     agreed, events = agreed or federation(), list[Event]()
     telemetry = Telemetry(None, events.append)
-    listed, saved = RevocationList(revoked), list[tuple[str, int, str]]()
+    listed, saved, gone = RevocationList(revoked), list[tuple[str, int, str]](), list[str]()
     admission = Admission(agreed, FACTS, RUN, listed, secure=secure)
-    hub = Hub(agreed, CONTRACT, admission, RUN, telemetry, lambda *what: saved.append(what))
-    return Stage(hub, agreed, listed, events, saved)
+    hub = Hub(agreed, CONTRACT, admission, RUN, telemetry, saved=lambda *what: saved.append(what), away=gone.append)
+    return Stage(hub, agreed, listed, events, saved, gone)
 
 
 def play(scene: Coroutine[Any, Any, None]) -> None:

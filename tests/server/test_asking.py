@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from colonnade.common.config.members import ServerConfig
 from colonnade.common.conversation.membership import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
-from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.sessions import Asking
+from colonnade.server.prediction.terms import PredictionTerms
 from tests.server.stage import Stage, play, stage
 
 
 def asking(there: Stage, **how: Any) -> Asking:
-    config = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "digits"}})
     nothing: Any = None
-    run = PredictionRun(there.agreed, config, Path(), Path(), nothing, **how)
-    return Asking(run, nothing, there.hub, nothing, nothing, [], nothing)
+    terms = PredictionTerms(**how)
+    return Asking(
+        terms, there.agreed, nothing, there.hub, store=nothing, owner=nothing, held=[], people=nothing, folder=Path()
+    )
 
 
 @pytest.mark.parametrize("absent", ["refuse", "mean"])

@@ -159,7 +159,7 @@ def test_rollback_does_not_go_on_without_a_party_nor_let_it_in_by_the_way() -> N
         assert again.last == Welcome()
         with pytest.raises(PartyAway, match="ada was lost"):
             await there.hub.gate()
-        assert there.told("saved") == [] and there.saved == [("ada", 0, "it is away")]
+        assert there.told("saved") == [] and (there.saved, there.gone) == ([], ["ada"])
 
     play(scene())
 

@@ -1,0 +1,207 @@
+"""A server as its parties meet it, whatever it does with them: its certificate, its port, its door and its farewell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.common.alignment.messages import all_kinds, all_limits
+from colonnade.common.compression.quantise import Form
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.crypto.pki.identity import Identity, load_identity
+from colonnade.common.crypto.pki.revocation import RevocationList
+from colonnade.common.errors import ConfigError, IdentityError
+from colonnade.common.messaging.message import Kinds, largest_bytes
+from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.prediction import messages as prediction
+from colonnade.common.protocols import CONTRACTS
+from colonnade.common.wire.codec import Codec
+from colonnade.common.wire.frame import FRAME_ALLOWANCE
+from colonnade.common.wire.listen import Listener as Port
+from colonnade.common.wire.listen import ServerTls
+from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.handshakes import watch_handshakes
+from colonnade.server.membership.hub import Hub
+
+_PARTING = 10.0  # seconds that parties have for their farewell
+_PARTING_EARLY = 2.0  # the same where the server was interrupted or has failed
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a server does with its parties: it trains with them, or asks the model that they have trained.
+
+    Args:
+        contract: what is said.
+        federation: the agreed section, as the conversation has to take it.
+        kinds: the messages that may travel, by name.
+        limits: of their dimensions.
+        arriving: how tensors come from a party, by the kind of its message.
+        purpose: what a Hello has to say beside what is agreed on.
+        dismisses: whether parties may go when the server is interrupted; else they dial again for as long as a member
+            may be away.
+    """
+
+    contract: Contract
+    federation: FederationConfig
+    kinds: Kinds
+    limits: Mapping[str, int]
+    arriving: Mapping[str, Form]
+    purpose: Mapping[str, str] = field(default_factory=dict)
+    dismisses: bool = False
+
+    def codec(self) -> Codec:
+        """Of what comes from a party."""
+        return Codec(self.contract.name, self.kinds, self.arriving, self.limits)
+
+    @property
+    def largest(self) -> int:
+        """Bytes that a message from a party may have."""
+        return max(
+            (largest_bytes(kind, self.limits, self.arriving[name]) for name, kind in self.kinds.items()), default=0
+        )
+
+
+def training(federation: FederationConfig) -> Task:
+    """The federation's protocol, to its last round."""
+    contract = CONTRACTS[federation.protocol.name]
+    kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+    return Task(contract, federation, kinds, limits, federation.compress.arriving(kinds))
+
+
+def asking(federation: FederationConfig) -> Task:
+    """Predictions, until the work with the model is done. Raises InputError where models cannot be asked."""
+    contract = prediction.contract(federation)
+    kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
+    arriving = dict.fromkeys(kinds, federation.compress.evaluations)
+    return Task(contract, prediction.asking(federation), kinds, limits, arriving, prediction.PURPOSE, dismisses=True)
+
+
+class Service:
+    """One start of the server.
+
+    Args:
+        federation, config: the two sections of its file.
+        base: the folder that paths in the file are relative to.
+        task: what it does.
+        secure: False talks plainly, on loopback only.
+
+    Attributes:
+        task: as given.
+        identity: the server's key and certificate; None on loopback without TLS.
+
+    Raises:
+        ConfigError, IdentityError: as `own_identity`.
+    """
+
+    def __init__(
+        self, federation: FederationConfig, config: ServerConfig, base: Path, task: Task, *, secure: bool
+    ) -> None:
+        self._federation, self._config, self._secure, self.task = federation, config, secure, task
+        self.identity = own_identity(federation, config, base, secure=secure)
+        self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
+
+    def admission(self, facts: Facts, run: str) -> Admission:
+        """Says who may join the run of this number."""
+        return Admission(self._federation, facts, run, self._revoked, secure=self._secure, purpose=self.task.purpose)
+
+    def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
+        """Records the handshakes that fail, where there are any."""
+        if not self._secure:
+            return nullcontext()
+        return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
+
+    @asynccontextmanager
+    async def listen(self, hub: Hub, telemetry: Telemetry, watch: Watch) -> AsyncIterator[None]:
+        """Lets parties come in. Raises EnvironmentFault where the port cannot be had."""
+        names, identity = list(self._federation.names), self.identity
+        tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
+        port = Port(self.task.codec(), self.task.largest + FRAME_ALLOWANCE, hub.greet, len(names))
+        try:
+            bound = await port.start(self._config.listen, tls)
+            host = self._config.listen.rpartition(":")[0]
+            telemetry.event("listening", address=f"{host}:{bound}", waiting_for=names)
+            watch.announce(telemetry)  # after it, with which a start begins
+            yield
+        finally:
+            await port.stop()
+
+    async def converse(
+        self,
+        hub: Hub,
+        work: Awaitable[object],
+        over: Callable[[str, str | None], None],
+        *,
+        told: Callable[[Exception], Exception] = lambda error: error,
+        beside: Collection[asyncio.Future[None]] = (),
+    ) -> None:
+        """Does the work while revoked parties are cut off; then tells the parties what has failed, or that it is over.
+
+        Args:
+            work: ends the conversation when it ends.
+            over: called at the very end, with completed, interrupted or failed, and why it has failed.
+            told: what parties are told in the place of an error.
+            beside: what is cancelled before the farewell.
+        """
+        status, reason = "failed", None
+        tasks = (asyncio.ensure_future(hub.watch_revocations()), *beside)
+        try:
+            await work
+            status = "completed"
+        except asyncio.CancelledError:
+            status = "interrupted"
+            raise
+        except Exception as error:
+            reason = str(error)
+            hub.say_failure(getattr(error, "party", SERVER), told(error))
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if status != "interrupted" or self.task.dismisses:
+                await hub.part(_PARTING if status == "completed" else _PARTING_EARLY)
+            over(status, reason)
+
+
+def own_identity(federation: FederationConfig, config: ServerConfig, base: Path, *, secure: bool) -> Identity | None:
+    """The server's key and certificate; None on loopback without TLS.
+
+    Raises:
+        ConfigError: there is none, or a party's fingerprint is missing; or it is not to be secure, and not on loopback.
+        IdentityError: it is another member's.
+    """
+    if not secure:
+        _only_loopback(config.listen)
+        return None
+    if config.identity is None:
+        raise ConfigError("server.identity: missing", hint="name the folder with key.pem, cert.pem and ca.pem")
+    unpinned = [name for name, pin in federation.parties.items() if not pin]
+    if unpinned:
+        raise ConfigError(
+            f"federation.parties.{unpinned[0]}: no certificate fingerprint",
+            hint="`colonnade certs show cert.pem` prints it; `colonnade up` fills in throw-away ones",
+        )
+    identity = load_identity(base / config.identity)
+    if identity.name != "server":
+        raise IdentityError(
+            f"{config.identity} holds the certificate of {identity.name!r}, the server needs its own",
+            hint="point server.identity at the server's folder",
+        )
+    return identity
+
+
+def _only_loopback(address: str) -> None:
+    host = address.rpartition(":")[0].strip("[]")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        raise ConfigError(
+            f"--insecure with {address}: plain connections are for loopback only",
+            hint="listen on 127.0.0.1, or give the server an identity",
+        )

@@ -1,0 +1,122 @@
+"""How a conversation ends: whom the server tells what, and in which order, on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.errors import PartyFailed
+from colonnade.server.run.service import Service, asking, training
+from tests.federation import config
+from tests.server.stage import play
+
+SERVER = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "digits"}})
+
+
+class Hub:
+    """Writes down what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    async def watch_revocations(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.calls.append(("unwatched",))
+
+    def say_failure(self, party: str, error: BaseException) -> None:
+        self.calls.append(("failed", party, str(error)))
+
+    async def part(self, patience: float) -> None:
+        self.calls.append(("part", patience))
+
+
+def converse(work: Awaitable[None], *, dismisses: bool = False, **more: Any) -> list[tuple[object, ...]]:
+    """What was done, the work's own error last."""
+    federation = config({"name": "split"}).federation
+    task = replace(training(federation), dismisses=dismisses)
+    service, hub = Service(federation, SERVER, Path(), task, secure=False), Hub()
+    found: Any = hub
+
+    async def scene() -> None:
+        talk = asyncio.ensure_future(
+            service.converse(found, work, lambda *said: hub.calls.append(("over", *said)), **more)
+        )
+        await asyncio.sleep(1)
+        talk.cancel()
+        (error,) = await asyncio.gather(talk, return_exceptions=True)
+        if error is not None:
+            hub.calls.append((type(error), str(error)))
+
+    play(scene())
+    return hub.calls
+
+
+async def fail(error: Exception) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+def test_who_is_done_has_time_for_the_farewell() -> None:
+    assert converse(asyncio.sleep(0.5)) == [("unwatched",), ("part", 10.0), ("over", "completed", None)]
+
+
+def test_a_failure_is_said_before_the_farewell_and_of_whom_it_is() -> None:
+    for error, party in ((ValueError("torn"), "server"), (PartyFailed("ada", "torn"), "ada")):
+        assert converse(fail(error)) == [
+            ("failed", party, str(error)), ("unwatched",), ("part", 2.0), ("over", "failed", str(error)),
+            (type(error), str(error)),
+        ]  # fmt: skip
+
+
+def test_parties_are_told_something_else_where_that_is_wanted() -> None:
+    done = converse(fail(ValueError("a secret")), told=lambda _error: ValueError("it has failed"))
+    assert done[0] == ("failed", "server", "it has failed") and done[-1] == (ValueError, "a secret")
+
+
+@pytest.mark.parametrize("dismisses", [False, True])
+def test_who_trains_dials_again_after_an_interruption_and_who_answers_is_let_go(dismisses: bool) -> None:
+    parted = [("part", 2.0)] if dismisses else []
+    done = converse(asyncio.sleep(9), dismisses=dismisses)
+    assert done == [("unwatched",), *parted, ("over", "interrupted", None), (asyncio.CancelledError, "")]
+
+
+def test_what_runs_beside_ends_before_the_farewell() -> None:
+    order: list[str] = []
+
+    async def beside() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            order.append("ended")
+
+    async def scene() -> None:
+        federation = config({"name": "split"}).federation
+        service, hub = Service(federation, SERVER, Path(), training(federation), secure=False), Hub()
+        found: Any = hub
+        task = asyncio.ensure_future(beside())
+        await service.converse(
+            found, asyncio.sleep(1), lambda *_said: order.append(f"over {hub.calls[-1][0]}"), beside=[task]
+        )
+        assert task.cancelled()
+
+    play(scene())
+    assert order == ["ended", "over part"]
+
+
+def test_the_two_tasks_differ_in_purpose_messages_and_form() -> None:
+    federation = config({"name": "split"}, "federation.compress={up: {top: 0.25}, evaluate: 8}").federation
+    trains, asks = training(federation), asking(federation)
+    assert (trains.purpose, asks.purpose) == ({}, {"purpose": "prediction"})
+    assert (trains.dismisses, asks.dismisses) == (False, True)
+    assert "Embedding" in trains.kinds and "Output" in asks.kinds and "Output" not in trains.kinds
+    assert trains.arriving["Embedding"] == federation.compress.arriving(trains.kinds)["Embedding"]
+    assert set(asks.arriving.values()) == {federation.compress.evaluations}
+    assert trains.largest > 0 and asks.largest > 0
