@@ -39,8 +39,11 @@ def bars(
         drawn = axes.bar(range(len(names)), [value - floor for value in values], 0.72, floor, color=fills)
         if len(names) <= _MANY:
             axes.bar_label(drawn, [say(value) for value in values], padding=2)
-        turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 100 else {}
-        axes.set_xticks(range(len(names)), names, **turned)
+        axes.set_xticks(range(len(names)), names)
+        if sum(map(len, names)) > 100:
+            axes.tick_params("x", rotation=35)
+            for name in axes.get_xticklabels():
+                name.set(ha="right", rotation_mode="anchor")
         axes.margins(y=0.1)
         axes.grid(visible=False, axis="x")
         axes.grid(axis="y")
@@ -61,6 +64,7 @@ def scatter(points: Tensor, classes: Tensor) -> str:
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         axes.set_axis_off()
-        axes.scatter(*points.T.tolist(), s=9, c=[colour(number) for number in classes.tolist()], linewidths=0)
+        x, y = points.T.tolist()
+        axes.scatter(x, y, s=9, c=[colour(number) for number in classes.tolist()], linewidths=0)
 
     return picture((290, 290), paint)
