@@ -20,7 +20,8 @@ from colonnade.common.conversation.compression import form_of
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.czofo import Config as Czofo
-from colonnade.reports.html.curves import coloured, curves
+from colonnade.reports.html.curves import coloured
+from colonnade.reports.plots import as_file, lines
 from colonnade.simulation.federation import Simulation
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -82,10 +83,10 @@ def main() -> None:
             f"{name}: 90, 95, 97 % after {', '.join(reached)}; {points[-1][1]:.2%} after {points[-1][0]:.0f} MB"
         )
         series[name] = [(math.log10(x / LEAST), y) for x, y in points]
-    picture = curves(
+    picture = lines(
         coloured(series), lambda y: f"{y:.0%}", lambda x: f"{round(LEAST * 10**x, 1):g} MB", span=(0.85, 1.0)
     )
-    (folder / "czofo-bytes.svg").write_text(picture)
+    (folder / "czofo-bytes.svg").write_text(as_file(picture))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ without a message, a check or a ledger. The 800 columns are shared, so that many
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -31,9 +31,12 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.models.towers.polynomial import PolynomialConfig
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.reports.html.curves import Curve, curves
 from colonnade.reports.html.svg import colour
+from colonnade.reports.plots import as_file, picture
 from colonnade.simulation.federation import Simulation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROUNDS, WARM = 6, 2  # rounds, of which the first are left out
 FLOOR = "passes and steps without messages"
@@ -192,27 +195,27 @@ def table(sweep: Sweep, points: Sequence[Point]) -> str:
     return "\n".join(lines)
 
 
-def picture(sweep: Sweep, points: Sequence[Point]) -> str:
+def sketch(sweep: Sweep, points: Sequence[Point]) -> str:
     """The points and their floors, dashed, on logarithmic axes."""
-    first = sweep.values[0]
-    drawn = []
-    for number, protocol in enumerate(sweep.protocols):
-        own = [point for point in points if point.setting.protocol == protocol]
-        across = [math.log2(getattr(point.setting, sweep.key) / first) for point in own]
-        ours, bare = ([math.log10(1e3 * s) for s in each] for each in _seconds(own))
-        drawn.append(Curve(protocol, list(zip(across, ours, strict=True)), colour(number)))
-        drawn.append(Curve(f"{protocol}, floor", list(zip(across, bare, strict=True)), colour(number), "4 3"))
-    heights = [y for curve in drawn for _, y in curve.points]
-    span = (math.floor(min(heights)), math.ceil(max(heights)))
-    return curves(drawn, _milliseconds, lambda x: f"{first * 2**x:.0f}", span=span)
 
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        for number, protocol in enumerate(sweep.protocols):
+            own = [point for point in points if point.setting.protocol == protocol]
+            across = [getattr(point.setting, sweep.key) for point in own]
+            shown = {"color": colour(number), "marker": "o", "markersize": 4}
+            axes.plot(across, [1e3 * point.seconds for point in own], label=protocol, **shown)
+            axes.plot(across, [1e3 * point.floor for point in own], "--", label=f"{protocol}, floor", **shown)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        axes.set_xticks(sweep.values, map(str, sweep.values))
+        axes.set_xlabel(sweep.what)
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g} ms")
+        axes.grid(axis="y")
+        figure.legend(loc="outside right upper")
 
-def _milliseconds(y: float) -> str:
-    return f"{10**y:.3g} ms" if y < 2.99 else f"{10**y:.0f} ms"
-
-
-def _seconds(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [point.seconds for point in points], [point.floor for point in points]
+    return picture((680, 360), paint)
 
 
 def draw(folder: Path) -> None:
@@ -221,7 +224,7 @@ def draw(folder: Path) -> None:
     for sweep in SWEEPS:
         points = measure(sweep)
         console.print(table(sweep, points), markup=False, soft_wrap=True)
-        (folder / f"scaling-{sweep.key}.svg").write_text(picture(sweep, points))
+        (folder / f"scaling-{sweep.key}.svg").write_text(as_file(sketch(sweep, points)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from pathlib import Path
 from benchmarks.report import console
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import load
-from colonnade.reports.html.curves import coloured, curves
+from colonnade.reports.html.curves import coloured
+from colonnade.reports.plots import as_file, lines
 from colonnade.simulation.federation import Simulation
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -95,8 +96,8 @@ def main() -> None:
             points = trace(file, *sets)
             console.print(f"figure {number}, {describe(name, points)}")
             series[name] = [point for point in points if point[0] <= SECONDS]
-        picture = curves(coloured(series), lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
-        (folder / f"fedvs-figure-{number}.svg").write_text(picture)
+        picture = lines(coloured(series), lambda y: f"{y:.0%}", lambda x: f"{x:.0f} s", span=(0.0, 0.9))
+        (folder / f"fedvs-figure-{number}.svg").write_text(as_file(picture))
         (folder / f"fedvs-figure-{number}.json").write_text(json.dumps(series))
 
 

@@ -10,16 +10,17 @@ from rich.table import Table
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
+from colonnade.reports.plots import refuse_without_matplotlib
+from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.pages import Pages
 from colonnade.reproduction.comparison.plan import FILE, Plan, chosen, job, jobs, read_plan
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
-from colonnade.reproduction.comparison.work import run_all
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
 from colonnade.reproduction.papers.results import Results
-from colonnade.reproduction.papers.work import about, missing
+from colonnade.reproduction.papers.work import about, missing, run_all
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ def compare(asked: Asked) -> None:
 
     Raises:
         InputError: a protocol does not take part, or runs have failed.
-        EnvironmentFault: nothing can be written there, or a process was killed.
+        EnvironmentFault: nothing can be written there, or Matplotlib is not installed.
     """
+    refuse_without_matplotlib()
     plan = read_plan(asked.plan)
     names = chosen(plan, asked.names)
     make_folder(asked.out)
@@ -62,7 +64,7 @@ def compare(asked: Asked) -> None:
     console.print(f"{counted(len(wanted), 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
     if todo and not asked.only_list:
         refuse_unwritable(asked.out)
-    outcomes = () if asked.only_list else run_all(todo, asked.processes)
+    outcomes = () if asked.only_list else run_all(todo, asked.processes, perform)
     failed = keep_all(outcomes, len(todo), results, lambda job: job.name)
     lanes = [_lane(plan, name, asked, results) for name in names]
     _show(lanes, plan)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from torch import Tensor
@@ -12,8 +11,8 @@ from torch import Tensor
 from colonnade.reports.explanation.findings import Findings, PartyFindings
 from colonnade.reports.explanation.picture import bars, scatter
 from colonnade.reports.explanation.trained import Trained
-from colonnade.reports.html.frame import frame, table
-from colonnade.reports.html.markup import Html
+from colonnade.reports.html.frame import frame, section, table
+from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.svg import colour
 
 _BY = {
@@ -76,10 +75,9 @@ def _party(found: Findings, party: PartyFindings, rank: int) -> dict[str, Any]:
 
 def html(trained: Trained, found: Findings, maps: Maps) -> str:
     """The page, which needs nothing beside itself."""
-    federation = trained.config.federation
-    title = f"{federation.id}: how much each party matters"
-    sections = [_opening(trained, found), _heads(found), _drops(found), _table(found), _maps(trained, maps), _caveats()]
-    return frame(title, [Html(part) for part in sections])
+    opening = joined([tag("p", sentence) for sentence in sentences(trained, found)])
+    sections = [opening, _heads(found), *_drops(found), _table(found), _maps(trained, maps), _caveats()]
+    return frame(f"{trained.config.federation.id}: how much each party matters", sections)
 
 
 def sentences(trained: Trained, found: Findings) -> list[str]:
@@ -125,74 +123,71 @@ def _reported(trained: Trained, found: Findings) -> float | None:
     return value
 
 
-def _opening(trained: Trained, found: Findings) -> str:
-    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(trained, found))
-
-
-def _heads(found: Findings) -> str:
+def _heads(found: Findings) -> Html:
     names, values, kind = [party.name for party in found.parties], found.importance, found.by
     if kind == "missing":
-        return "<h2>Heads</h2><p>No head, or block of one, belongs to one party alone: there is no norm to compare.</p>"
+        return section("Heads", tag("p", "No head, or block of one, belongs to one party alone: no norm to compare."))
     floor = max(min(values) - 0.15 * (max(values) - min(values)), 0.0)
     picture = bars(names, values, lambda value: f"{value:.3f}", ends=_ends(found), floor=floor)
     what = "Norm of each party's head" + (", over its norm before the first round" if kind == "growth" else "")
-    return f"""<h2>{what}</h2><div class="scroll">{picture}</div>
-<p>The axis does not begin at 0. Training makes a head grow where its party's embeddings help to explain the labels;
-where they do not, weight decay shrinks it. Heads are drawn with norms that differ by more than a short training adds,
-so each is compared with its own beginning; the table has the plain norms as well.</p>"""
+    said = """The axis does not begin at 0. Training makes a head grow where its party's embeddings help to explain the
+labels; where they do not, weight decay shrinks it. Heads are drawn with norms that differ by more than a short training
+adds, so each is compared with its own beginning; the table has the plain norms as well."""
+    return section(what, tag("div", Html(picture), class_="scroll"), tag("p", said))
 
 
-def _drops(found: Findings) -> str:
-    names = [party.name for party in found.parties]
-    drops = (("is noised", [found.clean - p.noised for p in found.parties]),
-             ("is missing", [found.clean - p.missing for p in found.parties]))  # fmt: skip
-    pictures = "".join(
-        f"<h2>Points of {found.part} accuracy lost when a party {what}</h2>"
-        + '<div class="scroll">'
-        + bars(names, [100 * drop for drop in values], lambda value: f"{value:.2f}", ends=_ends(found))
-        + "</div>"
-        for what, values in drops
-    )
-    return f"""{pictures}
-<p>Noised: Gaussian noise of standard deviation {found.sigma:g} on this party's scaled features, everyone else as they
-are. Missing: zeros in the place of what it sends. The model is not trained again, so that this says how much the
-model leans on the party, and not whether others could stand in for it. A bar below 0 is a gain.</p>"""
+def _drops(found: Findings) -> list[Html]:
+    said = f"""Noised: Gaussian noise of standard deviation {found.sigma:g} on this party's scaled features, everyone
+else as they are. Missing: zeros in the place of what it sends. The model is not trained again, so that this says how
+much the model leans on the party, and not whether others could stand in for it. A bar below 0 is a gain."""
+    return [_drop(found, "is noised", lambda party: party.noised),
+            _drop(found, "is missing", lambda party: party.missing), tag("p", said)]  # fmt: skip
 
 
-def _table(found: Findings) -> str:
+def _drop(found: Findings, what: str, left: Callable[[PartyFindings], float]) -> Html:
+    lost = {party.name: 100 * (found.clean - left(party)) for party in found.parties}
+    picture = bars(list(lost), list(lost.values()), lambda value: f"{value:.2f}", ends=_ends(found))
+    title = f"Points of {found.part} accuracy lost when a party {what}"
+    return section(title, tag("div", Html(picture), class_="scroll"))
+
+
+def _table(found: Findings) -> Html:
     head = ("rank", "party", "norm of its head", "before round 1", "ratio", "accuracy noised", "accuracy without it")
     rows = [
         (str(rank), party.name, _plain(party.norm), _plain(party.first_norm), _plain(party.growth, 4),
          f"{party.noised:.2%}", f"{party.missing:.2%}")
         for rank, party in enumerate(found.ranked, 1)
     ]  # fmt: skip
-    return f"<h2>All numbers</h2>{table(head, rows, words=(1,), caption='Every party, the most important first')}"
+    return section("All numbers", table(head, rows, words=(1,), caption="Every party, the most important first"))
 
 
-def _maps(trained: Trained, maps: Maps) -> str:
+def _maps(trained: Trained, maps: Maps) -> Html:
     figures = [
-        f"<figure>{scatter(points, maps.classes)}<figcaption>{escape(title)}</figcaption></figure>"
+        tag("figure", Html(scatter(points, maps.classes)), tag("figcaption", title))
         for title, points in maps.points.items()
     ]
     classes = trained.config.federation.classes
     names = [str(number) for number in range(classes)] if isinstance(classes, int) else list(classes)
-    legend = [
-        f'<span class="dot" style="background:{colour(number)}"></span>{escape(name)}'
-        for number, name in enumerate(names[:30])
-    ]
-    return f"""<h2>Embeddings of {len(maps.classes)} rows, one dot each (t-SNE)</h2><div class="maps">{"".join(figures)}
-</div><p>{"".join(legend)}</p><p>Colours are the classes. Where colours lie apart, the embeddings alone tell the classes
-apart. Distances between groups and their sizes mean nothing in such a map.</p>"""
+    legend: list[object] = []
+    for number, name in enumerate(names[:30]):
+        legend += [tag("span", class_="dot", style=f"background:{colour(number)}"), name]
+    said = """Colours are the classes. Where colours lie apart, the embeddings alone tell the classes apart. Distances
+between groups and their sizes mean nothing in such a map."""
+    title = f"Embeddings of {len(maps.classes)} rows, one dot each (t-SNE)"
+    return section(title, tag("div", *figures, class_="maps"), tag("p", *legend), tag("p", said))
 
 
-def _caveats() -> str:
-    return """<h2>What this is, and what it is not</h2><ul class="note">
-<li>To make this page, the data, models and labels of all members were opened on one machine. That is fine for a
-benchmark or where one operator owns them; between organisations it is what a federation is there to avoid.</li>
-<li>On machines of their own, only the norms of heads that the server keeps can be had, from the server alone.</li>
-<li>A head's norm is a byproduct of training. It says which embeddings the server leans on; it is no measure of what a
-party's data are worth and no guarantee of anything. It depends on the scale of embeddings, on how heads are drawn, and
-on weight decay and learning rates. Two parties with the same information share its importance.</li></ul>"""
+def _caveats() -> Html:
+    said = (
+        "To make this page, the data, models and labels of all members were opened on one machine. That is fine for a "
+        "benchmark or where one operator owns them; between organisations it is what a federation is there to avoid.",
+        "On machines of their own, only the norms of heads that the server keeps can be had, from the server alone.",
+        "A head's norm is a byproduct of training. It says which embeddings the server leans on; it is no measure of "
+        "what a party's data are worth and no guarantee of anything. It depends on the scale of embeddings, on how "
+        "heads are drawn, and on weight decay and learning rates. Two parties with the same information share its "
+        "importance.",
+    )
+    return section("What this is, and what it is not", tag("ul", *(tag("li", each) for each in said), class_="note"))
 
 
 def _ends(found: Findings) -> tuple[str, str]:

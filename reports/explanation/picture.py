@@ -1,18 +1,20 @@
-"""Bars and maps as SVG."""
+"""Bars and maps for the page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from colonnade.reports.html.svg import colour, rules, svg, words
+from colonnade.reports.html.svg import colour
+from colonnade.reports.plots import GREY, picture
 
-WIDTH, HEIGHT = 860, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 14, 46
-_GREY, _MOST, _LEAST = "#9aa5b1", "#0b6e4f", "#c8553d"
-_SIDE = 290  # of a map
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST, _LEAST = "#0b8a63", "#c8553d"
+_MANY = 16  # bars from which on there is no room for a value above each
 
 
 def bars(
@@ -30,24 +32,25 @@ def bars(
         ends: the most and the least important party, whose bars are coloured.
         floor: where bars begin; others than 0 are for values that differ little.
     """
-    low, high = min(floor, *values), max(floor, *values)
-    spread = (high - low) or 1.0
-    width = (WIDTH - _LEFT - _RIGHT) / len(names)
 
-    def y(value: float) -> float:
-        return HEIGHT - _BOTTOM - (value - low) / spread * (HEIGHT - _BOTTOM - _TOP - 14)
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        fills = [dict(zip(ends, (_MOST, _LEAST), strict=True)).get(name, GREY) for name in names]
+        drawn = axes.bar(range(len(names)), [value - floor for value in values], 0.72, floor, color=fills)
+        if len(names) <= _MANY:
+            axes.bar_label(drawn, [say(value) for value in values], padding=2)
+        axes.set_xticks(range(len(names)), names)
+        if sum(map(len, names)) > 100:
+            axes.tick_params("x", rotation=35)
+            for name in axes.get_xticklabels():
+                name.set(ha="right", rotation_mode="anchor")
+        axes.margins(y=0.1)
+        axes.grid(visible=False, axis="x")
+        axes.grid(axis="y")
+        axes.yaxis.set_major_formatter(lambda y, _: say(y))
 
-    parts = [rules(y, (low, floor, high), say, (_LEFT, WIDTH - _RIGHT))]
-    for seat, (name, value) in enumerate(zip(names, values, strict=True)):
-        middle, top, bottom = _LEFT + (seat + 0.5) * width, *sorted((y(value), y(floor)))
-        colour = dict(zip(ends, (_MOST, _LEAST), strict=True)).get(name, _GREY)
-        parts.append(
-            f'<rect x="{middle - 0.36 * width:.1f}" y="{top:.1f}" width="{0.72 * width:.1f}" '
-            f'height="{max(bottom - top, 0.5):.1f}" fill="{colour}"><title>{escape(name)}: {say(value)}</title></rect>'
-        )
-        parts.append(words(middle, top - 4, say(value), "middle") if width > 40 else "")
-        parts.append(_name(middle, name, width))
-    return svg(WIDTH, HEIGHT, parts)
+    about = "; ".join(f"{name}: {say(value)}" for name, value in zip(names, values, strict=True))
+    return picture((860, 260), paint, title="A bar for each party", about=about)
 
 
 def scatter(points: Tensor, classes: Tensor) -> str:
@@ -57,17 +60,11 @@ def scatter(points: Tensor, classes: Tensor) -> str:
         points: float (rows, 2).
         classes: int64 (rows,).
     """
-    low, high = points.min(0).values, points.max(0).values
-    placed = (points - low) / (high - low).clamp(min=1e-9) * (_SIDE - 12) + 6
-    dots = [
-        f'<circle cx="{x:.0f}" cy="{y:.0f}" r="2" fill="{colour(number)}"/>'
-        for (x, y), number in zip(placed.tolist(), classes.tolist(), strict=True)
-    ]
-    return svg(_SIDE, _SIDE, [f'<rect width="{_SIDE}" height="{_SIDE}" fill="#f7f8fa"/>', *dots])
 
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.set_axis_off()
+        x, y = points.T.tolist()
+        axes.scatter(x, y, s=9, c=[colour(number) for number in classes.tolist()], linewidths=0)
 
-def _name(x: float, name: str, width: float) -> str:
-    at = HEIGHT - _BOTTOM + 16
-    if len(name) * 6.5 < width:
-        return words(x, at, name, "middle")
-    return f'<g transform="rotate(-35 {x:.1f} {at:.1f})">{words(x, at, name, "end")}</g>'
+    return picture((290, 290), paint)

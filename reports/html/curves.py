@@ -10,7 +10,7 @@ from html import escape
 from colonnade.reports.html.svg import colour, rules, svg, words
 
 WIDTH, HEIGHT = 860, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 8, 24
 
 Say = Callable[[float], str]
 Point = tuple[float, float]
@@ -47,12 +47,11 @@ class _Plane:
     end: float
     low: float
     high: float
-    top: int
 
     def place(self, point: Point) -> Point:
         share = (point[1] - self.low) / ((self.high - self.low) or 1.0)
         across = point[0] / (self.end or 1.0)
-        return _LEFT + across * (self.width - _LEFT - _RIGHT), self._floor - share * (self._floor - self.top)
+        return _LEFT + across * (self.width - _LEFT - _RIGHT), self._floor - share * (self._floor - _TOP)
 
     @property
     def _floor(self) -> int:
@@ -66,10 +65,10 @@ def curves(
     *,
     span: tuple[float, float],
     size: tuple[int, int] = (WIDTH, HEIGHT),
-    title: str = "",
+    title: str,
     about: str = "",
 ) -> str:
-    """The curves, in a picture with two axes; without a title also with a legend, for a file of its own.
+    """The curves, in a picture with two axes, for a page that has the legend beside it.
 
     Args:
         drawn: the curves.
@@ -77,16 +76,14 @@ def curves(
         across: an x in words of the axis.
         span: of y; what lies outside is left out.
         size: width and height.
-        title, about: what it is and what it shows, for a page, which has the legend beside it.
+        title, about: what it is and what it shows, for those who hear it.
     """
     end = max((x for curve in drawn for x, _ in curve.points), default=0.0)
-    plane = _Plane(*size, end, *span, 8 if title else _TOP)
+    plane = _Plane(*size, end, *span)
     parts = [rules(lambda y: plane.place((0.0, y))[1], ticks(*span), say, (_LEFT, size[0] - _RIGHT))]
     parts.append(_feet(plane, across))
     parts += [_line(curve, plane, say, across) for curve in drawn]
-    if not title:
-        parts.append(_legend(drawn, size[0]))
-    return svg(*size, parts, title=title, about=about, kind="curves" if title else "")
+    return svg(*size, parts, title=title, about=about)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -123,12 +120,3 @@ def _line(curve: Curve, plane: _Plane, say: Say, across: Say) -> str:
     x, y = places[0].split(",")
     fill = "none" if curve.dash else curve.stroke
     return line + f'<circle cx="{x}" cy="{y}" r="4" stroke="{curve.stroke}" stroke-width="2" fill="{fill}"/>'
-
-
-def _legend(drawn: Sequence[Curve], width: int) -> str:
-    parts = []
-    for number, curve in enumerate(drawn):
-        x = _LEFT + number * (width - _LEFT) / len(drawn)
-        parts.append(f'<rect x="{x:.0f}" y="2" width="12" height="8" fill="{curve.stroke}"/>')
-        parts.append(words(x + 16, 11, curve.name, "start"))
-    return "".join(parts)

@@ -23,7 +23,7 @@ td, th { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px s
 th { font-weight: 600 } td { white-space: nowrap } td.word, th.word { text-align: left; white-space: normal }
 details { margin: .6rem 0 } summary { cursor: pointer }
 pre { overflow: auto; max-height: 30rem; background: var(--soft); padding: .6rem 1rem; font-size: .85em }
-.maps { display: flex; flex-wrap: wrap; gap: 8px } .maps rect { fill: var(--map) }
+.maps { display: flex; flex-wrap: wrap; gap: 8px } .maps svg { background: var(--map) }
 .dot { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 1rem }
 .charts svg { width: 100%; display: block; touch-action: pan-y } .foot { text-align: right }

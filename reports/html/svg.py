@@ -1,12 +1,12 @@
-"""What pictures share: SVG as text that a page holds in itself, sharp at every size.
+"""Curves' pictures as SVG that a page holds in itself and its script reads.
 
-Colours stand in attributes, so that a picture can be a file of its own; a page's style overrides those of
-text and rules, in the dark too.
+Colours stand in attributes; a page's style overrides those of text and rules, in the dark too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from colorsys import hls_to_rgb
 from html import escape
 
 _TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
@@ -14,23 +14,27 @@ _TEN = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377
 
 def colour(number: int) -> str:
     """Of a class, or of a curve."""
-    return _TEN[number] if number < len(_TEN) else f"hsl({number * 137 % 360},60%,{35 + number % 3 * 15}%)"
+    if number < len(_TEN):
+        return _TEN[number]
+    light = 0.35 + number % 3 * 0.15
+    red, green, blue = (round(255 * part) for part in hls_to_rgb(number * 137 % 360 / 360, light, 0.6))
+    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def svg(width: int, height: int, parts: Sequence[str], *, title: str = "", about: str = "", kind: str = "") -> str:
+def svg(width: int, height: int, parts: Sequence[str], *, title: str, about: str) -> str:
     """A whole picture.
 
     Args:
         width, height: in pixels, as it is drawn; a page makes it fit.
         parts: what is in it.
         title, about: what it is and what it shows, for those who hear it.
-        kind: its class, for the page's style and script.
     """
     said = "".join(f"<{tag}>{escape(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
     style = 'font-family="system-ui, sans-serif" font-size="11" fill="#333"'
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    named = (f' class="{kind}"' if kind else "") + (' role="img"' if title else "")
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}{named} {style}>{said}{"".join(parts)}</svg>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box} class="curves" role="img" {style}>{said}{"".join(parts)}</svg>'
+    )
 
 
 def words(x: float, y: float, said: str, anchor: str) -> str:

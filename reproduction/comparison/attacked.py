@@ -1,4 +1,4 @@
-"""A run that is captured and attacked: how many labels a party names, and what the server makes of what it was sent."""
+"""Runs of the comparison; of those that are attacked, how many labels a party names and what the server rebuilds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from colonnade.attacks import inversion, labels
 from colonnade.attacks.run import Run, open_run
 from colonnade.common.parsing.file import load
 from colonnade.common.version import VERSION
+from colonnade.reproduction.comparison.plan import ATTACKED
+from colonnade.reproduction.papers import running
 from colonnade.reproduction.papers.measures import Record
 from colonnade.reproduction.papers.running import Job
 from colonnade.simulation.folder import simulate_captured
@@ -23,6 +25,11 @@ LABELS, CHANCE, REBUILT, READ, READ_CHANCE = "labels", "labels_chance", "rebuilt
 """What is kept, as shares, where messages name rows; REBUILT is the mean squared error over that of the mean row."""
 
 _KNOWN, _EPOCHS = 0.2, 1
+
+
+def perform(job: Job) -> Record:
+    """Runs it to its end, or attacks it if it is one of those that are attacked. Raises ColonnadeError as the run."""
+    return attack(job) if job.name.endswith(f"/{ATTACKED}") else running.perform(job)
 
 
 def attack(job: Job) -> Record:

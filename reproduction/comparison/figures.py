@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from colonnade.reports.html.curves import Curve, curves
-from colonnade.reports.html.svg import colour, svg, words
+from colonnade.reports.html.svg import colour
+from colonnade.reports.plots import as_file, lines
 from colonnade.reproduction.comparison.epsilons import ABOUT
 from colonnade.reproduction.comparison.plan import PLAIN, UNITS, Unit
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.papers.measures import Point, Record
 
 _SIZE = (460, 320)
-_LEGEND, _LINE = 150, 17
 _DASHES = ("", "6 3", "2 3")
 _LEAST_MB, _LEAST_SECONDS = 0.01, 1.0
 _SPAN = (0.0, 1.0)
@@ -50,14 +50,7 @@ class Figure:
 
     def file(self) -> str:
         """For a file of its own, with a legend."""
-        width, height = _SIZE[0] + _LEGEND, max(_SIZE[1] + 20, 20 + _LINE * len(self.drawn))
-        parts = [self.picture(), words(_SIZE[0], _SIZE[1] + 14, self.foot, "end")]
-        for number, curve in enumerate(self.drawn):
-            y, x = 16 + _LINE * number, _SIZE[0] + 14
-            dash = f' stroke-dasharray="{curve.dash}"' if curve.dash else ""
-            parts.append(f'<path d="M{x} {y}h24" stroke="{curve.stroke}" stroke-width="2"{dash}/>')
-            parts.append(words(x + 30, y + 4, curve.name, "start"))
-        return svg(width, height, parts, title=self.title)
+        return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 
 def figures(lanes: Sequence[Lane], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:

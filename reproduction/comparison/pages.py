@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.reports.console.outputs import write_text
+from colonnade.reports.plots import as_file
 from colonnade.reproduction.comparison import leaks
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.figures import figures
@@ -45,9 +46,9 @@ class Pages:
             for figure in figures(self.lanes, deltas(self.plan))
         }
         if leaked := leaks.draw(self.lanes):
-            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, leaked)
+            pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, as_file(leaked))
         for name, (_, picture) in pictures.items():
-            write_text(folder / name, picture + "\n")
+            write_text(folder / name, picture)
         html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
         write_text(html, html_page(self.plan, self.lanes, self.seeds))
         write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from colonnade.reproduction.pages.bars import bars
-from colonnade.reproduction.pages.dots import dots
-from colonnade.reproduction.pages.orders import orders
+from colonnade.reports.plots import as_file
+from colonnade.reproduction.pages.drawings import bars, dots, orders
 from colonnade.reproduction.papers.measures import unit
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 
@@ -34,13 +33,14 @@ def pictures(paper: str, standing: TableStanding) -> Iterator[Picture]:
     """Of what was run; none where there is nothing to draw."""
     file, name, title = f"{paper}-{standing.name}", f"{paper}/{standing.name}", standing.table.title
     if cells := [one for one in _run(standing, "%") if math.isfinite(one.mean)]:
-        yield Picture(f"{file}.svg", "", dots(f"{name}: {title}", cells))
+        yield Picture(f"{file}.svg", "", as_file(dots(f"{name}: {title}", cells)))
     for sign in _BYTES:
         if cells := _run(standing, sign):
             drawn = bars(f"{name}, in {sign}: {title}", cells, sign)
-            yield Picture(f"{file}-{sign.lower()}.svg", f", in {sign}", drawn)
+            yield Picture(f"{file}-{sign.lower()}.svg", f", in {sign}", as_file(drawn))
     if claims := [one for one in standing.claims if _comparable(one)]:
-        yield Picture(f"{file}-claims.svg", ", what it says", orders(f"{name}, what it says: {title}", claims))
+        drawn = orders(f"{name}, what it says: {title}", claims)
+        yield Picture(f"{file}-claims.svg", ", what it says", as_file(drawn))
 
 
 def _run(standing: TableStanding, sign: str) -> list[CellStanding]:

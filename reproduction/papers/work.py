@@ -47,10 +47,12 @@ def about(wanted: Iterable[Job], processes: int) -> str:
     return f"about {counted(max(1, round(estimate)), 'minute')}"
 
 
-def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | ColonnadeError]]:
+def run_all(
+    wanted: list[Job], processes: int, how: Callable[[Job], Record] = perform
+) -> Iterator[tuple[Job, Record | ColonnadeError]]:
     """Runs them, so many at a time, and yields each as it ends, or the error that ended it."""
     with ThreadPoolExecutor(processes) as pool:
-        under_way: dict[Future[Record | ColonnadeError], Job] = {pool.submit(_apart, job): job for job in wanted}
+        under_way: dict[Future[Record | ColonnadeError], Job] = {pool.submit(_apart, job, how): job for job in wanted}
         try:
             for done in as_completed(under_way):
                 yield under_way[done], done.result()
@@ -60,16 +62,16 @@ def run_all(wanted: list[Job], processes: int) -> Iterator[tuple[Job, Record | C
                 unfinished.terminate()
 
 
-def _apart(job: Job) -> Record | ColonnadeError:
+def _apart(job: Job, how: Callable[[Job], Record]) -> Record | ColonnadeError:
     """Runs it in a process of its own: one that is killed takes no other with it."""
     try:
-        with ProcessPoolExecutor(1, mp_context=context(perform.__module__)) as alone:
-            return alone.submit(told, job).result()
+        with ProcessPoolExecutor(1, mp_context=_context(how.__module__)) as alone:
+            return alone.submit(told, job, how).result()
     except BrokenProcessPool:
         return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
 
 
-def context(module: str) -> BaseContext:
+def _context(module: str) -> BaseContext:
     """Of processes that are forked from one which has imported this module, and has computed nothing yet.
 
     A fork of the caller would be without torch's threads; a process from nothing imports for seconds.
@@ -79,7 +81,7 @@ def context(module: str) -> BaseContext:
     return forks
 
 
-def told(job: Job, how: Callable[[Job], Record] = perform) -> Record | ColonnadeError:
+def told(job: Job, how: Callable[[Job], Record]) -> Record | ColonnadeError:
     """The record, or what is wrong in words: errors of all kinds do not travel between processes.
 
     A fault of the program ends this run and no other; where it happened is printed at once.

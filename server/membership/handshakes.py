@@ -2,8 +2,9 @@
 
 A client with a certificate of another authority, with none, or without TLS never reaches a stream,
 so the hub does not see it. gRPC's core writes one line to standard error for each and has no other
-way to say so. While watched, standard error runs through a pipe: those lines are told to the
-server, which makes events of them. What else gRPC writes passes at a bounded rate, and all other lines unchanged.
+way to say so. That log is off unless GRPC_VERBOSITY asks for it (INFO has those lines). Then standard error runs
+through a pipe while it is watched: those lines are told to the server, which makes events of them. What else gRPC
+writes passes at a bounded rate, and all other lines unchanged.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ _REASONS = {
 
 @contextmanager
 def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tells of every handshake that fails inside, unless GRPC_VERBOSITY (ERROR, NONE) silences gRPC.
+    """Tells of every handshake that fails inside, where GRPC_VERBOSITY has gRPC say so; leaves all as it is if NONE.
 
     Args:
         tell: called with the reason, in the running event loop.
     """
+    if os.environ.get("GRPC_VERBOSITY") == "NONE":
+        yield
+        return
     loop = asyncio.get_running_loop()
     kept = os.dup(_STDERR)
     source, sink = os.pipe()

@@ -62,7 +62,8 @@ def test_they_are_few_lines_and_all_counted(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
     done = warm.run(
         [sys.executable, "-c", SERVER, str(tmp_path), str(COUNT)], cwd=ROOT,
-        env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
+        env={**environment, "GRPC_VERBOSITY": "INFO", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     written = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]

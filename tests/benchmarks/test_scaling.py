@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scaling import SWEEPS, Point, picture, point_of, table
+from benchmarks.scaling import SWEEPS, Point, point_of, sketch, table
 from benchmarks.shares import REST, codec, place_of
 from benchmarks.synthetic import COLUMNS, TRAINING, Setting, write
 
@@ -43,8 +43,9 @@ def test_every_setting_is_a_federation_without_a_ragged_batch() -> None:
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.key)
 def test_a_picture_has_every_point_of_every_curve(sweep) -> None:
     points = [Point(setting, 0.01 * n, 0.005 * n, 1.0) for n, setting in enumerate(sweep.settings(), 1)]
-    lines = [e for e in ET.fromstring(picture(sweep, points)).iter() if e.tag.endswith("polyline")]
-    assert [len(line.get("points", "").split()) for line in lines] == [len(sweep.values)] * 2 * len(sweep.protocols)
+    groups = [e for e in ET.fromstring(sketch(sweep, points)).iter() if e.tag.endswith("}g")]
+    dots = [sum(e.tag.endswith("}use") for e in group) for group in groups]
+    assert dots.count(len(sweep.values)) == 2 * len(sweep.protocols)
     assert len(table(sweep, points).splitlines()) == 2 + len(points)
 
 

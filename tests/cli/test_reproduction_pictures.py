@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from colonnade.reproduction.pages.axis import Axis, margin
-from colonnade.reproduction.pages.fills import FILLS
+from colonnade.cli.read.explain import explain
+from colonnade.cli.research.compare import Asked as Compared
+from colonnade.cli.research.compare import compare
+from colonnade.cli.research.reproduce import Asked as Reproduced
+from colonnade.cli.research.reproduce import reproduce
+from colonnade.common.errors import EnvironmentFault
+from colonnade.reproduction.pages import drawings
+from colonnade.reproduction.pages.drawings import FILLS, limits
 from colonnade.reproduction.pages.pictures import Picture, pictures
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, TableStanding
 from colonnade.reproduction.papers.papers import Cell, Claim, PaperTable
+from tests.patience import PATIENCE
 
 _SVG = "{http://www.w3.org/2000/svg}"
-_WIDE = 7  # pixels of a letter in a wide face, at most
+_NARROW = 2.6  # pixels of a letter, at least
 
 
 def cell(ours: tuple[float, ...], paper: float = 90, measure: str = "accuracy", **more: object) -> CellStanding:
@@ -34,65 +48,66 @@ def drawn(cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...
     return list(pictures("p", TableStanding("table1", PaperTable(title="A <title>"), cells, claims)))
 
 
-def only(cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...] = ()) -> ElementTree.Element:
-    (picture,) = drawn(cells, claims)
-    return ElementTree.fromstring(picture.text)
+@pytest.fixture
+def axes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is drawn of cells or claims, in their own units."""
+    figures: list[Figure] = []
+
+    def keep(size: tuple[int, int], paint: Any, **_: str) -> str:
+        figures.append(Figure(layout="constrained"))
+        paint(figures[-1])
+        return ""
+
+    monkeypatch.setattr(drawings, "picture", keep)
+
+    def of(*, cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...] = ()) -> list[Axes]:
+        monkeypatch.setattr("colonnade.reproduction.pages.pictures.as_file", str)
+        (_,) = drawn(cells, claims)
+        return figures[-1].axes
+
+    return of
 
 
-def texts(tree: ElementTree.Element) -> dict[str, ElementTree.Element]:
-    return {each.text or "": each for each in tree.iter(f"{_SVG}text")}
+def bars_of(axes: Axes) -> list[tuple[str, float]]:
+    """Colour and right end of every bar."""
+    return [(_hex(bar.get_facecolor()), bar.get_x() + bar.get_width()) for bar in axes.patches]
 
 
-def bars_of(tree: ElementTree.Element) -> list[tuple[str, float]]:
-    """Colour and width of every bar, without the legend's squares."""
-    found = [(each.attrib["fill"], float(each.attrib["width"])) for each in tree.iter(f"{_SVG}rect")]
-    return found[3:]
+def dots_of(axes: Axes) -> list[tuple[str, float]]:
+    """Colour, or none, and place of every dot."""
+    return [(line.get_markerfacecolor(), float(line.get_xdata()[0])) for line in axes.lines]
 
 
-def dots_of(tree: ElementTree.Element, legend: int = 3) -> list[tuple[str, float]]:
-    """Colour and place of every dot, without the legend's."""
-    found = [(each.attrib["fill"], float(each.attrib["cx"])) for each in tree.iter(f"{_SVG}circle")]
-    return found[legend:]
+def texts(axes: Axes) -> set[str]:
+    titles = [axes.get_title(loc) for loc in ("left", "center", "right")]
+    return {*titles, *(each.get_text() for each in (*axes.texts, *axes.get_yticklabels()))}
 
 
-class TestAxis:
+def _hex(colour: tuple[float, ...]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour[:3])
+
+
+class TestLimits:
     @given(
         st.lists(st.floats(1e-3, 1e9) | st.just(math.inf), min_size=2, max_size=8),
         st.sampled_from(["MB", "MiB", "s", ""]),
     )
-    def test_powers_of_ten_keep_the_order_and_stay_inside(self, values: list[float], unit: str) -> None:
-        x = Axis.fitting(values, unit, 250, 590)
-        places = [x(value) for value in sorted(values)]
-        assert places == sorted(places)
-        assert all(250 <= place <= 590 + 1e-6 for place in places)
-        assert x(math.inf) == 590
+    def test_are_powers_of_ten_around_the_values(self, values: list[float], unit: str) -> None:
+        low, high = limits(values, unit)
+        assert all(low < value <= high * (1 + 1e-9) for value in values if math.isfinite(value))
+        decades = math.log10(high / low)
+        assert decades == pytest.approx(max(1, round(decades)))
 
     @given(st.lists(st.floats(0, 100), min_size=1, max_size=8))
-    def test_per_cent_is_linear_and_ends_at_a_hundred(self, values: list[float]) -> None:
-        x = Axis.fitting(values, "%", 250, 660)
-        assert (x(100), x(-1)) == (660, 250)
-        assert x(min(values)) >= 250
-        middle = (min(values) + 100) / 2
-        assert x(middle) == pytest.approx((x(min(values)) + x(100)) / 2)
-
-    def test_a_decade_is_as_wide_as_the_next(self) -> None:
-        x = Axis.fitting((0.5, 900), "MB", 0, 400)
-        assert [round(x(value)) for value in (0.1, 1, 10, 100, 1000)] == [0, 100, 200, 300, 400]
-
-    @given(st.floats(1e-3, 1e9), st.floats(1e-3, 1e9), st.sampled_from(["MiB", "%"]))
-    def test_marks_do_not_touch_and_lie_on_the_axis(self, one: float, other: float, unit: str) -> None:
-        values = [min(each, 100.0) for each in (one, other)] if unit == "%" else [one, other]
-        x = Axis.fitting(values, unit, 250, 590)
-        places = [x(mark) for mark in x.marks]
-        assert places[0] == 250
-        assert all(after - before > 50 for before, after in itertools.pairwise(places))
+    def test_per_cent_ends_at_a_hundred(self, values: list[float]) -> None:
+        low, high = limits(values, "%")
+        assert 0 <= low <= min(values)
+        assert (low <= 95, high) == (True, 100)
 
     @pytest.mark.parametrize("values", [[], [math.inf], [math.nan], [0.0]])
-    def test_no_value_to_go_by_is_an_axis_all_the_same(self, values: list[float]) -> None:
-        assert Axis.fitting(values, "MB", 0, 100)(0) == 0
-
-    def test_long_labels_have_a_wider_margin(self) -> None:
-        assert margin(["short"]) < margin(["a label " * 10])
+    def test_no_value_to_go_by_has_limits_all_the_same(self, values: list[float]) -> None:
+        low, high = limits(values, "MB")
+        assert 0 < low < high < math.inf
 
 
 class TestPictures:
@@ -121,63 +136,112 @@ class TestPictures:
             "ahead: a 91.00 %, b 90.00 %, reached",
         ]
 
-    def test_the_papers_own_deviation_is_a_line_as_wide_as_it(self) -> None:
-        tree = only((cell((90.0,), paper=95, spread=1.0),))
-        x = Axis.fitting((90, 95), "%", 250, 660)
-        (line,) = tree.iter(f"{_SVG}path")
-        assert f"M{x(94):.1f} " in line.attrib["d"]
-        assert f"H{x(96):.1f}" in line.attrib["d"]
-        assert not list(only((cell((90.0,), paper=95),)).iter(f"{_SVG}path"))
+    def test_deviations_are_lines_as_wide_as_they(self, axes: Any) -> None:
+        (with_it,) = axes(cells=(cell((89.0, 91.0), paper=95, spread=1.0),))
+        lines = [line.get_segments()[0][:, 0].tolist() for line in with_it.collections]
+        assert lines == [pytest.approx([90 - math.sqrt(2), 90 + math.sqrt(2)]), pytest.approx([94, 96])]
+        (without,) = axes(cells=(cell((90.0,), paper=95),))
+        assert not list(without.collections)
+
+    def test_equal_values_make_equal_bytes(self) -> None:
+        first, second = (
+            [each.text for each in drawn((cell((90.0,)), cell((5.0,), measure="mb")), (claim({"a": 1, "b": 2}),))]
+            for _ in range(2)
+        )
+        assert first == second
+        assert "<metadata" not in first[0]  # which has the date
+
+    def test_a_file_is_light_or_dark_as_the_screen_is(self) -> None:
+        (picture,) = drawn((cell((90.0,)),))
+        inks = re.findall(r"svg{color:(#\w+);background:(#\w+)}", picture.text)
+        assert inks == [("#222", "#fff"), ("#e4e7ea", "#15181c")]
+        written = list(ElementTree.fromstring(picture.text).iter(f"{_SVG}text"))
+        assert len(written) > 3
+        assert all("fill: currentColor" in each.attrib["style"] for each in written)
 
 
 class TestBars:
-    def test_are_the_papers_and_ours_in_powers_of_ten(self) -> None:
-        tree = only((cell((10.0,), paper=1000, measure="mb@95"), cell((100.0,), paper=10, measure="mb@95")))
-        (_, long), (green, least), (_, also_least), (red, middle) = bars_of(tree)
-        assert (green, red) == (FILLS[True], FILLS[False])
-        assert least == also_least == 1  # what lies at the left end is seen
-        assert long == pytest.approx(2 * middle, abs=0.2)
+    def test_are_the_papers_and_ours_in_powers_of_ten(self, axes: Any) -> None:
+        (found,) = axes(cells=(cell((10.0,), paper=1000, measure="mb@95"), cell((100.0,), paper=10, measure="mb@95")))
+        (_, paper), (blue, ours), (_, other), (red, short) = bars_of(found)
+        assert (blue, red) == (FILLS[True], FILLS[False])
+        assert [paper, ours, other, short] == pytest.approx([1000, 10, 10, 100])
+        assert (found.get_xscale(), found.get_xlim()) == ("log", (1, 1000))  # the shortest bar is seen
+        assert found.xaxis.get_major_formatter()(10) == "10 MB"
 
-    def test_never_goes_to_the_right_edge(self) -> None:
-        tree = only((cell((math.inf,), paper=50, measure="mib@95"),))
-        (_, paper), (colour, ours) = bars_of(tree)
+    def test_never_goes_to_the_right_edge(self, axes: Any) -> None:
+        (found,) = axes(cells=(cell((math.inf,), paper=50, measure="mib@95"),))
+        (_, paper), (colour, ours) = bars_of(found)
         assert colour == FILLS[False]
-        assert ours > paper
-        assert float(texts(tree)["never"].attrib["x"]) == pytest.approx(250 + ours + 5)
+        assert paper < ours == found.get_xlim()[1]
+        assert "never" in texts(found)
 
 
 class TestOrders:
-    def test_the_first_run_is_marked(self) -> None:
-        tree = only(claims=(claim({"a": 91.0, "b": 90.0, "c": 80.0}), claim({"a": 70.0, "b": 90.0})))
-        fills = [fill for fill, _ in dots_of(tree)]
-        assert fills == [FILLS[True], "none", "none", FILLS[False], "none"]
-        assert {"reached", "short", "91.00 %", "70.00 %"} <= set(texts(tree))
+    def test_the_first_run_is_marked(self, axes: Any) -> None:
+        first, second = axes(claims=(claim({"a": 91.0, "b": 90.0, "c": 80.0}), claim({"a": 70.0, "b": 90.0})))
+        assert [fill for fill, _ in dots_of(first)] == [FILLS[True], "none", "none"]
+        assert [fill for fill, _ in dots_of(second)] == [FILLS[False], "none"]
+        assert {"reached", "91.00 %", "a"} <= texts(first)
+        assert {"short", "70.00 %"} <= texts(second)
 
-    def test_never_stands_at_the_right_edge(self) -> None:
-        tree = only(claims=(claim({"a": 5.0, "b": math.inf}, "seconds@80", "fewer"),))
-        (_, first), (_, never) = dots_of(tree)
-        assert first < never == 590
-        assert {"5.00 s", "never"} <= set(texts(tree))
+    def test_never_stands_at_the_right_edge(self, axes: Any) -> None:
+        (found,) = axes(claims=(claim({"a": 5.0, "b": math.inf}, "seconds@80", "fewer"),))
+        (_, first), (_, never) = dots_of(found)
+        assert first < never == found.get_xlim()[1]
+        assert {"5.00 s", "never"} <= texts(found)
 
-    def test_a_run_that_waits_is_named_and_has_no_dot(self) -> None:
-        tree = only(claims=(claim({"a": 5.0, "b": math.nan}, "mb@80", "fewer"),))
-        assert [fill for fill, _ in dots_of(tree)] == [FILLS[None]]
-        assert {"b", "not run yet"} <= set(texts(tree))
+    def test_a_run_that_waits_is_named_and_has_no_dot(self, axes: Any) -> None:
+        (found,) = axes(claims=(claim({"a": 5.0, "b": math.nan}, "mb@80", "fewer"),))
+        assert [fill for fill, at in dots_of(found) if not math.isnan(at)] == [FILLS[None]]
+        assert {"b", "not run yet"} <= texts(found)
 
     def test_runs_that_are_measured_in_two_units_have_no_axis(self) -> None:
         two = ClaimStanding(Claim(text="", fewer={"a": "mb@80", "b": "seconds@80"}), {"a": (1.0,), "b": (2.0,)})
         assert drawn(claims=(two,)) == []
 
 
+@settings(max_examples=20)
 @given(st.text("abc de", min_size=1, max_size=70), st.text("abc de", min_size=1, max_size=300))
 def test_no_text_leaves_the_picture(label: str, said: str) -> None:
     long = CellStanding(Cell(row=label, column="b", paper=1e4, spread=1.25, run="a", measure="mib"), (2e3, 9e3))
     for picture in drawn((cell((99.0, 98.0)), long), (claim({"a_run_that_waits": 9.0, "b": math.nan}, text=said),)):
         tree = ElementTree.fromstring(picture.text)
-        width, height = float(tree.attrib["width"]), float(tree.attrib["height"])
+        _, _, width, height = map(float, tree.attrib["viewBox"].split())
         for each in tree.iter(f"{_SVG}text"):
-            x, wide = float(each.attrib["x"]), _WIDE * len(each.text or "")
-            left = x - {"start": 0, "middle": wide / 2, "end": wide}[each.attrib["text-anchor"]]
+            x, y = _place(each)
+            wide = _NARROW * len((each.text or "").strip())
+            anchor = re.findall("text-anchor: ([a-z]+)", each.attrib["style"]) or ["start"]
+            left = x - {"start": 0, "middle": wide / 2, "end": wide}[anchor[0]]
             assert left >= 0
             assert left + wide <= width
-            assert 0 < float(each.attrib["y"]) <= height
+            assert 0 < y <= height
+
+
+def _place(text: ElementTree.Element) -> tuple[float, float]:
+    if "x" in text.attrib:
+        return float(text.attrib["x"]), float(text.attrib["y"])
+    ((x, y),) = re.findall(r"translate\(([-\d.]+) ([-\d.]+)\)", text.attrib["transform"])
+    return float(x), float(y)
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before anything is run."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    wanted: list[Callable[[], None]] = [
+        lambda: explain(tmp_path, None, 1.0, ()),
+        lambda: reproduce(Reproduced("", 1, tmp_path / "results", 1)),
+        lambda: compare(Compared((), 1, tmp_path / "results", 1)),
+    ]
+    for command in wanted:
+        with pytest.raises(EnvironmentFault, match="pictures need Matplotlib") as refused:
+            command()
+        assert refused.value.hint == "pip install 'colonnade[plots]'"
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_command_loads_matplotlib_before_it_draws() -> None:
+    commands = "colonnade.cli.read.explain, colonnade.cli.research.reproduce, colonnade.cli.research.compare"
+    asked = f"import sys, colonnade.cli.main, {commands}; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout.split() == ["False"]

@@ -17,6 +17,7 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COUNT = 20
+OWN = ["a line of another kind", "another: für alle", "and the last without an end", "afterwards"]
 
 SERVER = """
 import asyncio, json, os, socket, ssl, sys
@@ -54,7 +55,10 @@ def without(port, words):
             pass
 
 async def main():
+    kept = os.dup(2)
     with watch_handshakes(told.append):
+        if os.path.sameopenfile(2, kept):
+            told.append("standard error is itself")
         os.write(2, b"a line of another kind\\n")
         listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
         port = await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem))
@@ -74,22 +78,33 @@ asyncio.run(main())
 """
 
 
-def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Path) -> None:
+def serve(tmp_path: Path, **asked: str) -> tuple[list[str], list[str]]:
+    """What is told of all handshakes, and the lines of standard error."""
     for folder in ("ours", "theirs"):
         make_federation(tmp_path / folder, ["ada"])
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
     done = warm.run(
         [sys.executable, "-c", SERVER, str(tmp_path), str(COUNT)],
-        cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=PATIENCE,
-        check=True,
+        cwd=ROOT, env={**environment, **asked, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=PATIENCE, check=True,
     )  # fmt: skip
-    assert Counter(json.loads(done.stdout)) == {
+    own = ("absl::InitializeLog", "Log level INFO is not suitable")  # of gRPC's beginning
+    lines = [line for line in done.stderr.splitlines() if not any(said in line for said in own)]
+    return json.loads(done.stdout), lines
+
+
+def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Path) -> None:
+    told, lines = serve(tmp_path, GRPC_VERBOSITY="INFO")
+    assert Counter(told) == {
         "its certificate is not accepted: unable to get local issuer certificate": COUNT,
         "it showed no certificate": COUNT,
         "it does not speak TLS": 2 * COUNT,
     }
-    lines = [line for line in done.stderr.splitlines() if "absl::InitializeLog" not in line]
-    assert lines == ["a line of another kind", "another: für alle", "and the last without an end", "afterwards"]
+    assert lines == OWN
+
+
+def test_unless_asked_grpc_says_nothing_and_standard_error_stays_as_it_is(tmp_path: Path) -> None:
+    assert serve(tmp_path) == (["standard error is itself"], OWN)
 
 
 @pytest.mark.parametrize(

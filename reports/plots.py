@@ -1,0 +1,143 @@
+"""Still pictures, drawn by Matplotlib as SVG: equal values make equal bytes.
+
+Text and axes have the colour of what surrounds them, so that a page shows them in light and dark. `as_file` gives a
+picture that stands alone both colours.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from colonnade.reports.html.curves import Curve, Say
+
+GREY = "#8a8f95"
+"""Can be seen on white and on black."""
+
+Mark = Mapping[str, Any]
+"""A dot or a square, in Matplotlib's words for lines."""
+
+RING: Mark = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": ""}
+
+_INK = "#010203"  # stands for the colour of the text around the picture
+_STYLE = {
+    "axes.axisbelow": True, "axes.edgecolor": GREY, "axes.facecolor": "none", "axes.grid": True,
+    "axes.grid.axis": "x", "axes.labelcolor": _INK, "axes.spines.right": False, "axes.spines.top": False,
+    "axes.titlelocation": "left", "axes.titlesize": "medium", "figure.facecolor": "none",
+    "font.sans-serif": "DejaVu Sans", "font.size": 8.5, "grid.alpha": 0.3, "grid.color": GREY,
+    "legend.frameon": False, "lines.linewidth": 1.5, "lines.markersize": 6, "lines.scale_dashes": False,
+    "svg.fonttype": "none", "svg.hashsalt": "colonnade", "text.color": _INK,
+    "xtick.color": GREY, "xtick.labelcolor": _INK, "ytick.color": GREY, "ytick.labelcolor": _INK,
+    "ytick.major.size": 0,
+}  # fmt: skip
+_NOTHING = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_COLOURS = (
+    "<style>svg{color:#222;background:#fff}"
+    "@media(prefers-color-scheme:dark){svg{color:#e4e7ea;background:#15181c}}</style>"
+)
+
+
+def refuse_without_matplotlib() -> None:
+    """Raises EnvironmentFault if pictures cannot be drawn here, before anything has been computed."""
+    try:
+        import matplotlib  # noqa: F401, PLC0415  # an extra
+    except ImportError:
+        hint = "pip install 'colonnade[plots]'"
+        raise EnvironmentFault("pictures need Matplotlib, which is not installed", hint=hint) from None
+
+
+def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: str = "", about: str = "") -> str:
+    """An SVG element for a page.
+
+    Args:
+        size: width and height in pixels.
+        paint: draws on the figure.
+        title, about: what it is and what it shows, for those who hear it.
+
+    Raises:
+        EnvironmentFault: Matplotlib is not installed.
+    """
+    refuse_without_matplotlib()
+    from matplotlib import style  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415  # without pyplot, which would look for a screen
+
+    drawn = io.StringIO()
+    with style.context(["default", _STYLE]):
+        figure = Figure((size[0] / 96, size[1] / 96), layout="constrained")
+        paint(figure)
+        figure.savefig(drawn, format="svg", metadata=_NOTHING, bbox_inches="tight")
+    return _cleaned(drawn.getvalue(), title, about)
+
+
+def as_file(drawn: str) -> str:
+    """A picture with a ground and an ink of its own, light or dark as the reader's screen is."""
+    return drawn.replace(">", f">{_COLOURS}", 1) + "\n"
+
+
+def lines(
+    drawn: Sequence[Curve], say: Say, across: Say, *, span: tuple[float, float], foot: str = "", title: str = ""
+) -> str:
+    """Curves with a legend beside them.
+
+    Args:
+        drawn: the curves.
+        say, across: a y and an x in words of the axis; marks of x are whole numbers.
+        span: of y.
+        foot: what x is.
+        title: for those who hear the picture.
+    """
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        for curve in drawn:
+            x, y = zip(*curve.points, strict=True)
+            dash = (0, tuple(map(float, curve.dash.split()))) if curve.dash else "-"
+            axes.plot(x, y, color=curve.stroke, linestyle=dash, marker="" if len(x) > 1 else "o", label=curve.name)
+        axes.set_ylim(span)
+        axes.grid(axis="y")
+        axes.set_xlabel(foot)
+        axes.locator_params(axis="x", integer=True)
+        axes.xaxis.set_major_formatter(lambda x, _: across(x))
+        axes.yaxis.set_major_formatter(lambda y, _: say(y))
+        figure.legend(loc="outside right upper")
+
+    return picture((680, 360), paint, title=title)
+
+
+def rows(axes: Axes, names: Sequence[str]) -> Axes:
+    """A row for each, from the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    return axes
+
+
+def legend(figure: Figure, marks: Mapping[str, Mark]) -> None:
+    """Marks and their meanings, above the figure."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    handles = [Line2D([], [], label=meaning, **mark) for meaning, mark in marks.items()]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), columnspacing=1.5)
+
+
+def _cleaned(text: str, title: str, about: str) -> str:
+    """Without what only a file may have or nobody sees, and with words for those who hear it."""
+    text = re.sub("<defs>\\s*<style.*?</defs>|\\n *", "", text[text.index("<svg") :], flags=re.S)
+    text = re.sub("<[^>]*>", _shortened, text).replace(_INK, "currentColor")
+    said = "".join(f"<{tag}>{escape(words)}</{tag}>" for tag, words in (("title", title), ("desc", about)) if words)
+    font = 'font-family="system-ui, sans-serif" stroke-linejoin="round"' + (' role="img"' if title else "")
+    return re.sub("<svg([^>]*)>", lambda found: f"<svg{found[1]} {font}>{said}", text, count=1)
+
+
+def _shortened(tag: re.Match[str]) -> str:
+    """A tag with places to a hundredth, and with no name that nothing refers to."""
+    said = re.sub('(?<=<g) id=".*?"|font-family: .*?; | transform="rotate\\(-0 .*?"', "", tag[0])
+    return re.sub(r"(\.\d\d)\d+", r"\1", said)

@@ -1,0 +1,114 @@
+"""How pictures of a table are drawn: its cells in per cent as dots, those in bytes as bars, its claims run by run."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from colonnade.reports.plots import GREY, RING, Mark, legend, picture, rows
+from colonnade.reproduction.papers.measures import unit
+from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FILLS: Mapping[bool | None, str] = {True: "#0072b2", False: "#d55e00", None: GREY}
+"""By whether it is reached: blue and vermilion, which those tell apart who see no red or no green."""
+
+_WIDTH, _LETTERS = 720, 80
+_PALE = "#a5aeb8"
+_SAID = {True: "reached", False: "short", None: "not run yet"}
+
+
+def dots(title: str, cells: Sequence[CellStanding]) -> str:
+    """A picture of these cells in per cent, one at least; a line through a dot is its deviation."""
+
+    def paint(figure: Figure) -> None:
+        axes = rows(figure.subplots(), [one.label for one in cells])
+        _limit(axes, (value for one in cells for value in (one.mean, one.cell.paper)), "%")
+        for y, one in enumerate(cells):
+            ours = _dot(one.reached)
+            axes.plot([one.cell.paper, one.mean], [y, y], color=_PALE, linewidth=1)
+            axes.errorbar(one.mean, y, xerr=one.spread, elinewidth=3, **ours)
+            axes.errorbar(one.cell.paper, y, xerr=one.cell.spread, elinewidth=1, capsize=4, **RING)
+        legend(figure, {"the paper": RING, "ours, reached": _dot(True), "ours, short": _dot(False)})
+
+    return picture((_WIDTH, 70 + 20 * len(cells)), paint, title=title, about=_spoken(cells))
+
+
+def bars(title: str, cells: Sequence[CellStanding], sign: str) -> str:
+    """A picture of these cells in MB or MiB, one at least; what was never reached goes to the right edge."""
+
+    def paint(figure: Figure) -> None:
+        axes = rows(figure.subplots(), [one.label for one in cells])
+        low, high = _limit(axes, (value for one in cells for value in (one.mean, one.cell.paper)), sign)
+        for y, one in enumerate(cells):
+            pairs = ((-0.2, one.cell.paper, _PALE, one.paper_words), (0.2, one.mean, FILLS[one.reached], one.words))
+            for down, value, fill, said in pairs:
+                drawn = axes.barh(y + down, min(value, high) - low, 0.36, low, color=fill)
+                axes.bar_label(drawn, [said], padding=4)
+        squares = {"the paper": _PALE, "ours, reached": FILLS[True], "ours, short": FILLS[False]}
+        legend(figure, {said: {"marker": "s", "color": fill, "linestyle": ""} for said, fill in squares.items()})
+
+    return picture((_WIDTH, 70 + 32 * len(cells)), paint, title=title, about=_spoken(cells))
+
+
+def orders(title: str, claims: Sequence[ClaimStanding]) -> str:
+    """A picture of these claims, one at least, whose runs are measured in one unit each."""
+    said = [textwrap.wrap(one.claim.text, _LETTERS) for one in claims]
+    heights = [20 * len(one.values) + 15 * len(lines) + 44 for one, lines in zip(claims, said, strict=True)]
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(len(claims), squeeze=False, gridspec_kw={"height_ratios": heights})
+        for one, lines, axes in zip(claims, said, panels.flat, strict=True):
+            axes.set_title("\n".join(lines))
+            axes.set_title(_SAID[one.reached], loc="right")
+            _claim(axes, one)
+        meanings = {"to be ahead, and is": _dot(True), "to be ahead, and is not": _dot(False), "the others": RING}
+        legend(figure, meanings)
+
+    about = "; ".join(f"{one.claim.text}: {one.words}, {_SAID[one.reached]}" for one in claims)
+    return picture((_WIDTH, 40 + sum(heights)), paint, title=title, about=about)
+
+
+def _claim(axes: Axes, one: ClaimStanding) -> None:
+    """A row a run; the first is the one that is to be ahead."""
+    rows(axes, list(one.values))
+    first = next(iter(one.values))
+    _, high = _limit(axes, one.values.values(), unit(one.claim.measures[first]))
+    for y, (run, value) in enumerate(one.values.items()):
+        mark = _dot(one.reached) if run == first else RING
+        axes.plot(min(value, high), y, clip_on=False, **mark)
+        axes.annotate(one.said(run), (1, y), (10, 0), axes.get_yaxis_transform(), "offset points", va="center")
+
+
+def limits(values: Iterable[float], sign: str) -> tuple[float, float]:
+    """Where an axis begins and ends: per cent at 100, all others at powers of ten, since they differ by factors."""
+    finite = [value for value in values if math.isfinite(value)]
+    if sign == "%":
+        return max(0.0, 5 * math.floor((min(finite, default=0.0) - 1) / 5)), 100.0
+    above = [value for value in finite if value > 0] or [1.0]
+    least, most = math.floor(math.log10(0.9 * min(above))), math.ceil(math.log10(max(above)))
+    return 10.0**least, 10.0 ** max(most, least + 1)
+
+
+def _limit(axes: Axes, values: Iterable[float], sign: str) -> tuple[float, float]:
+    """Gives an axis its ends, and its marks their unit."""
+    ends = limits(values, sign)
+    if sign != "%":
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xlim(ends)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g} {sign}".strip())
+    return ends
+
+
+def _dot(reached: bool | None) -> Mark:
+    return {"marker": "o", "color": FILLS[reached], "linestyle": ""}
+
+
+def _spoken(cells: Sequence[CellStanding]) -> str:
+    return "; ".join(one.spoken for one in cells)
