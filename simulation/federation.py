@@ -25,7 +25,8 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
 from colonnade.common.conversation.chaos import Seat as Place
 from colonnade.common.conversation.compression import Compressor, form_of
-from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Item, Link, Save
+from colonnade.common.conversation.control import Item, Save
+from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.errors import ConfigError

@@ -16,7 +16,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
-from colonnade.common.conversation.conversation import SERVER, Carrier, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import Message, snapshot

@@ -15,7 +15,8 @@ from colonnade.client.run.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.conversation import Cohort, Save
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import largest_bytes

@@ -26,7 +26,8 @@ from colonnade.common.alignment.work import aside
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.conversation import SERVER, Item, Link
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.features import Features

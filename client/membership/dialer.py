@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from colonnade.client.membership.inbox import Inbox
 from colonnade.common.conversation.capacity import Capacity
-from colonnade.common.conversation.conversation import SERVER, Close, Item, Link, Open, Save
+from colonnade.common.conversation.control import Close, Item, Open, Save
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel, Refusal, Rewind, Welcome
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.pki.names import dns_name

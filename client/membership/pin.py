@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints
-from colonnade.common.conversation.conversation import SERVER, Save
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError
 from colonnade.common.runtime.durable import write_kept

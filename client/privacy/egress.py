@@ -9,7 +9,8 @@ from torch import Tensor
 
 from colonnade.client.privacy.copies import Copies
 from colonnade.common.compression.quantise import Packed
-from colonnade.common.conversation.conversation import Carrier, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.departure import ways_out

@@ -29,7 +29,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Seat
-from colonnade.common.conversation.conversation import SERVER, Link, Save
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session

@@ -28,7 +28,8 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from colonnade.common.conversation.conversation import Carrier, Item, Open
+from colonnade.common.conversation.control import Item, Open
+from colonnade.common.conversation.conversation import Carrier
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Message, payload_bytes, snapshot
 

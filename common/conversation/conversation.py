@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
 from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
+from colonnade.common.conversation.control import Close, Item, Open, Save
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.responses import Gathering, Harvest, Quorum
 from colonnade.common.conversation.traffic import Traffic
@@ -39,34 +40,6 @@ from colonnade.common.messaging.message import (
 )
 
 SERVER = "server"
-
-
-@dataclass(frozen=True)
-class Open:
-    """The server opens a round."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Close:
-    """The server will open no more rounds."""
-
-
-@dataclass(frozen=True)
-class Save:
-    """The server asks for a checkpoint of a round.
-
-    `keep` is the one before, which lives until this is committed; `best` that of the best round so far.
-    """
-
-    round: int
-    keep: int = 0
-    best: int = 0
-
-
-Control = Open | Close | Save
-Item = Message | Control
 
 
 class Carrier(Protocol):

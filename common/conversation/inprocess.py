@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from colonnade.common.conversation.capacity import Bounded
-from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Item, Link
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.errors import PartyAway

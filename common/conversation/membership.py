@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from colonnade.common.conversation.conversation import Item
+from colonnade.common.conversation.control import Item
 
 # Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
 WIRE_VERSION = 6

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from colonnade.common.conversation.capacity import Bounded, bound
-from colonnade.common.conversation.conversation import Open
+from colonnade.common.conversation.control import Open
 from colonnade.common.messaging.message import Message
 
 _T = TypeVar("_T")

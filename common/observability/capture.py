@@ -23,7 +23,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.compression import form_of
-from colonnade.common.conversation.conversation import SERVER, Carrier, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
 from colonnade.common.protocols import CONTRACTS

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 
-from colonnade.common.conversation.conversation import Close, Open, Save
+from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import (
     Begin,
     Failure,

@@ -10,21 +10,11 @@ from functools import partial
 from colonnade.common.alignment.messages import alignment_kinds, all_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.conversation import membership as said
 from colonnade.common.conversation.compression import Compressor, form_of
-from colonnade.common.conversation.conversation import Cohort, Link, Save
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import Cohort, Link
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.membership import (
-    Begin,
-    Failure,
-    Farewell,
-    Hello,
-    Parcel,
-    Refusal,
-    Rewind,
-    Saved,
-    Spent,
-    Welcome,
-)
 from colonnade.common.errors import (
     ColonnadeError,
     ContractError,
@@ -104,7 +94,7 @@ class Hub:
             self._let_in(connection, pem, hello)
         except ColonnadeError as refused:
             self._telemetry.refused(party, str(refused), connection.address)
-            connection.post(Refusal(*declared(refused)))
+            connection.post(said.Refusal(*declared(refused)))
             await connection.close()
 
     async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
@@ -176,7 +166,7 @@ class Hub:
                 continue
             member.ready = False
             member.parted.clear()
-            member.connection.post(Rewind(reason))
+            member.connection.post(said.Rewind(reason))
 
     def ask_to_save(self, save: Save) -> None:
         """Asks all parties for a checkpoint."""
@@ -245,14 +235,14 @@ class Hub:
         """Tells everyone who is left that the run has failed, and whose error it was."""
         for name, member in list(self.members.items()):
             if name != party:
-                member.connection.post(Failure(party, *declared(error)))
+                member.connection.post(said.Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:
         """Says farewell and waits for the parties to do the same. Nobody can join any more."""
         self._over = True
         self._mailbox.abandon()
         for member in list(self.members.values()):
-            member.connection.post(Farewell())
+            member.connection.post(said.Farewell())
             if not member.connection.session:
                 member.parted.set()  # it came too late to take part, and has nothing to say
         try:
@@ -274,7 +264,7 @@ class Hub:
         unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
         return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
 
-    def _let_in(self, connection: Connection, pem: bytes | None, hello: Hello) -> None:
+    def _let_in(self, connection: Connection, pem: bytes | None, hello: said.Hello) -> None:
         party = hello.party
         if self._over:
             raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
@@ -283,7 +273,7 @@ class Hub:
             self._refuse(before.connection, f"{party!r} has joined over another connection")
             self._forget(party, before, PartyAway(party, "it has joined over another connection"))
         connection.peer, connection.session = party, 0
-        connection.post(Welcome())
+        connection.post(said.Welcome())
         member = self.members[party] = Member(connection, pem, hello)
         self.totals.connect(party, connection)
         inlet = Intake(member, partial(self._links.get, party))
@@ -291,24 +281,24 @@ class Hub:
         self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
         self._changed.set()
 
-    def _hear(self, party: str, member: Member, parcel: Parcel) -> None:
-        if member.parted.is_set() and not isinstance(parcel, Saved | Spent):
+    def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:
+        if member.parted.is_set() and not isinstance(parcel, said.Saved | said.Spent):
             return
         match parcel:
-            case Failure(reason=reason, hint=hint):
+            case said.Failure(reason=reason, hint=hint):
                 self._telemetry.event("failed", party=party, reason=reason)
                 member.parted.set()
                 member.ready = False
                 self._fail(party, PartyFailed(party, reason, hint=hint))
-            case Farewell() if party in self._links:
+            case said.Farewell() if party in self._links:
                 member.parted.set()
-            case Spent(releases=releases) if 0 <= releases < math.inf:
+            case said.Spent(releases=releases) if 0 <= releases < math.inf:
                 self.releases[party] = max(self.releases.get(party, 0), releases)
-            case Saved(round=round, error=error):
+            case said.Saved(round=round, error=error):
                 if not error:
                     member.note_saved(round)
                 self._saved(party, round, error)
-            case Hello() if not member.ready:
+            case said.Hello() if not member.ready:
                 self._hear_again(party, member, parcel)
             case Message() if not member.ready:
                 pass  # of the session that was stopped
@@ -320,16 +310,13 @@ class Hub:
             case _:
                 self._expel(party, member, f"it sent {type(parcel).__name__} out of turn")
 
-    def _hear_again(self, party: str, member: Member, hello: Hello) -> None:
+    def _hear_again(self, party: str, member: Member, hello: said.Hello) -> None:
         try:
-            if hello.party != party:
-                raise RefusedError(f"{party!r} now calls itself {hello.party[:80]!r}")
-            self._admission.check(hello, member.pem)
+            member.renew(hello, self._admission)
         except ColonnadeError as refused:
             self._expel(party, member, declared(refused)[0])
-            return
-        member.hello, member.ready = hello, True
-        self._changed.set()
+        else:
+            self._changed.set()
 
     def _lose(self, party: str, member: Member, error: Exception) -> None:
         if member.parted.is_set() or self.members.get(party) is not member:
@@ -368,9 +355,7 @@ class Hub:
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
 
     def _start(self, party: str, round: int) -> int:
-        connection = self.members[party].connection
-        connection.post(Begin(self.session, self._names, self._run, round, self.aligned))
-        connection.session = self.session
+        self.members[party].begin(said.Begin(self.session, self._names, self._run, round, self.aligned))
         return round
 
     def _link(self, party: str) -> Link:
@@ -397,7 +382,7 @@ class Hub:
         return cut_off
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        connection.post(Refusal(reason))
+        connection.post(said.Refusal(reason))
         closing = asyncio.ensure_future(connection.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -412,5 +397,4 @@ class Hub:
 
     def _late(self, party: str, message: Message) -> None:
         self.totals.late[party] += 1
-        kind = type(message).__name__
-        self._telemetry.event("late", party=party, kind_of=kind, round=message.round, now=self.round)
+        self._telemetry.event("late", party=party, kind_of=type(message).__name__, round=message.round, now=self.round)

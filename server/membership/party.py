@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.conversation.membership import Hello
+from colonnade.common.conversation.membership import Begin, Hello
 from colonnade.common.errors import ColonnadeError, RefusedError
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.admission import Admission
@@ -34,6 +34,18 @@ class Member:
         """It has saved a round: its Hello, heard again, would say so."""
         held = (round, *(r for r in self.hello.held if r != round))
         self.hello = replace(self.hello, held=held[:_HELD])
+
+    def begin(self, begin: Begin) -> None:
+        """Tells it where its next session begins."""
+        self.connection.post(begin)
+        self.connection.session = begin.session
+
+    def renew(self, hello: Hello, admission: Admission) -> None:
+        """It is ready again. Raises RefusedError: it may no longer take part, or says that it is somebody else."""
+        if hello.party != self.hello.party:
+            raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
+        admission.check(hello, self.pem)
+        self.hello, self.ready = hello, True
 
 
 @dataclass(frozen=True)

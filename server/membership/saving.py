@@ -12,7 +12,8 @@ from pathlib import Path
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.run_options import CheckpointConfig
-from colonnade.common.conversation.conversation import SERVER, Save
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, EnvironmentFault, PartyLost
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.durable import write_durably

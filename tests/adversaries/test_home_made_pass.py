@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from colonnade.client.privacy.egress import Door
-from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.outgoing import Concealed, Released, nothing
 from colonnade.common.privacy.accounting.ledger import Ledger

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.errors import CheckpointError, ContractError, PeerError
 from colonnade.common.runtime.json_lines import read_lines
 from tests.federation import config

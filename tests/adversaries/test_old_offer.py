@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Item
+from colonnade.common.conversation.control import Item
 from colonnade.common.crypto.signatures import ForgedError
 from colonnade.common.messaging.raw import lay_out, take_apart
 from colonnade.common.secure_aggregation.key_agreement import KeyProofs, KeyRing

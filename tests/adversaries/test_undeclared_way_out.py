@@ -12,7 +12,8 @@ from colonnade.client.privacy.egress import Door
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.departure import objection, ways_out
 from colonnade.common.messaging.message import Message, PartyMessage, ServerMessage, TensorSpec, message, tensor_specs

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from colonnade.client.aggregation.key_agreement import agree
-from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import connect, run_virtual
 from colonnade.common.crypto.sealing import SealError
 from colonnade.common.crypto.signatures import ForgedError, Signer

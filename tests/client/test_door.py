@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from colonnade.client.privacy.egress import Door
-from colonnade.common.conversation.conversation import SERVER, Close, Item, Open
+from colonnade.common.conversation.control import Close, Item, Open
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.outgoing import Concealed, Released

@@ -12,7 +12,7 @@ from colonnade.client.membership.pin import Pin
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import Snapshot
-from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin
 from colonnade.common.errors import CheckpointError, ContractError, EnvironmentFault
 

@@ -16,7 +16,8 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, PartyConfig
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.schedule import Schedule
-from colonnade.common.conversation.conversation import SERVER, Item, Open
+from colonnade.common.conversation.control import Item, Open
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, schema
 from colonnade.common.observability.capture import (

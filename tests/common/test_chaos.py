@@ -26,7 +26,7 @@ from colonnade.common.conversation.chaos import (
     read_chaos,
     seconds,
 )
-from colonnade.common.conversation.conversation import Close, Item, Open
+from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import Message

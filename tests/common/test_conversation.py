@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient

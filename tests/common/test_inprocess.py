@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Item, Open
+from colonnade.common.conversation.control import Item, Open
 from colonnade.common.conversation.inprocess import connect, run_virtual, snapshot
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.messaging.message import Message

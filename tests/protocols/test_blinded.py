@@ -13,7 +13,8 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.run_cache import Once
-from colonnade.common.conversation.conversation import SERVER, Open
+from colonnade.common.conversation.control import Open
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import Concealed

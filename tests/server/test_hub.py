@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Open
+from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failure, Farewell, Parcel, Refusal, Welcome
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import CheckpointError, PartyAway, PartyFailed, PartyLost

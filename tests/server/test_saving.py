@@ -15,7 +15,7 @@ import torch
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.config.run_options import CheckpointConfig
-from colonnade.common.conversation.conversation import Save
+from colonnade.common.conversation.control import Save
 from colonnade.common.errors import PartyLost
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.server.membership.saving import Saving

@@ -14,7 +14,8 @@ from colonnade.common.alignment.keys import Keys
 from colonnade.common.alignment.messages import Common, Points, Positions
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
-from colonnade.common.conversation.conversation import SERVER, Item
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, DataError
 from colonnade.common.messaging.message import Message
 from tests.alignment import align, federation

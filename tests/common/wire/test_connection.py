@@ -13,7 +13,7 @@ import grpc
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import Open
+from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Parcel
 from colonnade.common.errors import ContractError, EnvironmentFault, PartyLost
 from colonnade.common.protocols.split import CONTRACT, Embedding

@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.conversation.conversation import Close, Open, Save
+from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import Begin, Farewell, Hello, Parcel
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
 from colonnade.common.protocols import CONTRACTS

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.common.conversation.conversation import SERVER, Link, Open
+from colonnade.common.conversation.control import Open
+from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.names import dns_name
