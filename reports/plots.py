@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from colonnade.common.errors import EnvironmentFault
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -46,15 +44,6 @@ _COLOURS = (
 )
 
 
-def refuse_without_matplotlib() -> None:
-    """Raises EnvironmentFault if pictures cannot be drawn here, before anything has been computed."""
-    try:
-        import matplotlib  # noqa: F401, PLC0415  # an extra
-    except ImportError:
-        hint = "pip install 'colonnade[plots]'"
-        raise EnvironmentFault("pictures need Matplotlib, which is not installed", hint=hint) from None
-
-
 def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: str = "", about: str = "") -> str:
     """An SVG element for a page.
 
@@ -62,11 +51,7 @@ def picture(size: tuple[int, int], paint: Callable[[Figure], None], *, title: st
         size: width and height in pixels.
         paint: draws on the figure.
         title, about: what it is and what it shows, for those who hear it.
-
-    Raises:
-        EnvironmentFault: Matplotlib is not installed.
     """
-    refuse_without_matplotlib()
     from matplotlib import style  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415  # without pyplot, which would look for a screen
 

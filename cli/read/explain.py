@@ -19,7 +19,6 @@ from colonnade.reports.explanation.keep import Keep
 from colonnade.reports.explanation.maps import choose_rows, flatten_map
 from colonnade.reports.explanation.page import Maps, html, numbers, sentences
 from colonnade.reports.explanation.trained import Trained, open_run
-from colonnade.reports.plots import refuse_without_matplotlib
 
 
 def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) -> None:
@@ -33,11 +32,10 @@ def explain(run: Path, out: Path | None, sigma: float, keep: tuple[str, ...]) ->
 
     Raises:
         InputError: the run is none, has not ended, or cannot be opened; or an option is wrong.
-        EnvironmentFault: nothing can be written there, or Matplotlib is not installed.
+        EnvironmentFault: nothing can be written there.
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
-    refuse_without_matplotlib()
     keeps = [Keep.read(words) for words in keep]
     torch.set_num_threads(1)  # small products: threads cost more than they save
     trained = open_run(run, _say)

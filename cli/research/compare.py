@@ -10,7 +10,6 @@ from rich.table import Table
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.plots import refuse_without_matplotlib
 from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.pages import Pages
@@ -51,9 +50,8 @@ def compare(asked: Asked) -> None:
 
     Raises:
         InputError: a protocol does not take part, or runs have failed.
-        EnvironmentFault: nothing can be written there, or Matplotlib is not installed.
+        EnvironmentFault: nothing can be written there.
     """
-    refuse_without_matplotlib()
     plan = read_plan(asked.plan)
     names = chosen(plan, asked.names)
     make_folder(asked.out)

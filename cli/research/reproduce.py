@@ -12,7 +12,6 @@ from rich.table import Table
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.reports.plots import refuse_without_matplotlib
 from colonnade.reproduction.pages.pages import Pages, total_words
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
 from colonnade.reproduction.papers.measures import Record
@@ -57,10 +56,8 @@ def reproduce(asked: Asked) -> None:
 
     Raises:
         InputError: there is no such paper or table.
-        EnvironmentFault: nothing can be written there, or Matplotlib is not installed.
+        EnvironmentFault: nothing can be written there.
     """
-    if not asked.which and not asked.quick:  # these are the pages that have pictures
-        refuse_without_matplotlib()
     papers = list(chosen(asked.which, quick=asked.quick))
     make_folder(asked.out)
     results = Results(asked.out)

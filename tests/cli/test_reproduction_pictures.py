@@ -6,8 +6,6 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -17,12 +15,6 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from colonnade.cli.read.explain import explain
-from colonnade.cli.research.compare import Asked as Compared
-from colonnade.cli.research.compare import compare
-from colonnade.cli.research.reproduce import Asked as Reproduced
-from colonnade.cli.research.reproduce import reproduce
-from colonnade.common.errors import EnvironmentFault
 from colonnade.reproduction.pages import drawings
 from colonnade.reproduction.pages.drawings import FILLS, limits
 from colonnade.reproduction.pages.pictures import Picture, pictures
@@ -223,21 +215,6 @@ def _place(text: ElementTree.Element) -> tuple[float, float]:
         return float(text.attrib["x"]), float(text.attrib["y"])
     ((x, y),) = re.findall(r"translate\(([-\d.]+) ([-\d.]+)\)", text.attrib["transform"])
     return float(x), float(y)
-
-
-def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before anything is run."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    wanted: list[Callable[[], None]] = [
-        lambda: explain(tmp_path, None, 1.0, ()),
-        lambda: reproduce(Reproduced("", 1, tmp_path / "results", 1)),
-        lambda: compare(Compared((), 1, tmp_path / "results", 1)),
-    ]
-    for command in wanted:
-        with pytest.raises(EnvironmentFault, match="pictures need Matplotlib") as refused:
-            command()
-        assert refused.value.hint == "pip install 'colonnade[plots]'"
-    assert not list(tmp_path.iterdir())
 
 
 def test_no_command_loads_matplotlib_before_it_draws() -> None:
