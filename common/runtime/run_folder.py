@@ -30,6 +30,16 @@ STAMP = {"format": FORMAT, "version": VERSION}
 _SERVER = "server"
 
 
+class _Below:
+    """A file or a folder in a folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: MemberFolder, _kind: type) -> Path:
+        return owner.path / self._name
+
+
 @dataclass(frozen=True)
 class MemberFolder:
     """What is in the folder of any member.
@@ -40,40 +50,20 @@ class MemberFolder:
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        """The resolved configuration: at the top, everybody's as far as it is known there; at a party, its own."""
-        return self.path / "config.yaml"
-
-    @property
-    def events(self) -> Path:
-        """All events of training, a line each."""
-        return self.path / "events.jsonl"
-
-    @property
-    def prediction_events(self) -> Path:
-        """The same of the time in which the model was asked."""
-        return self.path / "predictions.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def once(self) -> Path:
-        """The folder of what is made once a run."""
-        return self.path / "once"
-
-    @property
-    def once_predictions(self) -> Path:
-        """The folder of what is made once for predictions."""
-        return self.path / "once-predictions"
-
-    @property
-    def encoder(self) -> Path:
-        """How the member's columns were encoded."""
-        return self.path / "encoder.json"
+    config = _Below("config.yaml")
+    """The resolved configuration: at the top, everybody's as far as it is known there; at a party, its own."""
+    events = _Below("events.jsonl")
+    """All events of training, a line each."""
+    prediction_events = _Below("predictions.jsonl")
+    """The same of the time in which the model was asked."""
+    checkpoints = _Below("checkpoints")
+    """The folder of checkpoints."""
+    once = _Below("once")
+    """The folder of what is made once a run."""
+    once_predictions = _Below("once-predictions")
+    """The folder of what is made once for predictions."""
+    encoder = _Below("encoder.json")
+    """How the member's columns were encoded."""
 
     @property
     def begun(self) -> bool:
@@ -107,140 +97,64 @@ class MemberFolder:
 class PartyFolder(MemberFolder):
     """The folder of a party."""
 
-    @property
-    def ledger(self) -> Path:
-        """What left the party, a line a message."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def pinned(self) -> Path:
-        """The run that the folder belongs to."""
-        return self.path / "pinned.json"
-
-    @property
-    def log(self) -> Path:
-        """What its process printed, where the launcher started it."""
-        return self.path / "log.txt"
-
-    @property
-    def answers_log(self) -> Path:
-        """The same of the process that answers for a trained model."""
-        return self.path / "answers.log"
-
-    @property
-    def own_predictions(self) -> Path:
-        """What it predicts itself, which stays at home."""
-        return self.path / "own-predictions.csv"
-
-    @property
-    def chaos(self) -> Path:
-        """The faults on purpose that have happened."""
-        return self.path / "chaos.json"
-
-    @property
-    def capture(self) -> Path:
-        """What crossed its link about training rows, where it captured."""
-        return self.path / "capture.bin"
-
-    @property
-    def evaluation_capture(self) -> Path:
-        """The same about validation and test rows."""
-        return self.path / "capture-evaluations.bin"
-
-    @property
-    def export(self) -> Path:
-        """The folder of its exported part of the model."""
-        return self.path / "export"
+    ledger = _Below("ledger.jsonl")
+    """What left the party, a line a message."""
+    pinned = _Below("pinned.json")
+    """The run that the folder belongs to."""
+    log = _Below("log.txt")
+    """What its process printed, where the launcher started it."""
+    answers_log = _Below("answers.log")
+    """The same of the process that answers for a trained model."""
+    own_predictions = _Below("own-predictions.csv")
+    """What it predicts itself, which stays at home."""
+    chaos = _Below("chaos.json")
+    """The faults on purpose that have happened."""
+    capture = _Below("capture.bin")
+    """What crossed its link about training rows, where it captured."""
+    evaluation_capture = _Below("capture-evaluations.bin")
+    """The same about validation and test rows."""
+    export = _Below("export")
+    """The folder of its exported part of the model."""
 
 
 @dataclass(frozen=True)
 class RunFolder(MemberFolder):
     """The folder of a run: the server's, and of the launcher that started everyone."""
 
-    @property
-    def summary(self) -> Path:
-        """What the run came to."""
-        return self.path / "summary.json"
-
-    @property
-    def run(self) -> Path:
-        """The run's number, and the folder's format."""
-        return self.path / "run.json"
-
-    @property
-    def launch(self) -> Path:
-        """How `up` started it."""
-        return self.path / "launch.json"
-
-    @property
-    def simulated(self) -> Path:
-        """How `simulate` ran it, and the folder's format."""
-        return self.path / "simulated.json"
-
-    @property
-    def server_config(self) -> Path:
-        """The server's own configuration, where the launcher keeps everybody's in `config`."""
-        return self.path / "server.yaml"
-
-    @property
-    def session(self) -> Path:
-        """The number of the newest session."""
-        return self.path / "session"
-
-    @property
-    def noisy_labels(self) -> Path:
-        """The training labels with noise, where they are private."""
-        return self.path / "noisy-labels.safetensors"
-
-    @property
-    def answers(self) -> Path:
-        """How many answers went out about every row, where answers are private."""
-        return self.path / "answers.json"
-
-    @property
-    def server_log(self) -> Path:
-        """What the server's process printed, where the launcher started it."""
-        return self.path / "server.log"
-
-    @property
-    def predictions(self) -> Path:
-        """Predictions that were asked for with the run."""
-        return self.path / "predictions.csv"
-
-    @property
-    def tokens(self) -> Path:
-        """The callers of a served model."""
-        return self.path / "serve.tokens"
-
-    @property
-    def report(self) -> Path:
-        """The run's page."""
-        return self.path / "report.html"
-
-    @property
-    def comparison(self) -> Path:
-        """The page that compares this run with others."""
-        return self.path / "comparison.html"
-
-    @property
-    def card(self) -> Path:
-        """The model's card."""
-        return self.path / "card.md"
-
-    @property
-    def explained(self) -> Path:
-        """How much each party matters, in numbers."""
-        return self.path / "explain.json"
-
-    @property
-    def explained_page(self) -> Path:
-        """The same as a page."""
-        return self.path / "explain.html"
-
-    @property
-    def attacks(self) -> Path:
-        """The folder of what attacks have found."""
-        return self.path / "attacks"
+    summary = _Below("summary.json")
+    """What the run came to."""
+    run = _Below("run.json")
+    """The run's number, and the folder's format."""
+    launch = _Below("launch.json")
+    """How `up` started it."""
+    simulated = _Below("simulated.json")
+    """How `simulate` ran it, and the folder's format."""
+    server_config = _Below("server.yaml")
+    """The server's own configuration, where the launcher keeps everybody's in `config`."""
+    session = _Below("session")
+    """The number of the newest session."""
+    noisy_labels = _Below("noisy-labels.safetensors")
+    """The training labels with noise, where they are private."""
+    answers = _Below("answers.json")
+    """How many answers went out about every row, where answers are private."""
+    server_log = _Below("server.log")
+    """What the server's process printed, where the launcher started it."""
+    predictions = _Below("predictions.csv")
+    """Predictions that were asked for with the run."""
+    tokens = _Below("serve.tokens")
+    """The callers of a served model."""
+    report = _Below("report.html")
+    """The run's page."""
+    comparison = _Below("comparison.html")
+    """The page that compares this run with others."""
+    card = _Below("card.md")
+    """The model's card."""
+    explained = _Below("explain.json")
+    """How much each party matters, in numbers."""
+    explained_page = _Below("explain.html")
+    """The same as a page."""
+    attacks = _Below("attacks")
+    """The folder of what attacks have found."""
 
     def party(self, name: str) -> PartyFolder:
         """The folder of a party. A name is no path; who reads one from a file has to see to that."""
