@@ -72,18 +72,21 @@ def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
                 os.kill(pid, request["number"])
         return
     sys.stdout.flush()
+    ours = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(request)
+        _become(request, ours)
     children[pid] = request["start"]
     _say(started=request["start"], pid=pid)
 
 
-def _become(request: dict[str, Any]) -> NoReturn:
+def _become(request: dict[str, Any], parent: int) -> NoReturn:
     """The child: takes on its own environment, then runs the command line as if started plainly."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it has ended before that was asked for
+            os._exit(1)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _redirect(Path(request["log"]))

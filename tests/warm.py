@@ -318,6 +318,7 @@ def _serve(requests: socket.socket) -> tuple[Request, list[int]] | None:
                         os.kill(pid, signal.SIGKILL)
                     return None
                 report = socket.socket(fileno=descriptors.pop())
+                server = os.getpid()
                 if pid := os.fork():
                     reports[pid] = report
                     report.send(str(pid).encode())
@@ -328,6 +329,8 @@ def _serve(requests: socket.socket) -> tuple[Request, list[int]] | None:
                     inherited.close()
                 signal.set_wakeup_fd(-1)
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != server:  # it has ended before that was asked for
+                    os._exit(1)
                 return json.loads(message), descriptors
 
 

@@ -75,7 +75,7 @@ def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 def test_a_run_completes_with_its_checkpoints(tmp_path: Path, limits: tuple[int, int]) -> None:
     out = tmp_path / "run"
-    argv = [sys.executable, "-m", "colonnade", "up", str(ROOT / "experiments" / "demo.yaml"), "--out", str(out)]
+    argv = ["up", ROOT / "experiments" / "demo.yaml", "--out", out]
     for one in ("parties=2", "checkpoint.rounds=10", "epochs=20"):
         argv += ["--set", f"federation.{one}"]
     with ExitStack() as stack:

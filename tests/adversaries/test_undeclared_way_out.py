@@ -112,10 +112,10 @@ def test_what_leaves_as_it_is_can_be_counted_on_one_hand() -> None:
         if spec.public
     }
     assert public == {
-        "agreement.KeyOffer.key",
-        "agreement.KeyOffer.certificate",
-        "agreement.KeyOffer.signature",
-        "agreement.KeyProof.proofs",
+        "key_agreement.KeyOffer.key",
+        "key_agreement.KeyOffer.certificate",
+        "key_agreement.KeyOffer.signature",
+        "key_agreement.KeyProof.proofs",
         "fedvs.Opened.senders",
         "vfedmh.Prediction.r",
     }
