@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colonnade.attacks.run import Run
+from colonnade.attacks.run import AttackedRun
 from colonnade.common.compression.quantise import AS_IS
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import Normals, seeded_normals
@@ -19,7 +19,7 @@ from colonnade.common.privacy.rows import RowRelease, deviation
 from colonnade.common.protocols import CONTRACTS
 
 
-def asked(run: Run) -> tuple[Tensor, list[Tensor]]:
+def asked(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
     """Everyone's answers about training rows, and about those that were held out.
 
     They come in blocks of a batch, each released by itself as in an evaluation, with noise of its own. Blocks that are
@@ -36,7 +36,7 @@ def asked(run: Run) -> tuple[Tensor, list[Tensor]]:
     return torch.cat(blocks), [_answers(run, party, blocks) for party in run.config.federation.names]
 
 
-def shows_parts(run: Run) -> bool:
+def shows_parts(run: AttackedRun) -> bool:
     """Whether the server sees each party's part, or sums alone: blind ones, or decoded ones."""
     federation = run.config.federation
     kinds = CONTRACTS[run.protocol].kinds
@@ -44,20 +44,20 @@ def shows_parts(run: Run) -> bool:
     return clear and getattr(federation.protocol, "aggregate", "clear") != "blinded"
 
 
-def _blocks(run: Run, rows: Tensor) -> list[Tensor]:
+def _blocks(run: AttackedRun, rows: Tensor) -> list[Tensor]:
     size = run.config.federation.batch
     whole = len(rows) // size * size or len(rows)
     return list(torch.split(rows[:whole], size)) if len(rows) else []
 
 
 @torch.no_grad()
-def _answers(run: Run, party: str, blocks: list[Tensor]) -> Tensor:
+def _answers(run: AttackedRun, party: str, blocks: list[Tensor]) -> Tensor:
     local, columns = run.local(party)
     release = _release(run, party)
     return torch.cat([release(local(columns[block]), evaluation=True, rows=block) for block in blocks])
 
 
-def _release(run: Run, party: str) -> Release:
+def _release(run: AttackedRun, party: str) -> Release:
     """As the party's own stage in an evaluation; nobody's budget pays, for nothing leaves."""
     plan, seed = run.schedule.privacy, run.config.federation.seed
     form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
@@ -67,7 +67,7 @@ def _release(run: Run, party: str) -> Release:
     return inner if form == AS_IS else QuantisedRelease(inner, form, form, draws)
 
 
-def _protection(plan: Plan, normals: Normals) -> Release:
+def _protection(plan: PrivacyPlan, normals: Normals) -> Release:
     budget = Budget(None, None, plan.releases)
     if not isinstance(plan.config, AdaptivePrivacyConfig):
         return GaussianRelease(plan, normals, budget)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from colonnade.attacks.run import Run
+from colonnade.attacks.run import AttackedRun
 from colonnade.common.messaging.message import Message
 from colonnade.common.numerics.directions import Directions
 from colonnade.common.numerics.zeroth_order import estimate
@@ -16,7 +16,7 @@ Estimate = Callable[[Message, int, int], Tensor | None]
 """(message, turn, rows of its batch) -> what can be computed of every row, (rows, width), or None."""
 
 
-def estimates(run: Run, party: str) -> Estimate:
+def estimates(run: AttackedRun, party: str) -> Estimate:
     """Eq. 2 of VFL-CZOFO on everything that came back to a party; of other protocols nothing."""
     federation = run.config.federation
     cfg = federation.protocol

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from colonnade.attacks.network import fit
 from colonnade.attacks.rows import by_field, pieces, vectors
-from colonnade.attacks.run import Run, accuracy
+from colonnade.attacks.run import AttackedRun, accuracy
 from colonnade.attacks.similarity import ssim
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
@@ -66,7 +66,7 @@ class Inversion:
     made: Tensor
 
 
-def invert(run: Run, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
+def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
     """Trains a decoder on what a party sent of known training rows, and tries it on the others.
 
     Args:

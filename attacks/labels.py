@@ -18,7 +18,7 @@ from torch import Tensor
 
 from colonnade.attacks.estimates import estimates
 from colonnade.attacks.rows import Piece, by_field, pieces
-from colonnade.attacks.run import Run, accuracy
+from colonnade.attacks.run import AttackedRun, accuracy
 from colonnade.common.data.rows import generator
 
 
@@ -43,7 +43,7 @@ class Guess:
     rows: int
 
 
-def infer(run: Run, party: str) -> list[Guess]:
+def infer(run: AttackedRun, party: str) -> list[Guess]:
     """Everything that a curious party can try on its own capture, the best first. Empty if nothing names rows."""
     found: list[Guess] = []
     for name, told in by_field(pieces(run.schedule, run.training(party), estimates(run, party)), "in").items():

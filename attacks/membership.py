@@ -21,7 +21,7 @@ from torch import Tensor
 from colonnade.attacks.asking import asked, shows_parts
 from colonnade.attacks.bounds import Counts, least_epsilon
 from colonnade.attacks.rows import Told, by_field, pieces
-from colonnade.attacks.run import Run
+from colonnade.attacks.run import AttackedRun
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 
@@ -53,7 +53,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Membership:
+class MembershipAttack:
     """How well members were told from others.
 
     Args:
@@ -75,7 +75,7 @@ class Membership:
     by: str
 
 
-def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, seed: int) -> Membership:
+def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, seed: int) -> MembershipAttack:
     """Learns from shadows, and tries it on the target.
 
     Args:
@@ -92,7 +92,7 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
     scores = torch.from_numpy(model.fit(x, y).predict_proba(target.features.numpy())[:, 1])
     threshold = _threshold(held, torch.from_numpy(y), delta)
     chosen = _count(scores, target.member, threshold)
-    return Membership(
+    return MembershipAttack(
         len(scores), _count(scores, target.member, 0.5).accuracy, float(roc_auc_score(target.member, scores)),
         chosen, least_epsilon=least_epsilon(chosen, delta), delta=delta, by=target.by,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
     return Counts(int(said[member].sum()), int(member.sum()), int(said[~member].sum()), int((~member).sum()))
 
 
-def candidates(run: Run) -> Candidates:
+def candidates(run: AttackedRun) -> Candidates:
     """What the server has of training rows and of others.
 
     Raises:
@@ -128,7 +128,7 @@ def candidates(run: Run) -> Candidates:
     return Candidates(signals(probabilities, labels, shown), member, by)
 
 
-def overheard(run: Run) -> tuple[Tensor, list[Tensor]]:
+def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
     """What was sent of training rows in the last epoch, and of others in the last evaluation.
 
     Returns:
@@ -175,7 +175,7 @@ class _Said:
         return self.values[torch.searchsorted(self.rows, wanted)]
 
 
-def _sent(run: Run, party: str) -> tuple[_Said, _Said]:
+def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
     """Of training and of evaluated rows, the field that both have."""
     training = by_field(pieces(run.schedule, run.training(party)), "out")
     evaluated = by_field(pieces(run.schedule, run.evaluations(party)), "out")
@@ -189,7 +189,7 @@ def _sent(run: Run, party: str) -> tuple[_Said, _Said]:
     )
 
 
-def _whole(run: Run, told: Told) -> _Said:
+def _whole(run: AttackedRun, told: Told) -> _Said:
     """The newest of every row, of full batches where there are some: a clip acts on matrices, of more rows on more."""
     full = Told()
     for piece in told.last:

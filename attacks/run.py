@@ -35,7 +35,7 @@ _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a part
 
 
 @dataclass(frozen=True)
-class Run:
+class AttackedRun:
     """A run's folder, opened, with the data that its members had.
 
     Args:
@@ -134,7 +134,7 @@ class Run:
         return RunFolder(self.folder).party(party)
 
 
-def open_run(folder: Path, sample: Tensor | None = None) -> Run:
+def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
     """Opens the folder of a run of `up` or `simulate`.
 
     Args:
@@ -165,7 +165,7 @@ def open_run(folder: Path, sample: Tensor | None = None) -> Run:
     labels = load_labels(config.server.labels, base)
     labels = sampled(labels, sample)
     schedule = Schedule(config.federation, len(labels.values), labels.official_test)
-    run = Run(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
+    run = AttackedRun(folder, config, base, summary, labels=labels.values, schedule=schedule, sample=sample)
     if not run.captured:
         raise InputError(f"no party of the run in {folder} kept what crossed its link", hint=_HOW)
     return run

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.config.members import Config
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.conversation.chaos import ChaosConfig
@@ -43,7 +43,7 @@ class Pool:
         return self.rows[torch.randperm(len(self.rows), generator=generator("shadow", seed))[: 2 * self.train]]
 
 
-def pool(run: Run) -> Pool:
+def pool(run: AttackedRun) -> Pool:
     """Rows that the target did not use, where there are enough; else all that it did not train on.
 
     Raises:
@@ -64,7 +64,7 @@ def pool(run: Run) -> Pool:
     return Pool(beside, "its validation and test rows", min(len(part.train), len(beside) // 2))
 
 
-def shadows(run: Run, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[Run]:
+def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[AttackedRun]:
     """Simulates federations like the target, one after the other; a shadow's folder is gone when the next is asked for.
 
     Args:

@@ -22,7 +22,7 @@ from colonnade.common.models.towers.cnn import CnnConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import secure_normals
@@ -77,7 +77,7 @@ def _protected(
     noised = {"clip": 1} if steps else None
     said = {"clip": 1.0, "noise_multiplier": 0.2, "delta": 1e-5, "rescale": rule, "steps": noised}
     config = AdaptivePrivacyConfig.model_validate({"mechanism": "adaptive", **said})
-    plan = Plan(config, 0.2, 1, 1, None, ROWS)
+    plan = PrivacyPlan(config, 0.2, 1, 1, None, ROWS)
     factor = Rescale(rule, 1.0, deviation(plan))
     noise = NoisySteps(plan, 1, secure_normals) if steps else None
     budget = RowBudget(Budget(None, None, 1), torch.zeros(ROWS, dtype=torch.float64))

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks.report import Figure
 from benchmarks.runs import run
 from benchmarks.times import times
-from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.differences import EmbeddingColumns, Slopes
 from colonnade.common.numerics.directions import Directions
 
 ROWS, WIDTH, Q = 64, 64, 100
@@ -45,7 +45,7 @@ def _differences() -> Figure:
             found.append(functional.cross_entropy(head(moved), y) - rest)
         return torch.stack(found)
 
-    floor, ours = times(straight, lambda: slopes(h, directions.of("party1", 1, ROWS).u, y, Place(0)).mean(0))
+    floor, ours = times(straight, lambda: slopes(h, directions.of("party1", 1, ROWS).u, y, EmbeddingColumns(0)).mean(0))
     return Figure(f"{Q} differences, {ROWS} x {WIDTH}, head 128", ours, 0.5, "ms", floor, "one pass after the other")
 
 

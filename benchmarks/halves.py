@@ -16,7 +16,7 @@ from benchmarks.runs import ROOT, Run, run
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.columns.scale import Scaler
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
 from colonnade.common.parsing.file import load
@@ -60,7 +60,7 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
     schedule = Schedule(federation, len(labels.values), labels.official_test)
     parts, bottoms = [], []
     for seat, (name, party) in enumerate(config.parties.items()):
-        raw = load_features(party.data, Seat(seat, 2), Path()).values
+        raw = load_features(party.data, PartyIndex(seat, 2), Path()).values
         parts.append(Scaler.fit(party.data.scale, raw, schedule.partition.train).apply(raw))
         seed = federation.seed * 1009 + seat + 1
         bottoms.append(bottom_model(f"parties.{name}", party.model, tuple(raw.shape[1:]), 128, seed, Path()))

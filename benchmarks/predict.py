@@ -22,7 +22,7 @@ from benchmarks import exchange
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
 from colonnade.cli.run.predict import answer_file
-from colonnade.cli.run.prediction_files import Asked
+from colonnade.cli.run.prediction_files import PredictionIds
 from colonnade.cli.run.prediction_run import opened
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
@@ -82,7 +82,7 @@ def _ask(folder: Path) -> float:
         await model.say(f"person-{number:06}" for number in range(BLOCK))  # everybody is there, and warm
         for number in range(3):
             begin = time.perf_counter()
-            await answer_file(Asked(folder / "ids.csv"), IDS, folder / f"out{number}.csv", "refuse", model)
+            await answer_file(PredictionIds(folder / "ids.csv"), IDS, folder / f"out{number}.csv", "refuse", model)
             times.append(time.perf_counter() - begin)
 
     with opened(folder / "run", None, PredictionTerms()) as run:

@@ -25,7 +25,7 @@ import yaml
 
 from benchmarks.report import Figure
 from colonnade.client.alignment.matching import Matching
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
@@ -54,7 +54,7 @@ def per_key(keys: int) -> Figure:
     people, lists = [b"person %d" % n for n in range(keys)], PARTIES + 1
     floor = _processor(lambda: _bare(people)) / lists
     agreed = parse(_tree(PARTIES)).federation
-    ours = _processor(lambda: inprocess.run_virtual(_align(agreed, Keys(tuple(people)))))
+    ours = _processor(lambda: inprocess.run_virtual(_align(agreed, RowKeys(tuple(people)))))
     micro = 1e6 / keys
     what = f"alignment of {keys} keys, {PARTIES} parties and the server"
     return Figure(
@@ -85,7 +85,7 @@ def _bare(people: list[bytes]) -> None:
         elements = Secret(os.urandom(32)).raise_all(elements)
 
 
-async def _align(agreed: FederationConfig, keys: Keys) -> None:
+async def _align(agreed: FederationConfig, keys: RowKeys) -> None:
     names, session = list(agreed.names), Session()
     cohort, links = inprocess.connect(names, alignment_kinds(agreed), alignment_limits(len(names) + 1))
     parties = [Matching(name, agreed, PolicyConfig(), keys, session, links[name])() for name in names]

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
@@ -38,11 +38,11 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
     names, session = list(federation.names), Session(federation.id, "simulated", 1, federation.hashes())
     cohort, links = inprocess.connect(names, alignment_kinds(federation), alignment_limits(len(names) + 1))
     with whose(SERVER):
-        keys = {SERVER: Keys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
+        keys = {SERVER: RowKeys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
     for name in names:
         with whose(name):
             ids = load_features(config.parties[name].data, federation.seat(name), base).ids
-            keys[name] = Keys.of(ids, federation.keys, name)
+            keys[name] = RowKeys.of(ids, federation.keys, name)
     halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
     for name in names:
         policy = config.parties[name].policy

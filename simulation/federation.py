@@ -23,7 +23,7 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
-from colonnade.common.conversation.chaos import Seat as Place
+from colonnade.common.conversation.chaos import PatternIndex as Place
 from colonnade.common.conversation.compression import Compressor, form_of
 from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link

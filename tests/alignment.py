@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.keys import KeysConfig
@@ -95,10 +95,10 @@ async def _align(
     for name in names:
         cohort[name]._carry = watch(SERVER, name, cohort[name]._carry)
         links[name]._carry = watch(name, SERVER, links[name]._carry)
-    own = Keys.of(ids[SERVER], config, SERVER)
+    own = RowKeys.of(ids[SERVER], config, SERVER)
     halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block)()}
     for name in names:
-        policy, keys = policies.get(name, PolicyConfig()), Keys.of(ids[name], config, name)
+        policy, keys = policies.get(name, PolicyConfig()), RowKeys.of(ids[name], config, name)
         halves[name] = Matching(name, agreed, policy, keys, about, links[name], keep=keep(name), block=block)()
     tasks = {member: asyncio.ensure_future(half) for member, half in halves.items()}
 

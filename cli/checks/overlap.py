@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
@@ -28,12 +28,12 @@ class Overlap:
 
     def __init__(self, federation: FederationConfig) -> None:
         self._federation = federation
-        self._keys: dict[str, Keys] = {}
+        self._keys: dict[str, RowKeys] = {}
 
     def add(self, member: str, ids: Sequence[str] | None) -> None:
         """Takes a member's in. Raises DataError if rows go by keys, and these are of no use."""
         if self._federation.align != "none" or ids is not None:
-            self._keys[member] = Keys.of(ids, self._federation.keys, member)
+            self._keys[member] = RowKeys.of(ids, self._federation.keys, member)
 
     def show(self) -> None:
         """Says how many rows are common to all, if all have been read.

@@ -39,11 +39,11 @@ def deal(
     owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="who is to own what is dealt")] = "",
 ) -> None:
     """Write a folder for every member: its configuration, its keys, and its columns or labels alone."""
-    from colonnade.cli.data.deal import Terms, read_owner  # noqa: PLC0415
+    from colonnade.cli.data.deal import DealTerms, read_owner  # noqa: PLC0415
     from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
     from colonnade.cli.launcher.demo import demo_file  # noqa: PLC0415
 
-    run(file or demo_file(), tuple(sets or ()), out, Terms(connect, days, read_owner(owner)))
+    run(file or demo_file(), tuple(sets or ()), out, DealTerms(connect, days, read_owner(owner)))
 
 
 def register(app: typer.Typer) -> None:

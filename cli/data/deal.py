@@ -28,7 +28,7 @@ from colonnade.common.crypto.pki.names import LOOPBACK, SERVER
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
@@ -42,7 +42,7 @@ _CODE = re.compile(r"(.+\.py):\w+")
 
 
 @dataclass(frozen=True)
-class Terms:
+class DealTerms:
     """What the members are told beside the configuration.
 
     Raises:
@@ -89,7 +89,7 @@ def read_owner(text: str) -> tuple[int, int] | None:
     return int(found[1]), int(found[2] or found[1])
 
 
-def deal(file: Path, sets: tuple[str, ...], out: Path, terms: Terms) -> None:
+def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None:
     """Deals a federation, once: what was dealt from the same configuration is left as it is.
 
     Raises:
@@ -152,7 +152,7 @@ class _Dealing:
     tree: dict[str, Any]
     base: Path
     out: Path
-    terms: Terms
+    terms: DealTerms
     dry: bool = False  # whether everything is read, and refused if it is of no use, before anything is written
     copied: dict[tuple[str, str], Path] = field(default_factory=dict)
 
@@ -208,7 +208,7 @@ class _Dealing:
         own["data"] = {**self._write_columns(name, own["data"], features), **kept}
         return tuple(features.values.shape)
 
-    def _write_labels(self, source: dict[str, Any], labels: Labels) -> dict[str, Any]:
+    def _write_labels(self, source: dict[str, Any], labels: LabelColumn) -> dict[str, Any]:
         if labels.ids is None:
             return self._write(SERVER, "labels", "safetensors", labels_bytes(labels))
         key, label = source["key"], source["label"]

@@ -48,10 +48,10 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     import numpy as np  # noqa: PLC0415
 
     from colonnade.common.data.shares import share  # noqa: PLC0415
-    from colonnade.common.data.split import Seat, band  # noqa: PLC0415
+    from colonnade.common.data.split import PartyIndex, band  # noqa: PLC0415
 
     label = len(header) - 1
-    bands = [band(label, Seat(seat, parties), "columns") for seat in range(parties)]
+    bands = [band(label, PartyIndex(seat, parties), "columns") for seat in range(parties)]
     columns = {"server": [label], **{f"party{seat + 1}": [*range(label)[part]] for seat, part in enumerate(bands)}}
     # A key says nothing of a person's place in the set that was cut.
     numbers = np.random.default_rng(seed + 1).permutation(len(rows))

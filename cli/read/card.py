@@ -22,7 +22,7 @@ from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
 from colonnade.reports.guarantee import by_party, describe_privacy, details
-from colonnade.reports.records.run import Run, read_run
+from colonnade.reports.records.run import RecordedRun, read_run
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.words import amount
 
@@ -53,7 +53,7 @@ def card(folder: Path, out: Path | None) -> None:
     console.print(f"card: {path}", markup=False, soft_wrap=True)
 
 
-def markdown(run: Run) -> str:
+def markdown(run: RecordedRun) -> str:
     """The card's text."""
     config = _config(run)
     sections = [
@@ -68,7 +68,7 @@ def markdown(run: Run) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _trained(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
+def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
     contract = CONTRACTS.get(run.summary["protocol"])
     yield "protocol", run.summary["protocol"] if contract is None else f"{contract.title} ({contract.source})"
     yield "labels", run.summary.get("dataset", "not known")
@@ -84,7 +84,7 @@ def _trained(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
         yield "stopped early", run.summary["stopped"]
 
 
-def _parties(run: Run, config: Config | None) -> str:
+def _parties(run: RecordedRun, config: Config | None) -> str:
     """A line a party. Whose configuration is not in the folder keeps its columns to itself."""
     lines = []
     epsilons, delta = by_party(run.summary), run.summary.get("delta")
@@ -99,7 +99,7 @@ def _parties(run: Run, config: Config | None) -> str:
     return _table(("party", "columns", "source", "model", "epsilon", "rounds missed"), lines)
 
 
-def _columns(run: Run, config: Config, name: str, own: PartyConfig) -> str:
+def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:
     """How many a party holds, where its data are on this machine: their names are not for a card."""
     if (base := RunFolder(run.folder).base()) is None:
         return "not known here"
@@ -110,7 +110,7 @@ def _columns(run: Run, config: Config, name: str, own: PartyConfig) -> str:
     return str(len(found.names))
 
 
-def _good(run: Run) -> Iterator[tuple[str, object]]:
+def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
     metrics = run.summary["metrics"]
     yield from metric_rows(run.summary, {f"test_{key}": f"test {name}" for key, name in _MORE.items()})
     yield from own_models(metrics)
@@ -118,7 +118,7 @@ def _good(run: Run) -> Iterator[tuple[str, object]]:
         yield "test rows", "the run kept none: nothing is known of rows that nothing was chosen by"
 
 
-def _protected(run: Run) -> Iterator[tuple[str, object]]:
+def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
     yield "parties' data", describe_privacy(run.summary)
     yield from details(run.summary)
     yield from ((name, words) for name, words in what_else(run.summary) if name != "turns")
@@ -127,7 +127,7 @@ def _protected(run: Run) -> Iterator[tuple[str, object]]:
         yield f"{kind} messages", f"{book.messages}, {amount(book.bytes)}, {book.rows} rows: {ways}"
 
 
-def _limits(run: Run) -> str:
+def _limits(run: RecordedRun) -> str:
     """Who sees what, as the protocol's contract has it."""
     contract = CONTRACTS.get(run.summary["protocol"])
     lines = [] if contract is None else [f"- The {role} sees {what}." for role, what in contract.sees.items()]
@@ -140,7 +140,7 @@ def _limits(run: Run) -> str:
     return "\n".join(map(_plain, lines))
 
 
-def _provenance(run: Run, config: Config | None) -> Iterator[tuple[str, object]]:
+def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
     known = run.summary.get("environment")
     yield from ((name, value) for name, value in (known or {}).items())
     yield "run", RunFolder(run.folder).number() or "not known"
@@ -159,7 +159,7 @@ def _provenance(run: Run, config: Config | None) -> Iterator[tuple[str, object]]
             yield f"newest hash of {name}'s ledger", head
 
 
-def _config(run: Run) -> Config | None:
+def _config(run: RecordedRun) -> Config | None:
     """What the run was configured with, as far as it is in its folder and can be read by this version."""
     try:
         return parse(with_defaults_before(yaml.safe_load(run.config))) if run.config else None

@@ -39,7 +39,7 @@ _TRACED = 7  # rows of the example that the program is made from: a number that 
 
 
 @dataclass(frozen=True)
-class Place:
+class ExportPlace:
     """Where a party's run is.
 
     Args:
@@ -54,7 +54,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedParty:
     """A party's part of a model.
 
     Args:
@@ -91,7 +91,7 @@ def export(folder: Path, party: str, file: Path | None, out: Path | None) -> Non
     console.print("  model.safetensors, model.pt2 (torch.export), encoder.json, model.json", style="dim")
 
 
-def _find(folder: Path, party: str, file: Path | None) -> Place:
+def _find(folder: Path, party: str, file: Path | None) -> ExportPlace:
     """The party's folder: below a run of `up`, or the folder itself with the party's own file."""
     if file is not None:
         config, home, base = as_begun(load(file), folder), PartyFolder(folder), file.parent.resolve()
@@ -104,10 +104,10 @@ def _find(folder: Path, party: str, file: Path | None) -> Place:
         config, home, base = load_begun(run.config), run.party(party), found
     if party not in config.parties:
         raise InputError(f"there is no party {party!r}{nearest(party, config.parties)}", hint="see --party")
-    return Place(home, config, base)
+    return ExportPlace(home, config, base)
 
 
-def _open(place: Place, party: str) -> Opened:
+def _open(place: ExportPlace, party: str) -> OpenedParty:
     federation, own = place.config.federation, place.config.parties[party]
     name = federation.protocol.name
     if name not in LOCAL:
@@ -139,10 +139,10 @@ def _open(place: Place, party: str) -> Opened:
     )
     local = LOCAL[name](ctx)
     local.eval()
-    return Opened(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
+    return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 
 
-def _program(opened: Opened) -> bytes:
+def _program(opened: OpenedParty) -> bytes:
     example = torch.zeros(_TRACED, *opened.shape)
     try:
         made = torch.export.export(opened.local, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
@@ -157,7 +157,7 @@ def _program(opened: Opened) -> bytes:
     return program.getvalue()
 
 
-def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:
+def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
     federation = config.federation
     says = CONTRACTS[federation.protocol.name].predicts
     return {
@@ -172,7 +172,7 @@ def _record(config: Config, party: str, opened: Opened) -> dict[str, Any]:
     }
 
 
-def _columns(opened: Opened) -> list[str]:
+def _columns(opened: OpenedParty) -> list[str]:
     """What the model's inputs are, in order: of categories one a word."""
     if not opened.encoder.codes:
         return list(opened.names)

@@ -12,7 +12,7 @@ import torch
 from rich.table import Table
 
 from colonnade.attacks import inversion, labels, membership, pictures, shadows
-from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.errors import InputError, nearest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports import guarantee
@@ -74,7 +74,7 @@ def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
 Found = tuple[dict[str, Any], Table]
 
 
-def _labels(run: Run, names: tuple[str, ...], _options: Options, _place: Path) -> Found:
+def _labels(run: AttackedRun, names: tuple[str, ...], _options: Options, _place: Path) -> Found:
     chance = labels.largest_class(run.labels[run.schedule.partition.train])
     table = Table("party", "best method", "labels named", "chance", title="labels, from what came back")
     parties = {}
@@ -90,7 +90,7 @@ def _labels(run: Run, names: tuple[str, ...], _options: Options, _place: Path) -
     return {"largest_class": chance, "parties": parties}, table
 
 
-def _inversion(run: Run, names: tuple[str, ...], options: Options, place: Path) -> Found:
+def _inversion(run: AttackedRun, names: tuple[str, ...], options: Options, place: Path) -> Found:
     heads = ("party", "MSE", "mean row's", "SSIM", "mean image's", "readable", "true features", "chance")
     table = Table(*heads, title="inversion, from what was sent")
     parties: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def _inversion(run: Run, names: tuple[str, ...], options: Options, place: Path) 
     return {"known": options.known, "epochs": options.epochs, "seed": options.seed, "parties": parties}, table
 
 
-def _membership(run: Run, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
+def _membership(run: AttackedRun, _names: tuple[str, ...], options: Options, _place: Path) -> Found:
     if options.party:
         raise InputError(
             f"--party {options.party}: a membership attack looks at what all parties sent", hint="leave --party away"
@@ -156,7 +156,7 @@ def _claimed(summary: Mapping[str, Any]) -> str:
     return f"{claims}, at delta {summary['delta']:g}; {guarantee.describe_person(summary)}"
 
 
-KINDS: Mapping[str, Callable[[Run, tuple[str, ...], Options, Path], Found]] = {
+KINDS: Mapping[str, Callable[[AttackedRun, tuple[str, ...], Options, Path], Found]] = {
     "labels": _labels,
     "inversion": _inversion,
     "membership": _membership,

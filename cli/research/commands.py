@@ -20,11 +20,11 @@ def compare(
     processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
 ) -> None:
     """Run all protocols on one task under one budget, and write a page that says which to take."""
-    from colonnade.cli.research.compare import Asked  # noqa: PLC0415
+    from colonnade.cli.research.compare import ComparisonOptions  # noqa: PLC0415
     from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
     from colonnade.cli.research.reproduce import processors  # noqa: PLC0415
 
-    run(Asked(tuple(names or ()), seeds, out, processes or processors(), only_list))
+    run(ComparisonOptions(tuple(names or ()), seeds, out, processes or processors(), only_list))
 
 
 def reproduce(
@@ -37,10 +37,10 @@ def reproduce(
     wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
 ) -> None:
     """Run what the papers report and print their values beside ours; finished runs are kept."""
-    from colonnade.cli.research.reproduce import Asked, processors  # noqa: PLC0415
+    from colonnade.cli.research.reproduce import ReproductionOptions, processors  # noqa: PLC0415
     from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
 
-    run(Asked(which, seeds, out, processes or processors(), quick=quick, only_list=only_list, wire=wire))
+    run(ReproductionOptions(which, seeds, out, processes or processors(), quick=quick, only_list=only_list, wire=wire))
 
 
 def attack(

@@ -12,8 +12,8 @@ from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
 from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
-from colonnade.reproduction.comparison.pages import Pages
-from colonnade.reproduction.comparison.plan import FILE, Plan, chosen, job, jobs, read_plan
+from colonnade.reproduction.comparison.pages import ComparisonPages
+from colonnade.reproduction.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
@@ -23,7 +23,7 @@ from colonnade.reproduction.papers.work import about, missing, run_all
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonOptions:
     """What the command line says.
 
     Args:
@@ -43,7 +43,7 @@ class Asked:
     plan: Path = FILE
 
 
-def compare(asked: Asked) -> None:
+def compare(asked: ComparisonOptions) -> None:
     """Runs what is missing, prints the table, and writes beside.html and beside.md with their pictures.
 
     Pages are of all protocols of which something is kept, also where a few are named.
@@ -67,12 +67,12 @@ def compare(asked: Asked) -> None:
     lanes = [_lane(plan, name, asked, results) for name in names]
     _show(lanes, plan)
     kept = [lane for name in plan.protocols if (lane := _lane(plan, name, asked, results)).found]
-    for page in Pages(plan, kept, asked.seeds).write(asked.out) if kept else ():
+    for page in ComparisonPages(plan, kept, asked.seeds).write(asked.out) if kept else ():
         console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
 
 
-def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:
+def _lane(plan: ComparisonPlan, name: str, asked: ComparisonOptions, results: Results) -> Lane:
     found = {}
     for condition, run in plan.conditions(name).items():
         records = (results.get(job(name, condition, run, seed)) for seed in range(asked.seeds))
@@ -80,7 +80,7 @@ def _lane(plan: Plan, name: str, asked: Asked, results: Results) -> Lane:
     return Lane(name, plan.protocols[name], {condition: records for condition, records in found.items() if records})
 
 
-def _show(lanes: list[Lane], plan: Plan) -> None:
+def _show(lanes: list[Lane], plan: ComparisonPlan) -> None:
     table = Table(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
     for lane in lanes:
         table.add_row(*_some(row(lane, plan.epsilons)))

@@ -12,9 +12,9 @@ from rich.table import Table
 from colonnade.reports.console.outputs import make_folder, refuse_unwritable
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.reproduction.pages.pages import Pages, total_words
+from colonnade.reproduction.pages.pages import PaperPages, total_words
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
-from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.paper_comparison import TableStanding, stand
 from colonnade.reproduction.papers.papers import Paper, chosen
 from colonnade.reproduction.papers.results import Results
@@ -25,7 +25,7 @@ _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReproductionOptions:
     """What the command line says.
 
     Args:
@@ -51,7 +51,7 @@ class Asked:
         return f"quick-{paper}" if self.quick else paper
 
 
-def reproduce(asked: Asked) -> None:
+def reproduce(asked: ReproductionOptions) -> None:
     """Runs what is missing, prints the paper's values beside ours, and writes pages.
 
     Raises:
@@ -76,13 +76,13 @@ def reproduce(asked: Asked) -> None:
     everything = [table for tables in standings.values() for table in tables]
     console.print(total_words(everything, asked.seeds), markup=False, soft_wrap=True)
     if not asked.which:
-        pages = Pages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
+        pages = PaperPages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
         for page in pages.write(asked.out):
             console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
 
 
-def _announce(asked: Asked, wanted: int, todo: list[Job]) -> None:
+def _announce(asked: ReproductionOptions, wanted: int, todo: list[Job]) -> None:
     how_long = f"{about(todo, asked.processes)} by {counted(asked.processes, 'process')}" if todo else ""
     rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
     console.print(f"{counted(wanted, 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
@@ -92,11 +92,13 @@ def _name(job: Job) -> str:
     return f"{job.paper}/{job.name}"
 
 
-def _find(asked: Asked, results: Results, name: str, paper: Paper, run: str, seed: int) -> Record | None:
+def _find(
+    asked: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
+) -> RunRecord | None:
     return results.get(Job(asked.label(name), run, paper.runs[run], seed, asked.wire))
 
 
-def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job]) -> None:
+def _show(asked: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
     for standing in tables:
         title = _title(asked, name, standing, left)
         if standing.cells:
@@ -115,7 +117,7 @@ def _show(asked: Asked, name: str, tables: list[TableStanding], left: list[Job])
             console.print(said, style="dim", markup=False, soft_wrap=True)
 
 
-def _title(asked: Asked, name: str, standing: TableStanding, left: list[Job]) -> str:
+def _title(asked: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
     """What a table is, and how long those of its runs take that are missing; other tables may need some of them too."""
     title = f"{name}/{standing.name}: {standing.table.title}"
     runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]

@@ -59,9 +59,9 @@ def server(
     launched: Annotated[float, typer.Option(hidden=True)] = 0.0,
 ) -> None:
     """Run the server of a federation on this machine."""
-    from colonnade.cli.run.member import Place, serve  # noqa: PLC0415
+    from colonnade.cli.run.member import Placement, serve  # noqa: PLC0415
 
-    serve(file, tuple(sets or ()), Place.of(out, resume, within), insecure=insecure, base=base, launched=launched)
+    serve(file, tuple(sets or ()), Placement.of(out, resume, within), insecure=insecure, base=base, launched=launched)
 
 
 def client(
@@ -77,9 +77,9 @@ def client(
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one party of a federation on this machine."""
-    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
+    from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
 
-    place = Place.of(out, resume, within)
+    place = Placement.of(out, resume, within)
     changes = overrides(sets, chaos)
     participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
 
@@ -148,12 +148,12 @@ def answer(
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run one party that answers for its trained model, until the server ends."""
-    from colonnade.cli.run.member import Place, participate  # noqa: PLC0415
+    from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
 
     participate(
         file,
         tuple(sets or ()),
-        Place(None, within),
+        Placement(None, within),
         party=party,
         insecure=insecure,
         base=base,

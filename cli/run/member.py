@@ -33,7 +33,7 @@ Own = TypeVar("Own", ServerConfig, PartyConfig)
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where a member's run is, or will be.
 
     Args:
@@ -61,7 +61,7 @@ class Place:
 def serve(
     file: Path,
     sets: tuple[str, ...],
-    place: Place,
+    place: Placement,
     *,
     insecure: bool,
     base: Path | None,
@@ -94,7 +94,7 @@ def serve(
 def participate(
     file: Path,
     sets: tuple[str, ...],
-    place: Place,
+    place: Placement,
     *,
     party: str,
     insecure: bool,

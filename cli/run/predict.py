@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from colonnade.cli.run.prediction_files import Asked, Predictions, batches, refuse_same
+from colonnade.cli.run.prediction_files import PredictionIds, Predictions, batches, refuse_same
 from colonnade.cli.run.prediction_run import opened
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
@@ -36,7 +36,7 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
     begin = time.perf_counter()
     with opened(folder, file, terms) as run:
         run.check()
-        asked = Asked(ids, key, run.key)
+        asked = PredictionIds(ids, key, run.key)
         count = asked.count()  # before anybody is started: the whole file is looked through
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
@@ -46,7 +46,7 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
     console.print(f"{out}: {count} rows, {time.perf_counter() - begin:.1f} s", markup=False, soft_wrap=True)
 
 
-async def answer_file(asked: Asked, count: int, out: Path, absent: Absent, model: Model) -> None:
+async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
     """Writes a line for every id, block by block, and shows how far it is. Raises ColonnadeError."""
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names

@@ -21,7 +21,7 @@ _COLUMN = "id"  # as files of predictions have it
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictionIds:
     """A CSV file with a column of ids.
 
     Args:

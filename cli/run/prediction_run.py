@@ -25,7 +25,7 @@ from colonnade.server.prediction.run import PredictionRun, Work
 from colonnade.server.prediction.terms import PredictionTerms
 
 
-class Opened:
+class OpenedRun:
     """A run whose parties are started with it, or run elsewhere.
 
     Args:
@@ -152,7 +152,7 @@ class Opened:
 
 
 @contextmanager
-def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[Opened]:
+def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
     Args:
@@ -168,7 +168,7 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
             config = as_begun(load(file), home)
             if config.server is None:
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
-            yield Opened(config, file.parent.resolve(), home, None, terms)
+            yield OpenedRun(config, file.parent.resolve(), home, None, terms)
             return
         family = Family()
         try:
@@ -177,7 +177,7 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
                 answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
-                    yield Opened(answerers.config, base, home, (answerers, family), terms)
+                    yield OpenedRun(answerers.config, base, home, (answerers, family), terms)
                 finally:
                     answerers.end(family)
         finally:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
-from colonnade.cli.run.prediction_run import Opened, opened
+from colonnade.cli.run.prediction_run import OpenedRun, opened
 from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
@@ -80,7 +80,7 @@ def serve(folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors)
         run.ask(partial(_work, run, callers, doors))
 
 
-async def _work(run: Opened, callers: Callers, doors: Doors, model: Model) -> None:
+async def _work(run: OpenedRun, callers: Callers, doors: Doors, model: Model) -> None:
     desk = Desk(model)
     model.show(desk)
     async with AsyncExitStack() as open_doors:

@@ -79,10 +79,10 @@ def up(
 
 def _refuse_wrong(ids: Path | None, config: Config) -> None:
     """Looks through a file of ids before anything is trained. Raises DataError."""
-    from colonnade.cli.run.prediction_files import Asked  # noqa: PLC0415
+    from colonnade.cli.run.prediction_files import PredictionIds  # noqa: PLC0415
 
     if ids is not None and config.server is not None:
-        Asked(ids, like=getattr(config.server.labels, "key", None) or "").count()
+        PredictionIds(ids, like=getattr(config.server.labels, "key", None) or "").count()
 
 
 def _refuse_own(file: Path, out: Path | None) -> None:

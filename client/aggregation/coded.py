@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.client.aggregation.key_agreement import Keys
 from colonnade.client.aggregation.quantised import columns_of, margin, quantised_data, refuse_wrapping, rounded_weights
-from colonnade.client.aggregation.shares import Exchange
+from colonnade.client.aggregation.shares import ShareExchange
 from colonnade.client.training.context import ClientContext
 from colonnade.common.coded_computing.coded_rows import NOTHING, Block, CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
@@ -57,7 +57,7 @@ class Sum:
     masks: Tensor | None
 
 
-class Coded:
+class CodedParty:
     """One of the parties that compute on each other's shares.
 
     Args:
@@ -75,7 +75,7 @@ class Coded:
         assert isinstance(cfg, Config)  # the registry pairs them
         self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
         self._code, self._rows, self._verifier = code, rows, keys.server
-        self._exchange, self._uniform = Exchange(ctx, server, keys.seals), secure_elements(code.field.p)
+        self._exchange, self._uniform = ShareExchange(ctx, server, keys.seals), secure_elements(code.field.p)
         self._least = max(smallest_set(ctx.federation), ctx.config.policy.min_parties or 0)
         self._record = MemberRecord(ctx.once, ctx.session.run, ctx.federation.names)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))

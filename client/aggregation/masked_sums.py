@@ -22,7 +22,7 @@ Training = Callable[[int, Released], Message]  # (round, released) -> the protoc
 Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block, released) -> likewise
 
 
-class Terms(Protocol):
+class SumTerms(Protocol):
     """A party's part in the sums of a session."""
 
     async def begin(self, round: int) -> bool:
@@ -37,7 +37,7 @@ class Terms(Protocol):
 
 async def terms(
     ctx: ClientContext, server: Link, aggregate: Summing, training: Training, evaluation: Evaluation
-) -> Terms:
+) -> SumTerms:
     """As the protocol's config has it.
 
     Args:

@@ -17,7 +17,7 @@ from colonnade.common.protocols.fedvs import Bundle, Shares
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ShareExchange:
     """Gives every other party its share, and takes ours from each.
 
     Args:

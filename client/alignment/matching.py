@@ -12,10 +12,10 @@ from torch import Tensor
 
 from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.common.alignment.comparison import distinct
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import Hand, about, draw_for, tag_of
-from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
 from colonnade.common.alignment.seed import Seed
@@ -55,7 +55,7 @@ class Matching:
     name: str
     federation: FederationConfig
     policy: PolicyConfig
-    keys: Keys
+    keys: RowKeys
     session: Session
     server: Link
     conceal: Callable[[Concealed], Concealed] = lambda value: value
@@ -99,7 +99,7 @@ class Matching:
         self.seed.forget()
         return found
 
-    async def _gather(self) -> tuple[Ring, Hand]:
+    async def _gather(self) -> tuple[PsiRing, Hand]:
         self._round = 1
         await self.server.send(Census(self._round, len(self.keys)))
         self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
@@ -108,7 +108,7 @@ class Matching:
         keys = self.keys
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
-        ring = Ring(sizes, self.block)
+        ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
         return ring, Hand(ring, self._seat, keys, tag, draw_for(self.federation, self.name, own))
@@ -120,7 +120,7 @@ class Matching:
                 "Others' lists of keys that differ from those before are counted on"
             )
 
-    async def _go_round(self, ring: Ring, hand: Hand) -> None:
+    async def _go_round(self, ring: PsiRing, hand: Hand) -> None:
         """Our list goes out, and every other one by way of us."""
         for stage in range(ring.seats):
             for block in range(ring.blocks()):
@@ -133,7 +133,7 @@ class Matching:
                     await self._hear(Points, keys=0, element=ELEMENT)
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
 
-    async def _take(self, ring: Ring, hand: Hand, stage: int, block: int) -> None:
+    async def _take(self, ring: PsiRing, hand: Hand, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)
         came = await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)
         self._count(owner, block, came.points, last=block == ring.blocks() - 1)
@@ -150,7 +150,7 @@ class Matching:
         if last:
             self._foreign.count(self._members[owner], self._sizes[owner], self._hash.hexdigest())
 
-    async def _come_back(self, ring: Ring, hand: Hand, rows: int) -> Tensor:
+    async def _come_back(self, ring: PsiRing, hand: Hand, rows: int) -> Tensor:
         """Undoes our shuffle of every list for the common keys; the last is our own."""
         own = Scratch(NUMBER, self.keys.folder)
         for stage in range(ring.seats):

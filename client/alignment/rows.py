@@ -15,11 +15,11 @@ from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.privacy.egress import Door
-from colonnade.client.training.progress import Progress
-from colonnade.common.alignment.keys import Keys
+from colonnade.client.training.progress import TrainingProgress
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
 from colonnade.common.alignment.progress import tenths
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
@@ -39,7 +39,7 @@ from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass
-class Rows:
+class PartyRows:
     """A party's table before it is aligned.
 
     Args:
@@ -66,13 +66,13 @@ class Rows:
     kept: Path
     out: Path
     telemetry: Telemetry
-    progress: Progress
+    progress: TrainingProgress
     whole: bool = True
-    record: Record = field(init=False)
+    record: AlignmentRecord = field(init=False)
 
     def __post_init__(self) -> None:
-        keys = Keys.of(self.features.ids, self.federation.keys, self.name, self.out)
-        self.record = Record(self.once, keys, self.name)
+        keys = RowKeys.of(self.features.ids, self.federation.keys, self.name, self.out)
+        self.record = AlignmentRecord(self.once, keys, self.name)
         self._seed, path = Seed(self.kept / SEED), self.kept / NAME
         most, asked = self.policy.max_other_rows, self.policy.max_predicted_rows
         if self.whole or asked is None:

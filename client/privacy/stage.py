@@ -14,7 +14,7 @@ from colonnade.common.config.protocol import local_steps
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
@@ -49,7 +49,7 @@ class Privacy:
         party: str,
         federation: FederationConfig,
         policy: PolicyConfig,
-        plan: Plan | None,
+        plan: PrivacyPlan | None,
         ledger: Path | None,
         rows: int | None = None,
     ) -> None:
@@ -107,7 +107,7 @@ def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Re
     return state.keep("rescale", make)
 
 
-def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
+def _limit(party: str, policy: PolicyConfig, plan: PrivacyPlan) -> int | None:
     """The releases that both the agreed budget and the party's policy allow."""
     sigma = plan.noise_multiplier
     if policy.min_noise_multiplier is not None and sigma < policy.min_noise_multiplier:
@@ -120,7 +120,7 @@ def _limit(party: str, policy: PolicyConfig, plan: Plan) -> int | None:
     return min(limits, default=None)
 
 
-def _affordable(party: str, policy: PolicyConfig, plan: Plan, most: float) -> int:
+def _affordable(party: str, policy: PolicyConfig, plan: PrivacyPlan, most: float) -> int:
     """Releases that stay within an epsilon of the policy: other data includes other features in one row."""
     own = plan.within(most)
     if own < plan.releases:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.client.aggregation.coded import Coded
+from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.aggregation.key_agreement import agree
 from colonnade.client.aggregation.quantised import polynomial
 from colonnade.client.models.local import Local
@@ -26,7 +26,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
     code, model = cfg.code(parties), _network(ctx)
     step = stepper(ctx.optimiser())
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
-    coded = Coded(ctx, server, model, code, rows, await agree(ctx, server))
+    coded = CodedParty(ctx, server, model, code, rows, await agree(ctx, server))
     await coded.prepare()  # 2-9
     async for t in server.rounds(after=ctx.round):
         batch = rows.training(t)
@@ -43,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         await _evaluate(ctx, rows, coded, t)
 
 
-async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: Coded, round: int) -> None:
+async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, round: int) -> None:
     """The parts that are due, coded like the training rows: one sharing of the model for all of them."""
     blocks = [block.positions for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
     total = await coded.share(round, 1, sum(map(len, blocks))) if blocks else None

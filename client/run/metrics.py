@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from colonnade.client.membership.dialer import Membership
-from colonnade.client.run.sessions import Sessions
+from colonnade.client.run.sessions import PartySessions
 from colonnade.common.observability import metric
 from colonnade.common.observability.metric import Metric
 from colonnade.common.observability.telemetry import Event
@@ -19,7 +19,7 @@ class ClientMetrics:
         membership: whose connection it is.
     """
 
-    def __init__(self, sessions: Sessions, membership: Membership) -> None:
+    def __init__(self, sessions: PartySessions, membership: Membership) -> None:
         self._sessions, self._membership = sessions, membership
         self._joined = False
 

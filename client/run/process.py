@@ -11,8 +11,8 @@ from pathlib import Path
 
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.run.metrics import ClientMetrics
-from colonnade.client.run.sessions import Sessions
-from colonnade.client.run.task import Task, answering, training
+from colonnade.client.run.sessions import PartySessions
+from colonnade.client.run.task import PartyTask, answering, training
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import FederationConfig
@@ -88,7 +88,7 @@ class ClientRun:
         with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry:
             store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
-            sessions = Sessions(
+            sessions = PartySessions(
                 self.name,
                 self.federation,
                 self.config,
@@ -132,7 +132,7 @@ class ClientRun:
     def _features(self) -> Features:
         return load_features(self.config.data, self.federation.seat(self.name), self.base)
 
-    def _hello(self, features: Features, task: Task) -> Hello:
+    def _hello(self, features: Features, task: PartyTask) -> Hello:
         return Hello(
             self.name,
             self.federation.id,

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import torch
 
-from colonnade.client.alignment.rows import Rows
+from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.membership.pin import Pin
 from colonnade.client.prediction.own_predictions import OwnPredictions
 from colonnade.client.privacy.egress import Door
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.run.incidents import RealIncidents
-from colonnade.client.run.task import Task
+from colonnade.client.run.task import PartyTask
 from colonnade.client.training.context import ClientContext
-from colonnade.client.training.progress import Progress
+from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.checkpointing.run_cache import Once
@@ -28,7 +28,7 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
 from colonnade.common.config.schedule import Schedule
-from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Seat
+from colonnade.common.conversation.chaos import Chaos, ChaosConfig, PatternIndex
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.conversation.membership import Begin, Failure, Hello, Saved, Spent
@@ -49,7 +49,7 @@ from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass
-class Sessions:
+class PartySessions:
     """What a party keeps while connections and sessions come and go.
 
     Args:
@@ -76,17 +76,17 @@ class Sessions:
     device: torch.device
     store: Checkpoints
     telemetry: Telemetry
-    task: Task
+    task: PartyTask
     identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
-    progress: Progress = field(default_factory=Progress, init=False)
+    progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
     _folder: PartyFolder = field(init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
     _privacy: Privacy = field(init=False)
     _own: OwnPredictions = field(init=False)
     _pin: Pin = field(init=False)
-    _rows: Rows | None = field(default=None, init=False)
+    _rows: PartyRows | None = field(default=None, init=False)
     _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Sessions:
             return
         policy = self.config.policy
         policy.refuse(self.name, self.federation)
-        self._rows = Rows(
+        self._rows = PartyRows(
             self.name, self.federation, policy, features,
             once=self._once, kept=self.task.once(self._folder), out=self.out,
             telemetry=self.telemetry, progress=self.progress, whole=not self.task.answers,
@@ -265,7 +265,7 @@ class Sessions:
         if self.config.chaos == ChaosConfig():
             return None
         names = self.federation.names
-        seat = Seat(names.index(self.name), len(names), self.federation.batch)
+        seat = PatternIndex(names.index(self.name), len(names), self.federation.batch)
         told = partial(self.telemetry.event, party=self.name)
         return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self._folder.chaos), told)
 

@@ -17,7 +17,7 @@ from colonnade.common.runtime.run_folder import PartyFolder
 
 
 @dataclass(frozen=True)
-class Task:
+class PartyTask:
     """One of the two.
 
     Args:
@@ -47,13 +47,13 @@ class Task:
         return sys.maxsize if self.answers else round
 
 
-def training(federation: FederationConfig) -> Task:
+def training(federation: FederationConfig) -> PartyTask:
     """The federation's protocol, from the round that the server names to the last."""
     name = federation.protocol.name
-    return Task(CONTRACTS[name], PARTICIPATE[name], federation)
+    return PartyTask(CONTRACTS[name], PARTICIPATE[name], federation)
 
 
-def answering(federation: FederationConfig) -> Task:
+def answering(federation: FederationConfig) -> PartyTask:
     """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
     contract, asked = prediction.contract(federation), prediction.asking(federation)
-    return Task(contract, answer, asked, prediction.PURPOSE, True)
+    return PartyTask(contract, answer, asked, prediction.PURPOSE, True)

@@ -12,7 +12,7 @@ from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, WAITING, Phas
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """What those who watch a party may see of it. Any thread may read it.
 
     Attributes:

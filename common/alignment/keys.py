@@ -54,7 +54,7 @@ class _Compared:
 
 
 @dataclass(frozen=True)
-class Keys:
+class RowKeys:
     """A member's keys, one a row, each once, as they are compared.
 
     Args:
@@ -66,7 +66,7 @@ class Keys:
     folder: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> Keys:
+    def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> RowKeys:
         """Makes keys of what a table's column says. No message names a key.
 
         Args:
@@ -105,9 +105,9 @@ class Keys:
         return tuple(sorted(range(len(self.values)), key=self.values.__getitem__))
 
     @cached_property
-    def as_one(self) -> Keys:
+    def as_one(self) -> RowKeys:
         """One key that stands for the whole set, whatever the order of its rows."""
-        return Keys((_digest(len(self), map(self.values.__getitem__, self.order)),), self.folder)
+        return RowKeys((_digest(len(self), map(self.values.__getitem__, self.order)),), self.folder)
 
     def __len__(self) -> int:
         return len(self.values)

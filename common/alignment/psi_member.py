@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import NUMBER, Records, Scratch, places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.config.federation import FederationConfig
@@ -45,7 +45,7 @@ class Hand:
         draw: randomness; the system's own unless the configuration says `seeded`.
     """
 
-    def __init__(self, ring: Ring, seat: int, keys: Keys, tag: bytes, draw: Draw = os.urandom) -> None:
+    def __init__(self, ring: PsiRing, seat: int, keys: RowKeys, tag: bytes, draw: Draw = os.urandom) -> None:
         self._ring, self._seat, self._keys, self._tag, self._draw = ring, seat, keys, tag, draw
         self._secret = Secret(draw(ELEMENT))
         self._inverse = self._secret.inverse()
@@ -148,7 +148,7 @@ def tag_of(session: Session) -> bytes:
     return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(run.transcript("keys")).digest()
 
 
-def about(tag: bytes, ring: Ring, keys: Keys) -> bytes:
+def about(tag: bytes, ring: PsiRing, keys: RowKeys) -> bytes:
     """All that a member knows of an alignment before it begins: with anything else in it, secrets are others."""
     return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
 

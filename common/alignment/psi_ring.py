@@ -20,7 +20,7 @@ SERVER_SEAT = 0
 
 
 @dataclass(frozen=True)
-class Ring:
+class PsiRing:
     """Sizes and blocks.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
@@ -16,7 +16,7 @@ _NAME = "alignment"
 
 
 @dataclass(frozen=True)
-class Record:
+class AlignmentRecord:
     """Kept under the alignment's number, which the server draws.
 
     Args:
@@ -26,7 +26,7 @@ class Record:
     """
 
     once: Once
-    keys: Keys
+    keys: RowKeys
     member: str
 
     @property

@@ -23,7 +23,7 @@ from colonnade.common.conversation.compression import CompressConfig
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.crypto.pki.names import SERVER
 from colonnade.common.data.rows import RowsConfig
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.data.targets import Task
 from colonnade.common.embeddings.adjustment import AdjustConfig
 from colonnade.common.privacy.mechanism import Privacy
@@ -106,10 +106,10 @@ class FederationConfig(Section):
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
 
-    def seat(self, member: str) -> Seat:
+    def seat(self, member: str) -> PartyIndex:
         """A member's place among those who hold columns: the active party has the first, where there is one."""
         holders = (SERVER, *self.names) if self.protocol.active else self.names
-        return Seat(holders.index(member), len(holders))
+        return PartyIndex(holders.index(member), len(holders))
 
     def lasting_hashes(self) -> dict[str, str]:
         """`hashes` of what cannot change while a run lasts: what its numbers depend on, and not how long it is."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import local_steps
 from colonnade.common.data.rows import Batches, generator, partition
-from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, Plan, plan
+from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, PrivacyPlan, plan
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 
 _EVALUATED = ("validation", "test")
@@ -45,7 +45,7 @@ class Schedule:
         self._block = federation.batch
         self._names, self._seed, self._steps = federation.names, federation.seed, local_steps(federation.protocol)
         self._share = max(1, round(federation.participation * len(self._names)))
-        self.privacy: Plan | None = None
+        self.privacy: PrivacyPlan | None = None
         if federation.privacy is not None:
             count = self._counted(federation.privacy)
             self.privacy = plan(federation.privacy, rows, self.rounds, count, benchmark=federation.benchmark)

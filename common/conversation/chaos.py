@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Seat:
+class PatternIndex:
     """Which of how many parties, counted from 0, and the rows of a batch: what the FedVS pattern goes by."""
 
     number: int
@@ -91,7 +91,7 @@ class Pattern:
             )
         return cls(name, values)
 
-    def draw(self, draws: random.Random, seat: Seat) -> float:
+    def draw(self, draws: random.Random, seat: PatternIndex) -> float:
         """One delay."""
         match self.name:
             case "constant":
@@ -103,7 +103,7 @@ class Pattern:
             case _:
                 return draws.expovariate(1 / mean) if (mean := self._fedvs_mean(seat)) else 0.0
 
-    def _fedvs_mean(self, seat: Seat) -> float:
+    def _fedvs_mean(self, seat: PatternIndex) -> float:
         """FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
 
         For model shares the same times (log^2 N) / |B|; the paper leaves the base of the logarithm
@@ -219,7 +219,7 @@ class Chaos:
     def __init__(
         self,
         config: ChaosConfig,
-        seat: Seat,
+        seat: PatternIndex,
         seed: int,
         incidents: Incidents,
         told: Callable[..., object] = lambda *_what, **_fields: None,
@@ -234,8 +234,8 @@ class Chaos:
         self._begun = self._loop.time()
         self._jitters = random.Random(f"{seed}/{seat.number}/jitter")  # noqa: S311  # faults, not privacy
         self._still_until = 0.0
-        self._up, self._down = _Line(), _Line()
-        self._making: dict[type[Message], _Line] = {}
+        self._up, self._down = _NarrowLine(), _NarrowLine()
+        self._making: dict[type[Message], _NarrowLine] = {}
 
     def outward(self, carry: Carrier) -> Carrier:
         """What the party sends, on its way to `carry`."""
@@ -276,13 +276,13 @@ class Chaos:
     def _make(self, message: Message, delay: float, carry: Carrier) -> None:
         """An answer takes its time before it comes to the line, where those of other kinds are not held up by it."""
         now, kind = self._loop.time(), type(message)
-        queue = self._making.setdefault(kind, _Line())
+        queue = self._making.setdefault(kind, _NarrowLine())
         if delay <= 0 and not queue.waiting:
             self._pass(self._up, message, carry)
             return
         queue.enter(self._loop, now + delay, lambda ready: self._pass(self._up, ready, carry), snapshot(message))
 
-    def _pass(self, line: _Line, item: Item, to: Callable[[Item], None]) -> None:
+    def _pass(self, line: _NarrowLine, item: Item, to: Callable[[Item], None]) -> None:
         now = self._loop.time()
         size = payload_bytes(item) if isinstance(item, Message) else 0
         ready = max(now + self._jitter.draw(self._jitters, self._seat), line.free, self._still_until)
@@ -300,7 +300,7 @@ class Chaos:
         return random.Random(hashlib.sha256(key.encode()).digest())  # noqa: S311  # faults, not privacy
 
 
-class _Line:
+class _NarrowLine:
     """One direction: what is under way on it arrives in the order in which it was sent."""
 
     def __init__(self) -> None:

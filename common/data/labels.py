@@ -12,7 +12,7 @@ from colonnade.common.errors import DataError
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelColumn:
     """The class of every row, or the numbers to be predicted.
 
     Args:
@@ -36,7 +36,7 @@ class Labels:
             return ""
         return f"{self.dropped} of {self.dropped + len(self.values)} rows have no label and are left out"
 
-    def rows(self, index: Tensor) -> Labels:
+    def rows(self, index: Tensor) -> LabelColumn:
         """These rows, in this order, of which none is the source's own test part.
 
         Args:

@@ -25,7 +25,7 @@ from torch import Tensor
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features, Source
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.columns.noise import NoiseConfig
+from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import Columns, ScaleConfig, Scaler
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.formats.tensors import TensorColumns, read_tensor_labels, read_tensor_targets
@@ -34,8 +34,8 @@ from colonnade.common.data.known_sets.bundled import Bundled, BundledName
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.known_sets.views import MatView, read_classes
-from colonnade.common.data.labels import Labels
-from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, Seat, SplitConfig
+from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, SplitConfig
 from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels
 from colonnade.common.data.targets import Task
 from colonnade.common.errors import ConfigError, DataError
@@ -55,7 +55,7 @@ class SklearnData(_Sklearn):
 
     split: SplitConfig = ColumnsSplit()
     scale: ScaleConfig = "standard"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:  # noqa: ARG002
         """The set, which lies in scikit-learn whatever `base` is."""
@@ -65,14 +65,14 @@ class SklearnData(_Sklearn):
 class SklearnLabels(_Sklearn):
     """Classes of a set that comes with scikit-learn."""
 
-    def read(self, base: Path) -> Labels:  # noqa: ARG002
+    def read(self, base: Path) -> LabelColumn:  # noqa: ARG002
         """The set's own labels."""
         bundled = Bundled(self.name)
-        return Labels(bundled.labels(), bundled.classes)
+        return LabelColumn(bundled.labels(), bundled.classes)
 
-    def read_numbers(self, base: Path) -> Labels:  # noqa: ARG002
+    def read_numbers(self, base: Path) -> LabelColumn:  # noqa: ARG002
         """What the set has to be predicted, (n, 1)."""
-        return Labels(Bundled(self.name).targets(), ())
+        return LabelColumn(Bundled(self.name).targets(), ())
 
 
 class _Idx(_Config):
@@ -87,7 +87,7 @@ class IdxData(_Idx):
 
     split: SplitConfig = ImageRowsSplit()
     scale: ScaleConfig = "unit"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """Reads the headers. Raises DataError if the set is not found or no idx set."""
@@ -98,14 +98,14 @@ class IdxData(_Idx):
 class IdxLabels(_Idx):
     """Classes of MNIST, Fashion-MNIST or another set in their format."""
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """The set's own labels, with names where the set is known. Raises DataError as `IdxData.open`."""
         folder = find(self.folder, base, lambda path: holds(path, "labels-idx1"), "labels in idx format")
         values, official_test = read_labels(folder)
         count = int(values.max()) + 1
         known = KNOWN[self.folder].classes if self.folder in KNOWN else ()
         classes = known if len(known) == count else tuple(str(number) for number in range(count))
-        return Labels(values, classes, official_test)
+        return LabelColumn(values, classes, official_test)
 
 
 class _Cifar(_Config):
@@ -123,7 +123,7 @@ class CifarData(_Cifar):
 
     split: SplitConfig = ImageRowsSplit()
     scale: ScaleConfig = "unit"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """Counts the rows. Raises DataError if the set is not found or a batch is not whole."""
@@ -133,10 +133,10 @@ class CifarData(_Cifar):
 class CifarLabels(_Cifar):
     """The ten classes."""
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """The set's own labels. Raises DataError as `CifarData.open`, or if a label is none of the ten."""
         values, official_test = cifar.read_labels(self._find(base))
-        return Labels(values, KNOWN["cifar10"].classes, official_test)
+        return LabelColumn(values, KNOWN["cifar10"].classes, official_test)
 
 
 class _Adult(_Config):
@@ -158,20 +158,20 @@ class AdultData(_Adult):
     columns: tuple[str, ...] = ()
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = "unit"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """Reads the columns. Raises DataError if the set is not found or damaged, ConfigError for a wrong column."""
-        return adult.Census(self._find(base), self.columns)
+        return adult.Adult(self._find(base), self.columns)
 
 
 class AdultLabels(_Adult):
     """The two classes."""
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """The set's own labels. Raises DataError as `AdultData.open`."""
         values, official_test = adult.read_labels(self._find(base))
-        return Labels(values, adult.CLASSES, official_test)
+        return LabelColumn(values, adult.CLASSES, official_test)
 
 
 class _Mat(_Config):
@@ -190,7 +190,7 @@ class MatData(_Mat):
     view: PositiveInt
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = "standard"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """The view. Raises DataError if there is no such file; `MatView` reads it."""
@@ -200,7 +200,7 @@ class MatData(_Mat):
 class MatLabels(_Mat):
     """The classes of the rows that all views share."""
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """They are numbered from 0. Raises DataError if there is no such file, or none of this kind."""
         return read_classes(self._find(base))
 
@@ -220,7 +220,7 @@ class TensorData(_Tensors):
 
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = "standard"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:
         """The file. Raises DataError if there is none; `TensorColumns` reads it."""
@@ -232,11 +232,11 @@ class TensorLabels(_Tensors):
 
     name: str = ""
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """The classes. Raises DataError if there is no such file, or a label is wrong."""
         return read_tensor_labels(self._find(base))
 
-    def read_numbers(self, base: Path) -> Labels:
+    def read_numbers(self, base: Path) -> LabelColumn:
         """The numbers to be predicted. Raises DataError likewise."""
         return read_tensor_targets(self._find(base))
 
@@ -256,7 +256,7 @@ LabelConfig = Annotated[
 """What the server's configuration says under `labels`."""
 
 
-def load_features(config: DataConfig, seat: Seat, base: Path) -> Features:
+def load_features(config: DataConfig, seat: PartyIndex, base: Path) -> Features:
     """Reads a party's columns, as they are: not encoded.
 
     Args:
@@ -325,7 +325,7 @@ def encoding(config: DataConfig) -> EncodeConfig:
     return EncodeConfig(config.scale)
 
 
-def load_labels(config: LabelConfig, base: Path, task: Task = "classification") -> Labels:
+def load_labels(config: LabelConfig, base: Path, task: Task = "classification") -> LabelColumn:
     """Reads the server's labels; no feature is read.
 
     Args:

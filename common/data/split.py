@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Seat:
+class PartyIndex:
     """A party's place in the roster: number `index`, from 0, of `count`.
 
     Raises:
@@ -61,7 +61,7 @@ class Part:
         return tuple(names[position] for position in self.positions.tolist())
 
 
-def band(length: int, seat: Seat, what: str) -> slice:
+def band(length: int, seat: PartyIndex, what: str) -> slice:
     """The seat's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
 
     Raises:
@@ -86,11 +86,11 @@ class AllSplit(_Split):
 
     kind: Literal["all"] = "all"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
         """Every position, in the row's own shape."""
         return Part(torch.arange(math.prod(shape)), shape)
 
-    def pinned(self, seat: Seat) -> AllSplit:  # noqa: ARG002
+    def pinned(self, seat: PartyIndex) -> AllSplit:  # noqa: ARG002
         """The same: it goes by no seat."""
         return self
 
@@ -101,12 +101,12 @@ class _SeatedSplit(_Split):
     index: int | None = Field(default=None, ge=0)
     count: PositiveInt | None = None
 
-    def seat(self, given: Seat) -> Seat:
+    def seat(self, given: PartyIndex) -> PartyIndex:
         """The seat that counts for this split."""
         index = given.index if self.index is None else self.index
-        return Seat(index, self.count or given.count)
+        return PartyIndex(index, self.count or given.count)
 
-    def pinned(self, seat: Seat) -> Self:
+    def pinned(self, seat: PartyIndex) -> Self:
         """The split that gives the party of this seat the same part in any roster."""
         own = self.seat(seat)
         return self.model_copy(update={"index": own.index, "count": own.count})
@@ -123,7 +123,7 @@ class ColumnsSplit(_SeatedSplit):
     take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = "even"
     seed: int = 0
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:
         """The party's columns, flat.
 
         Raises:
@@ -153,7 +153,7 @@ class WindowsSplit(_SeatedSplit):
     kind: Literal["windows"] = "windows"
     columns: PositiveInt
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
         """The party's columns, flat.
 
         Raises:
@@ -174,7 +174,7 @@ class ImageRowsSplit(_SeatedSplit):
 
     kind: Literal["image_rows"] = "image_rows"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
         """The party's band: (..., rows, width).
 
         Raises:
@@ -194,7 +194,7 @@ class PatchesSplit(_Split):
     grid: tuple[PositiveInt, PositiveInt]
     index: int | None = Field(default=None, ge=0)
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
         """The party's patch: (..., rows, columns).
 
         Raises:
@@ -208,12 +208,12 @@ class PatchesSplit(_Split):
                 hint="choose a grid with one patch a party, or name this party's patch with `index`",
             )
         height, width = _size(shape, self.kind)
-        cell = Seat(seat.index if self.index is None else self.index, down * across)
+        cell = PartyIndex(seat.index if self.index is None else self.index, down * across)
         row, column = divmod(cell.index, across)
-        rows = band(height, Seat(row, down), "pixel rows")
-        return _window(shape, rows, band(width, Seat(column, across), "pixel columns"))
+        rows = band(height, PartyIndex(row, down), "pixel rows")
+        return _window(shape, rows, band(width, PartyIndex(column, across), "pixel columns"))
 
-    def pinned(self, seat: Seat) -> PatchesSplit:
+    def pinned(self, seat: PartyIndex) -> PatchesSplit:
         """The split that gives the party of this seat the same patch in any roster."""
         return self if self.index is not None else self.model_copy(update={"index": seat.index})
 
@@ -231,7 +231,7 @@ class HalvesSplit(_Split):
     kind: Literal["halves"] = "halves"
     side: Side = "left-right"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: Seat) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
         """The party's half: (..., rows, columns).
 
         Raises:
@@ -239,16 +239,16 @@ class HalvesSplit(_Split):
         """
         side = self._side(seat)
         height, width = _size(shape, self.kind)
-        half = Seat(int(side in ("right", "bottom")), 2)
+        half = PartyIndex(int(side in ("right", "bottom")), 2)
         if side in ("left", "right"):
             return _window(shape, slice(None), band(width, half, "pixel columns"))
         return _window(shape, band(height, half, "pixel rows"), slice(None))
 
-    def pinned(self, seat: Seat) -> HalvesSplit:
+    def pinned(self, seat: PartyIndex) -> HalvesSplit:
         """The split that gives the party of this seat the same half in any roster."""
         return self.model_copy(update={"side": self._side(seat)})
 
-    def _side(self, seat: Seat) -> str:
+    def _side(self, seat: PartyIndex) -> str:
         if self.side not in _PAIRS:
             return self.side
         if seat.count != len(_PAIRS[self.side]):

@@ -14,7 +14,7 @@ import torch
 
 from colonnade.common.data.columns import cells, looks
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Doubt, Field, Type
+from colonnade.common.data.columns.fields import Doubt, Type, TypedColumn
 from colonnade.common.data.columns.notation import PLAIN, Notation
 from colonnade.common.data.keys import check_keys
 from colonnade.common.errors import DataError, nearest
@@ -227,17 +227,17 @@ class _Reading:
         coded: np.ndarray = of[found.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
         return coded
 
-    def _field(self, place: int, name: str) -> Field:
+    def _field(self, place: int, name: str) -> TypedColumn:
         """The words ascending, so that codes do not depend on the order of rows."""
         if self._readings[place].type != "category":
-            return Field(name)
+            return TypedColumn(name)
         codes = self._codes[place]
         ascending = sorted(codes)
         order = np.full(len(codes) + 1, np.nan)  # the last for what is missing
         order[[codes[word] for word in ascending]] = np.arange(len(ascending))
         column = self._values[:, place]
         column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
-        return Field(name, tuple(ascending))
+        return TypedColumn(name, tuple(ascending))
 
 
 def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.Misfit:

@@ -21,11 +21,11 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 from colonnade.common.data.columns.encode import Missing, Unseen
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Decimal, Thousands, Type, Unit
-from colonnade.common.data.columns.noise import NoiseConfig
+from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.columns.scale import ScaleConfig
 from colonnade.common.data.known_sets.places import find, find_file
-from colonnade.common.data.labels import Labels, classify
-from colonnade.common.data.split import AllSplit, Seat, SplitConfig
+from colonnade.common.data.labels import LabelColumn, classify
+from colonnade.common.data.split import AllSplit, PartyIndex, SplitConfig
 from colonnade.common.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TableColumnsConfig(_Table):
     unseen: Unseen = "refuse"
     split: SplitConfig = AllSplit()
     scale: ScaleConfig = "standard"
-    noise: NoiseConfig | None = None
+    noise: DataNoiseConfig | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -87,7 +87,7 @@ class TableColumnsConfig(_Table):
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")
         return self
 
-    def features(self, seat: Seat, base: Path) -> Features:
+    def features(self, seat: PartyIndex, base: Path) -> Features:
         """Reads the columns of this seat, and the keys.
 
         Raises:
@@ -112,7 +112,7 @@ class _Labels(_Table):
     label: str | tuple[str, ...]
     missing: Literal["refuse", "drop"] = "refuse"
 
-    def read(self, base: Path) -> Labels:
+    def read(self, base: Path) -> LabelColumn:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
         from colonnade.common.data.table import read_words, require  # noqa: PLC0415
 
@@ -128,9 +128,9 @@ class _Labels(_Table):
         present = [word for word in words if word is not None]
         _refuse_none(table, len(present))
         values, classes = classify(present, f"{table}, column {self.label!r}")
-        return Labels(values, classes, 0, _those(keys, known), len(words) - len(values))
+        return LabelColumn(values, classes, 0, _those(keys, known), len(words) - len(values))
 
-    def read_numbers(self, base: Path) -> Labels:
+    def read_numbers(self, base: Path) -> LabelColumn:
         """The columns as numbers, (n, targets). Raises DataError as `read`."""
         from colonnade.common.data.table import TableColumns, require  # noqa: PLC0415
 
@@ -142,7 +142,7 @@ class _Labels(_Table):
         known = ~found.values.isnan().any(dim=1)
         _refuse_none(table, int(known.sum()))
         values = found.values[known]
-        return Labels(values, (), 0, _those(found.ids, known.tolist()), len(known) - len(values))
+        return LabelColumn(values, (), 0, _those(found.ids, known.tolist()), len(known) - len(values))
 
 
 def _refuse_none(table: Table, labelled: int) -> None:

@@ -15,11 +15,11 @@ Decay = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class _Config(BaseModel):
+class _OptimiserBase(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SgdConfig(_Config):
+class SgdConfig(_OptimiserBase):
     """Stochastic gradient descent; the values are those of VIMADMM's local models on MNIST.
 
     Plain with `momentum: 0`; with Nesterov's momentum instead of Polyak's where `nesterov` is true.
@@ -38,7 +38,7 @@ class SgdConfig(_Config):
         return self
 
 
-class AdamConfig(_Config):
+class AdamConfig(_OptimiserBase):
     """Adam; its weight decay is a part of the gradient."""
 
     name: Literal["adam"] = "adam"
@@ -48,7 +48,7 @@ class AdamConfig(_Config):
     weight_decay: Decay = 0.0
 
 
-class AdamWConfig(_Config):
+class AdamWConfig(_OptimiserBase):
     """Adam with decoupled weight decay."""
 
     name: Literal["adamw"] = "adamw"
@@ -58,7 +58,7 @@ class AdamWConfig(_Config):
     weight_decay: Decay = 1e-2
 
 
-class AdagradConfig(_Config):
+class AdagradConfig(_OptimiserBase):
     """Adagrad, one of the optimisers of VFedMH, Section 5.6."""
 
     name: Literal["adagrad"] = "adagrad"
@@ -69,7 +69,7 @@ class AdagradConfig(_Config):
     weight_decay: Decay = 0.0
 
 
-class RmspropConfig(_Config):
+class RmspropConfig(_OptimiserBase):
     """RMSprop."""
 
     name: Literal["rmsprop"] = "rmsprop"
@@ -81,7 +81,7 @@ class RmspropConfig(_Config):
     weight_decay: Decay = 0.0
 
 
-class AdadeltaConfig(_Config):
+class AdadeltaConfig(_OptimiserBase):
     """Adadelta, which finds its own rate: `lr` only scales it."""
 
     name: Literal["adadelta"] = "adadelta"

@@ -57,18 +57,18 @@ class TwoPart:
         for step in self._steps:
             step()
 
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> TwoPartEvaluation:
         """Both networks in evaluation mode, as long as the context lasts."""
-        return Evaluation(*self._modules)
+        return TwoPartEvaluation(*self._modules)
 
 
-class Evaluation:
+class TwoPartEvaluation:
     """Both networks as they are evaluated: without dropout, without a graph, with batch norm's running statistics."""
 
     def __init__(self, bottom: nn.Module, head: nn.Module) -> None:
         self._bottom, self._head = bottom, head
 
-    def __enter__(self) -> Evaluation:
+    def __enter__(self) -> TwoPartEvaluation:
         self._bottom.eval()
         self._head.eval()
         return self

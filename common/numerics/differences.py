@@ -28,7 +28,7 @@ _BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
 
 @dataclass(frozen=True)
-class Place:
+class EmbeddingColumns:
     """Where one party's embeddings stand in what the head sees.
 
     Args:
@@ -56,7 +56,7 @@ class Slopes:
         self._changes: _Exact | _Any = _Exact(layers) if layers else _Any(head)
         self._mu, self._antithetic, self._loss = mu, antithetic, loss or CrossEntropy()
 
-    def __call__(self, h: Tensor, u: Tensor, targets: Tensor, place: Place) -> Tensor:
+    def __call__(self, h: Tensor, u: Tensor, targets: Tensor, place: EmbeddingColumns) -> Tensor:
         """Of every row and direction, float64 (rows, q).
 
         Args:
@@ -73,7 +73,7 @@ class Slopes:
             found[rows] = self._of(rows, u[rows], at_rest[rows], targets[rows], place)
         return found
 
-    def _of(self, rows: slice, u: Tensor, z: Tensor, y: Tensor, place: Place) -> Tensor:
+    def _of(self, rows: slice, u: Tensor, z: Tensor, y: Tensor, place: EmbeddingColumns) -> Tensor:
         there = self._loss.change(self._changes.of(rows, u, place, self._mu), z, y)
         if not self._antithetic:
             return there / self._mu
@@ -99,7 +99,7 @@ class _Exact:
             z = a.relu() if relu else a
         return z.float()
 
-    def of(self, rows: slice, u: Tensor, place: Place, mu: float) -> Tensor:
+    def of(self, rows: slice, u: Tensor, place: EmbeddingColumns, mu: float) -> Tensor:
         """The logits' changes for directions u (rows, q, width): (rows, q, classes)."""
         count, q, width = u.shape
         e = u.reshape(-1, width)
@@ -134,7 +134,7 @@ class _Any:
         with torch.no_grad():
             return self._evaluate(h)
 
-    def of(self, rows: slice, u: Tensor, place: Place, mu: float) -> Tensor:
+    def of(self, rows: slice, u: Tensor, place: EmbeddingColumns, mu: float) -> Tensor:
         """As above."""
         count, q, width = u.shape
         moved = self._h[rows].unsqueeze(1).repeat(1, q + 1, 1)

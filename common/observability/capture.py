@@ -82,7 +82,7 @@ class Capture:
         self._config, self._schedule, self._session = config, schedule, session
         self._codec = Codec(contract.name, contract.kinds)
         own = PartyFolder(folder)
-        self._training, self._evaluations = _File(own.capture), _File(own.evaluation_capture)
+        self._training, self._evaluations = _CaptureFile(own.capture), _CaptureFile(own.evaluation_capture)
         self._evaluated = 0  # the round of the last evaluation that is kept
 
     def outward(self, carry: Carrier) -> Carrier:
@@ -133,7 +133,7 @@ class Capture:
         epoch, last = (math.ceil(self._schedule.epoch(number)) for number in (round, self._schedule.rounds))
         return epoch % self._config.every == 0 or epoch == last
 
-    def _write(self, file: _File, way: Way, message: Message) -> None:
+    def _write(self, file: _CaptureFile, way: Way, message: Message) -> None:
         frame = pack(message, 0, self._codec)
         file.add(_HEAD.pack(_NUMBERS[way], self._session, len(frame)) + frame)
 
@@ -172,7 +172,7 @@ def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]
 
 
 @dataclass(frozen=True)
-class _Record:
+class _CaptureRecord:
     """Where a record ends in its file; its frame is read only if it is wanted, before the next record is asked for."""
 
     way: Way
@@ -201,7 +201,7 @@ def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
         yield Captured(way, record.session, parcel)
 
 
-def _records(path: Path) -> Iterator[_Record]:
+def _records(path: Path) -> Iterator[_CaptureRecord]:
     """Every whole record of a file that may not be there."""
     if not path.is_file():
         return
@@ -215,10 +215,10 @@ def _records(path: Path) -> Iterator[_Record]:
                 raise InputError(f"{path} is no capture: a record goes way {number}", hint="0 is out, 1 is in")
             if place > end:
                 return  # cut short by a crash
-            yield _Record(_WAYS[number], session, place, partial(file.read, size))
+            yield _CaptureRecord(_WAYS[number], session, place, partial(file.read, size))
 
 
-class _File:
+class _CaptureFile:
     """A file of records, opened with the first one. A record that a crash has cut short is taken off."""
 
     def __init__(self, path: Path) -> None:

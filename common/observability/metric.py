@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.version import VERSION
 
 Values = Mapping[tuple[str, ...], float | tuple[float, float]]  # a pair: count and sum
@@ -94,7 +94,7 @@ def queues(lengths: Mapping[tuple[str, str], int]) -> Metric:
     return Metric("gauge", "colonnade_queue_messages", about, values, ("queue", "party"))
 
 
-def privacy(plan: Plan | None, releases: Mapping[str, float]) -> Iterable[Metric]:
+def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable[Metric]:
     """What releases have cost, by party; nothing where there is no guarantee."""
     if plan is None or plan.void is not None:
         return

@@ -55,7 +55,7 @@ class Averaged(ServerMessage):
     e: Annotated[Tensor, TensorSpec("rows", "width")]
 
 
-class _Config(ProtocolConfig):
+class _PredictionConfig(ProtocolConfig):
     name: Literal["prediction"] = "prediction"
 
 
@@ -75,7 +75,7 @@ def contract(federation: FederationConfig) -> Contract:
     return Contract(
         title="Prediction: outputs of asked rows",
         source="",
-        config=_Config,
+        config=_PredictionConfig,
         messages=(Ask, Output, Averaged, *BLINDED),
         limits=_limits,
         sees={"server": "every party's outputs of the asked rows, or their sums", "party": "which rows are asked"},

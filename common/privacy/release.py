@@ -15,7 +15,7 @@ from torch import Tensor
 from colonnade.common.compression.quantise import AS_IS, Form, pack, unpack
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import Normals, add_normals
 
 
@@ -53,7 +53,7 @@ class GaussianRelease:
         budget: pays.
     """
 
-    def __init__(self, plan: Plan, normals: Normals, budget: Budget) -> None:
+    def __init__(self, plan: PrivacyPlan, normals: Normals, budget: Budget) -> None:
         self._plan, self._normals, self._budget = plan, normals, budget
         self._deviation = plan.noise_multiplier * plan.config.clip
         seeded = " seeded" if plan.config.seeded else ""

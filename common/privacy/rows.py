@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.accounting.row_budget import RowBudget
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 from colonnade.common.privacy.noise import Normals, add_normals
@@ -35,7 +35,7 @@ class RowRelease:
     """
 
     def __init__(
-        self, plan: Plan, normals: Normals, budget: RowBudget, rescale: Rescale, steps: NoisySteps | None = None
+        self, plan: PrivacyPlan, normals: Normals, budget: RowBudget, rescale: Rescale, steps: NoisySteps | None = None
     ) -> None:
         config = plan.config
         assert isinstance(config, AdaptivePrivacyConfig)  # who made the plan chose this release
@@ -70,7 +70,7 @@ class NoisySteps:
         normals: where the noise comes from.
     """
 
-    def __init__(self, plan: Plan, steps: int, normals: Normals) -> None:
+    def __init__(self, plan: PrivacyPlan, steps: int, normals: Normals) -> None:
         config = plan.config
         assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # who made the plan saw to it
         self._most, self._left, self._cost = steps, 0, release_cost(config, steps)
@@ -110,12 +110,12 @@ class NoisySteps:
         self._left -= 1
 
 
-def deviation(plan: Plan) -> float:
+def deviation(plan: PrivacyPlan) -> float:
     """2 sigma t, of the noise in every entry."""
     return 2 * plan.noise_multiplier * plan.config.clip
 
 
-def _name(plan: Plan, config: AdaptivePrivacyConfig) -> str:
+def _name(plan: PrivacyPlan, config: AdaptivePrivacyConfig) -> str:
     noise = f"sigma={plan.noise_multiplier:g} delta={config.delta:g}"
     rescale = "" if config.rescale == "none" else f" rescale={config.rescale}"
     said = f" ({config.heuristic})" if config.heuristic else ""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from colonnade.common.config.members import Config
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.durable import write_durably
@@ -94,7 +94,7 @@ def reduced(config: Config, base: Path, names: Sequence[str]) -> dict[str, Any]:
     server.pop("identity", None)
     parties = {}
     for name in federation["parties"]:
-        split = config.parties[name].data.split.pinned(Seat(everyone.index(name), len(everyone)))
+        split = config.parties[name].data.split.pinned(PartyIndex(everyone.index(name), len(everyone)))
         own = tree["parties"][name]
         own.pop("identity", None)
         own["data"]["split"] = split.model_dump(mode="json", exclude_none=True)

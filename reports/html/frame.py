@@ -11,7 +11,7 @@ from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.style import STYLE
 
 
-class Section(Html):
+class PageSection(Html):
     """A part of a page under a heading of its own.
 
     Attributes:
@@ -65,14 +65,16 @@ def section(title: str, *inside: object) -> Html:
     if not kept:
         return Html()
     anchor = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
-    made = Section(tag("section", tag("h2", title), *kept, id=anchor) + "\n")
+    made = PageSection(tag("section", tag("h2", title), *kept, id=anchor) + "\n")
     made.heading, made.anchor = title, anchor
     return made
 
 
 def contents(parts: Iterable[Html]) -> Html:
     """Links to those of a page's parts that have headings."""
-    links = [tag("li", tag("a", part.heading, href=f"#{part.anchor}")) for part in parts if isinstance(part, Section)]
+    links = [
+        tag("li", tag("a", part.heading, href=f"#{part.anchor}")) for part in parts if isinstance(part, PageSection)
+    ]
     return Html(tag("nav", tag("ul", *links), aria_label="Contents", id="contents") + "\n") if links else Html()
 
 

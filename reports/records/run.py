@@ -36,7 +36,7 @@ _EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """What lies in a run's folder.
 
     Attributes:
@@ -82,7 +82,7 @@ class Run:
         return self.clock.seconds((self.events[0]["time"] if self.events else 0.0) + seconds)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RecordedRun:
     """Reads a folder.
 
     Raises:
@@ -100,7 +100,7 @@ def read_run(folder: Path) -> Run:
     ended = summary is not None and _is_newest(events)
     said = summary if summary is not None and ended else _so_far(events, config)
     clock = Clock(events, virtual=said.get("clock") == "virtual")
-    return Run(
+    return RecordedRun(
         folder, folder.resolve().name, said, events, incidents=_incidents(run, said["parties"]),
         books=read_books(folder, said["parties"]), config=config, explained=read_record(run.explained),
         clock=clock, trace=Trace(events, clock),

@@ -9,7 +9,7 @@ from colonnade.common.runtime.numbers import plain
 from colonnade.reports.console.summary import best_of_stopped, metric_rows, own_models, pace_words
 from colonnade.reports.html.frame import facts, folded, section
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.privacy import headline as spent
 from colonnade.reports.words import count, seconds
 
@@ -21,7 +21,7 @@ _ENDS = {
 }
 
 
-def headline(run: Run) -> str:
+def headline(run: RecordedRun) -> str:
     """The run in a sentence: what was run, what it reached, how long that took, and what it cost in privacy."""
     said = run.summary
     on = f" on {said['dataset']}" if said.get("dataset") else ""
@@ -44,7 +44,7 @@ def reached(metrics: Mapping[str, Any]) -> str:
     return "no accuracy was measured"
 
 
-def opening(run: Run) -> Html:
+def opening(run: RecordedRun) -> Html:
     """The sentence on top, how the run ended if not well, and what it reached."""
     status, error = run.summary["status"], run.summary.get("error")
     ended = _ENDS.get(status, f"The run is {status}.")
@@ -54,7 +54,7 @@ def opening(run: Run) -> Html:
     return Html(tag("div", said, facts(_reached(run)), id="opening") + "\n")
 
 
-def _reached(run: Run) -> list[tuple[str, object]]:
+def _reached(run: RecordedRun) -> list[tuple[str, object]]:
     said, metrics = run.summary, run.summary["metrics"]
     rows: list[tuple[str, object]] = [*metric_rows(said), *own_models(metrics)]
     if said.get("stopped"):
@@ -66,14 +66,14 @@ def _reached(run: Run) -> list[tuple[str, object]]:
     return rows
 
 
-def configuration(run: Run) -> Html:
+def configuration(run: RecordedRun) -> Html:
     """The configuration, folded; where it is not in the folder, that."""
     if not run.config:
         return section("Configuration", tag("p", "It is in the file that the run was started with, and not here."))
     return section("Configuration", folded("All settings", tag("pre", run.config, tabindex="0")))
 
 
-def environment(run: Run) -> Html:
+def environment(run: RecordedRun) -> Html:
     """Versions, as the run's server wrote them down; not those of who makes the page."""
     known = run.summary.get("environment")
     rows: list[tuple[str, object]] = [("folder", run.name), ("federation", run.summary.get("federation", "not known"))]

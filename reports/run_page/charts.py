@@ -11,7 +11,7 @@ from colonnade.reports.html.curves import Curve, curves, ticks
 from colonnade.reports.html.frame import folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.html.svg import colour
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.records.thin import MOST, thin
 from colonnade.reports.records.trace import EVALUATED, Measured
 from colonnade.reports.words import amount, count, listed, percent, seconds
@@ -44,7 +44,7 @@ class _Line:
     dash: str
 
 
-def charts(runs: Mapping[str, Run]) -> Html:
+def charts(runs: Mapping[str, RecordedRun]) -> Html:
     """The pictures, the switch between their axes, and the numbers as a table.
 
     Args:
@@ -62,7 +62,7 @@ def charts(runs: Mapping[str, Run]) -> Html:
     )  # fmt: skip
 
 
-def _lines(runs: Mapping[str, Run], what: str) -> list[_Line]:
+def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
     """Of a run alone a colour a part; of several a colour a run, and no training losses, which would hide the rest."""
     alone, most = len(runs) == 1, max(20, min(MOST, _ALL // (6 * len(runs))))
     lines = []
@@ -126,7 +126,7 @@ def _legend(lines: Sequence[_Line]) -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _notes(runs: Mapping[str, Run]) -> Html:
+def _notes(runs: Mapping[str, RecordedRun]) -> Html:
     said = []
     if thinned := [name for name, run in runs.items() if max(map(len, run.trace.series.values())) > MOST]:
         said.append(f"Of long curves ({listed(thinned)}) every stretch is drawn by its lowest and its highest value.")
@@ -142,7 +142,7 @@ def _notes(runs: Mapping[str, Run]) -> Html:
     return tag("p", " ".join(said), class_="faint")
 
 
-def _numbers(name: str, run: Run, *, alone: bool) -> Html:
+def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
     """What the curves show, for those who would rather read it."""
     series = {key: thin(run.trace.series[key], lambda at: at.value, 200) for key in EVALUATED}
     if not any(series.values()):

@@ -10,7 +10,7 @@ from colonnade.common.runtime.numbers import plain
 from colonnade.reports.console.summary import best_of_stopped
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import headline
 from colonnade.reports.run_page.privacy import headline as spent
 from colonnade.reports.words import amount, seconds
@@ -19,7 +19,7 @@ _METRICS = {"test_accuracy": "test accuracy", "val_accuracy": "validation accura
             "test_auc": "test AUC", "test_rmse": "test RMSE"}  # fmt: skip
 
 
-def named(runs: Sequence[Run]) -> dict[str, Run]:
+def named(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
     """Every run by the shortest end of its path that no other has."""
     paths = [run.folder.resolve() for run in runs]
     depth = 1
@@ -28,13 +28,13 @@ def named(runs: Sequence[Run]) -> dict[str, Run]:
     return {str(Path(*path.parts[-depth:])): run for path, run in zip(paths, runs, strict=True)}
 
 
-def sentences(runs: Mapping[str, Run]) -> Html:
+def sentences(runs: Mapping[str, RecordedRun]) -> Html:
     """Every run in a sentence."""
     items = [tag("li", tag("b", name), ": ", headline(run)) for name, run in runs.items()]
     return Html(tag("ul", joined(items, "\n")) + "\n")
 
 
-def comparison(runs: Mapping[str, Run]) -> Html:
+def comparison(runs: Mapping[str, RecordedRun]) -> Html:
     """A table, one run a line."""
     heads = ("run", "protocol", "data", "status", "privacy", "parties", "rounds", "time", *_METRICS.values(),
              "up", "down", "missed rounds")  # fmt: skip
@@ -42,7 +42,7 @@ def comparison(runs: Mapping[str, Run]) -> Html:
     return section("Comparison", table(heads, rows, words=(0, 1, 2, 3, 4), caption="One run a line"))
 
 
-def _row(name: str, run: Run) -> tuple[object, ...]:
+def _row(name: str, run: RecordedRun) -> tuple[object, ...]:
     said = run.summary
     reached = said["metrics"] if (best := best_of_stopped(said)) is None else best
     return (

@@ -13,7 +13,7 @@ from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import listed, percent
 
 _TITLE = "Importance of the parties"
@@ -26,7 +26,7 @@ _COLUMNS = {"norm": "norm of its head", "growth": "over its first", "accuracy_no
             "accuracy_missing": "accuracy without it"}  # fmt: skip
 
 
-def importance(run: Run, beside: Path | None) -> Html:
+def importance(run: RecordedRun, beside: Path | None) -> Html:
     """The parties from the most important to the least, with a link to explain's own page; or that nobody asked.
 
     Args:

@@ -6,7 +6,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import seconds
 
 _MOST = 100
@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def incidents(run: Run) -> Html:
+def incidents(run: RecordedRun) -> Html:
     """A table, the first ones first; nothing for a run in which all went well."""
     found = sorted(
         (event for event in [*run.events, *run.incidents] if event["kind"] in _WORDS), key=lambda event: event["time"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from colonnade.reports.html.frame import contents, frame
 from colonnade.reports.html.script import SCRIPT
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.run_page.about import configuration, environment, opening
 from colonnade.reports.run_page.charts import charts
 from colonnade.reports.run_page.comparison import comparison, named, sentences
@@ -19,7 +19,7 @@ from colonnade.reports.run_page.quality import quality
 from colonnade.reports.run_page.traffic import traffic
 
 
-def html(runs: Sequence[Run], beside: Path | None, again: float = 0, *, live: str = "") -> str:
+def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, live: str = "") -> str:
     """The page of a run, or of several compared.
 
     Args:
@@ -31,7 +31,7 @@ def html(runs: Sequence[Run], beside: Path | None, again: float = 0, *, live: st
     return _one(runs[0], beside, again, live) if len(runs) == 1 else _several(runs)
 
 
-def _one(run: Run, beside: Path | None, again: float, live: str) -> str:
+def _one(run: RecordedRun, beside: Path | None, again: float, live: str) -> str:
     sections = [
         charts({run.name: run}),
         quality(run),
@@ -47,6 +47,6 @@ def _one(run: Run, beside: Path | None, again: float, live: str) -> str:
     return frame(title, [opening(run), contents(sections), *sections], SCRIPT + live, again, live=bool(live))
 
 
-def _several(runs: Sequence[Run]) -> str:
+def _several(runs: Sequence[RecordedRun]) -> str:
     by_name = named(runs)
     return frame(f"{len(runs)} runs compared", [sentences(by_name), charts(by_name), comparison(by_name)], SCRIPT)

@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import count, listed, seconds
 
 _SLICES, _HEIGHT = 240, 10  # of a strip, in units of its own
@@ -29,7 +29,7 @@ class _Presence:
     late: list[float]
 
 
-def presence(run: Run) -> Html:
+def presence(run: RecordedRun) -> Html:
     """The strips, with the counts beside them; nothing for a run that did not come so far."""
     end, missing, late = run.clock.end, run.summary.get("missing") or {}, run.summary.get("late") or {}
     if not end or not run.parties:
@@ -53,7 +53,7 @@ def presence(run: Run) -> Html:
     )  # fmt: skip
 
 
-def stragglers(run: Run) -> str:
+def stragglers(run: RecordedRun) -> str:
     """Who missed how many rounds, in a sentence."""
     rounds, missing = count(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
@@ -62,7 +62,7 @@ def stragglers(run: Run) -> str:
     return f"{len(behind)} of {len(run.parties)} parties missed some of the {rounds}: {listed(behind, 5)}."
 
 
-def _waits(run: Run) -> dict[str, float]:
+def _waits(run: RecordedRun) -> dict[str, float]:
     """By party, the seconds from the first answer to its own in the rounds in which its own was the last."""
     waits: dict[str, float] = defaultdict(float)
     for round, name in run.trace.slowest.items():
@@ -70,7 +70,7 @@ def _waits(run: Run) -> dict[str, float]:
     return waits
 
 
-def _awaited(run: Run, name: str) -> list[Interval]:
+def _awaited(run: RecordedRun, name: str) -> list[Interval]:
     """The rounds of which more than half went by in waiting for a party."""
     ends, slowest = run.trace.ends, run.trace.slowest
     mine = [(ends[round - 1], ends[round], run.trace.lags[round])
@@ -94,7 +94,7 @@ def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> l
     return [min(share, 1.0) for share in shares]
 
 
-def _presences(run: Run) -> dict[str, _Presence]:
+def _presences(run: RecordedRun) -> dict[str, _Presence]:
     late: dict[str, list[float]] = defaultdict(list)
     for event in run.events:
         if event["kind"] == "late":
@@ -103,7 +103,9 @@ def _presences(run: Run) -> dict[str, _Presence]:
     return {name: _presence(run, timeline.get(name, []), _awaited(run, name), late[name]) for name in run.parties}
 
 
-def _presence(run: Run, spans: Sequence[Mapping[str, Any]], awaited: list[Interval], late: list[float]) -> _Presence:
+def _presence(
+    run: RecordedRun, spans: Sequence[Mapping[str, Any]], awaited: list[Interval], late: list[float]
+) -> _Presence:
     end = run.clock.end
     by_what: dict[str, list[Interval]] = {"here": [(0.0, end)] if run.virtual else [], "away": []}
     missed = []

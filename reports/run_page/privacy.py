@@ -10,7 +10,7 @@ from colonnade.reports import guarantee
 from colonnade.reports.console.summary import what_else
 from colonnade.reports.html.frame import facts, section, table
 from colonnade.reports.html.markup import Html, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 
 _NOT_SAID = "What was spent is summed up at the run's end; until then every party's ledger has its own count."
 _PERSON = (
@@ -35,7 +35,7 @@ _SETTINGS = {
 }
 
 
-def privacy(run: Run) -> Html:
+def privacy(run: RecordedRun) -> Html:
     """The guarantee in a sentence, why it is void if it is, and the count of every party."""
     if "privacy" not in run.summary:
         return section("Privacy", tag("p", _NOT_SAID))
@@ -58,7 +58,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     return guarantee.headline(summary)
 
 
-def _by_party(run: Run, spent: Mapping[str, Any]) -> Html:
+def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
     kinds = [kind for kind in _ADJACENCIES if kind in spent["epsilon"]]
     delta = f"{run.summary['delta']:g}"
     rows = [

@@ -10,7 +10,7 @@ import yaml
 from colonnade.common.runtime.numbers import plain
 from colonnade.reports.html.frame import facts, folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import percent
 
 _METRICS = {
@@ -22,7 +22,7 @@ _PARTS = {"test": "test", "validation": "val"}
 _MOST, _FEW = 30, 12  # classes that a table of them can be read of, and that need not be folded away
 
 
-def quality(run: Run) -> Html:
+def quality(run: RecordedRun) -> Html:
     """All that the last evaluation found of a part, the test rows if there are some; nothing where it found nothing."""
     metrics, details = run.summary["metrics"], run.summary.get("details") or {}
     for part, prefix in _PARTS.items():
@@ -83,7 +83,7 @@ def _is_bin(found: Any) -> bool:
     return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
 
 
-def _names(run: Run) -> Sequence[str]:
+def _names(run: RecordedRun) -> Sequence[str]:
     """The classes' names, where the configuration has them."""
     try:
         classes = (yaml.safe_load(run.config) or {})["federation"]["classes"]

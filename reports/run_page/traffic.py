@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.reports.html.frame import section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.ledgers import Book
-from colonnade.reports.records.run import Run
+from colonnade.reports.records.run import RecordedRun
 from colonnade.reports.words import amount, listed
 
 _WAYS = {"up": "parties to server", "down": "server to parties"}
@@ -16,7 +16,7 @@ _PROTECTED = {"": "not private", "none": "nothing"}
 _UNITS = {"payload": "of tensors", "wire": "on the wire"}
 
 
-def traffic(run: Run) -> Html:
+def traffic(run: RecordedRun) -> Html:
     """Bytes by party and direction, and from the ledgers by kind of message; nothing where nothing was counted."""
     counted = run.summary.get("bytes") or {}
     parts = [tag("p", sentence) for way in _WAYS if (sentence := _total(way, counted.get(way) or {}))]

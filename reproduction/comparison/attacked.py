@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from colonnade.attacks import inversion, labels
-from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.parsing.file import load
 from colonnade.common.version import VERSION
 from colonnade.reproduction.comparison.plan import ATTACKED
 from colonnade.reproduction.papers import running
-from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.running import Job
 from colonnade.simulation.folder import simulate_captured
 
@@ -27,12 +27,12 @@ LABELS, CHANCE, REBUILT, READ, READ_CHANCE = "labels", "labels_chance", "rebuilt
 _KNOWN, _EPOCHS = 0.2, 1
 
 
-def perform(job: Job) -> Record:
+def perform(job: Job) -> RunRecord:
     """Runs it to its end, or attacks it if it is one of those that are attacked. Raises ColonnadeError as the run."""
     return attack(job) if job.name.endswith(f"/{ATTACKED}") else running.perform(job)
 
 
-def attack(job: Job) -> Record:
+def attack(job: Job) -> RunRecord:
     """Runs it in a folder that is thrown away, and attacks VICTIM with the attacks' default settings.
 
     Raises:
@@ -45,7 +45,7 @@ def attack(job: Job) -> Record:
         simulate_captured(load(job.run.path, job.sets), job.run.path.parent, folder)
         run = open_run(folder)
         metrics = {**_named(run), **_rebuilt(run, job.seed)}
-        return Record(
+        return RunRecord(
             metrics={key: round(number, 6) for key, number in metrics.items()},
             points=(),
             rounds=run.summary["rounds"],
@@ -57,12 +57,12 @@ def attack(job: Job) -> Record:
         )
 
 
-def _named(run: Run) -> dict[str, float]:
+def _named(run: AttackedRun) -> dict[str, float]:
     guesses = labels.infer(run, VICTIM)
     return {LABELS: guesses[0].accuracy, CHANCE: guesses[0].chance} if guesses else {}
 
 
-def _rebuilt(run: Run, seed: int) -> dict[str, float]:
+def _rebuilt(run: AttackedRun, seed: int) -> dict[str, float]:
     found = inversion.invert(run, VICTIM, _KNOWN, _EPOCHS, seed)
     if found is None:
         return {}

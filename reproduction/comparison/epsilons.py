@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.parsing.file import load
 from colonnade.common.privacy.accounting.accountant import epsilon, find_noise_multiplier
-from colonnade.reproduction.comparison.plan import UNITS, Plan, Unit, noisy
+from colonnade.reproduction.comparison.plan import UNITS, ComparisonPlan, Unit, noisy
 
 ABOUT: Mapping[Unit, str] = {"client": "a party's whole data", "row": "a row's own embeddings"}
 
 
-def deltas(plan: Plan) -> dict[Unit, float]:
+def deltas(plan: ComparisonPlan) -> dict[Unit, float]:
     """By unit, where a protocol was run with its noise."""
     return {unit: agreed.privacy.delta for unit, agreed in _agreed(plan).items() if agreed.privacy is not None}
 
@@ -22,7 +22,7 @@ def at(unit: Unit, value: float, found: Mapping[Unit, float]) -> str:
     return f"epsilon {value:g}" + (f", delta {found[unit]:g}," if unit in found else "")
 
 
-def in_words(plan: Plan) -> list[str]:
+def in_words(plan: ComparisonPlan) -> list[str]:
     """What the epsilons mean, a sentence or two a unit."""
     agreed = _agreed(plan)
     said = []
@@ -37,7 +37,7 @@ def in_words(plan: Plan) -> list[str]:
     return said
 
 
-def _agreed(plan: Plan) -> dict[Unit, FederationConfig]:
+def _agreed(plan: ComparisonPlan) -> dict[Unit, FederationConfig]:
     """What was agreed on for noise of a unit, by the first protocol that has it: they differ in rates alone."""
     found: dict[Unit, FederationConfig] = {}
     for unit in UNITS:

@@ -13,7 +13,7 @@ from colonnade.reports.plots import as_file, lines
 from colonnade.reproduction.comparison.epsilons import ABOUT
 from colonnade.reproduction.comparison.plan import PLAIN, UNITS, Unit
 from colonnade.reproduction.comparison.protocol_results import Lane
-from colonnade.reproduction.papers.measures import Point, Record
+from colonnade.reproduction.papers.measures import Point, RunRecord
 
 _SIZE = (460, 320)
 _DASHES = ("", "6 3", "2 3")
@@ -74,7 +74,7 @@ def strokes(number: int) -> tuple[str, str]:
     return colour(number % 10), _DASHES[number // 10]
 
 
-def _curves(found: Sequence[tuple[Lane, Record | None]], x: Callable[[Point], float]) -> list[Curve]:
+def _curves(found: Sequence[tuple[Lane, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
     drawn = []
     for number, (lane, record) in enumerate(found):
         points = [(x(at), at.accuracy) for at in record.points] if record else []
@@ -95,7 +95,7 @@ def _noisy(lanes: Sequence[Lane], unit: Unit, deltas: Mapping[Unit, float]) -> F
     return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
 
 
-def _first(lane: Lane, condition: str) -> Record | None:
+def _first(lane: Lane, condition: str) -> RunRecord | None:
     records = lane.found.get(condition, ())
     return records[0] if records else None
 

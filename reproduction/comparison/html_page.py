@@ -10,7 +10,7 @@ from colonnade.reports.html.script import SCRIPT
 from colonnade.reproduction.comparison import leaks
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.figures import Figure, figures, strokes
-from colonnade.reproduction.comparison.plan import Plan, Unit
+from colonnade.reproduction.comparison.plan import ComparisonPlan, Unit
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
@@ -35,7 +35,7 @@ if (every) {
 """
 
 
-def html_page(plan: Plan, lanes: Sequence[Lane], seeds: int) -> str:
+def html_page(plan: ComparisonPlan, lanes: Sequence[Lane], seeds: int) -> str:
     """All of it."""
     epsilons, at = plan.epsilons, deltas(plan)
     wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons, at)]

@@ -12,7 +12,7 @@ from colonnade.reproduction.comparison import leaks
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.figures import figures
 from colonnade.reproduction.comparison.html_page import html_page
-from colonnade.reproduction.comparison.plan import Plan
+from colonnade.reproduction.comparison.plan import ComparisonPlan
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.comparison.recommendations import Need, needs
 from colonnade.reproduction.comparison.table import head, row
@@ -22,7 +22,7 @@ _NAME = "beside"
 
 
 @dataclass(frozen=True)
-class Pages:
+class ComparisonPages:
     """What pages are written of.
 
     Args:
@@ -31,7 +31,7 @@ class Pages:
         seeds: that were asked for.
     """
 
-    plan: Plan
+    plan: ComparisonPlan
     lanes: Sequence[Lane]
     seeds: int
 

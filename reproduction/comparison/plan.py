@@ -12,7 +12,7 @@ from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import read_list
-from colonnade.reproduction.papers.papers import FOLDER, Name, Run
+from colonnade.reproduction.papers.papers import FOLDER, Name, PaperRun
 from colonnade.reproduction.papers.running import Job
 
 FILE = FOLDER / "beside.yaml"
@@ -61,7 +61,7 @@ class Entry(Section):
         return self.client if unit == "client" else self.row
 
 
-class Plan(Section):
+class ComparisonPlan(Section):
     """The whole comparison.
 
     Args:
@@ -82,7 +82,7 @@ class Plan(Section):
     left_out: dict[Name, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _all_of_them(self) -> Plan:
+    def _all_of_them(self) -> ComparisonPlan:
         named = [*self.protocols, *self.left_out]
         if unknown := next((name for name in named if name not in CONTRACTS), None):
             raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, CONTRACTS)}")
@@ -95,7 +95,7 @@ class Plan(Section):
             )
         return self
 
-    def conditions(self, name: str) -> dict[str, Run]:
+    def conditions(self, name: str) -> dict[str, PaperRun]:
         """The runs of a protocol by condition."""
         entry = self.protocols[name]
         late = ", ".join(f"{kind}: {delay}" for kind, delay in entry.late.items())
@@ -114,16 +114,16 @@ class Plan(Section):
             found[ATTACKED] = self._run(ATTACKED, entry, *self.attacked)
         return found
 
-    def _run(self, kind: str, entry: Entry, *more: str) -> Run:
-        return Run(file=self.base, set=(*entry.set, *more), minutes=_MINUTES[kind])
+    def _run(self, kind: str, entry: Entry, *more: str) -> PaperRun:
+        return PaperRun(file=self.base, set=(*entry.set, *more), minutes=_MINUTES[kind])
 
 
-def read_plan(path: Path = FILE) -> Plan:
+def read_plan(path: Path = FILE) -> ComparisonPlan:
     """The file. Raises ConfigError if it is wrong."""
-    return read_list(path, Plan)
+    return read_list(path, ComparisonPlan)
 
 
-def chosen(plan: Plan, names: tuple[str, ...]) -> tuple[str, ...]:
+def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:
     """The protocols that are asked for, all if none is. Raises InputError if one of them does not take part."""
     for name in names:
         if why := plan.left_out.get(name):
@@ -134,7 +134,7 @@ def chosen(plan: Plan, names: tuple[str, ...]) -> tuple[str, ...]:
     return names or tuple(plan.protocols)
 
 
-def jobs(plan: Plan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
+def jobs(plan: ComparisonPlan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
     """Every run: the first seed of all protocols, then the second. Attacks have the first seed alone."""
     for seed in range(seeds):
         for name in names:
@@ -143,6 +143,6 @@ def jobs(plan: Plan, names: tuple[str, ...], seeds: int) -> Iterator[Job]:
                     yield job(name, condition, run, seed)
 
 
-def job(name: str, condition: str, run: Run, seed: int) -> Job:
+def job(name: str, condition: str, run: PaperRun, seed: int) -> Job:
     """One of them, as results know it."""
     return Job("beside", f"{name}/{condition}", run, seed)

@@ -11,9 +11,9 @@ from colonnade.common.contracts.contract import Contract
 from colonnade.common.protocols import CONTRACTS
 from colonnade.reproduction.comparison.attacked import CHANCE, LABELS, READ, REBUILT
 from colonnade.reproduction.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, Entry, Unit, noisy
-from colonnade.reproduction.papers.measures import Record, value
+from colonnade.reproduction.papers.measures import RunRecord, value
 
-Found = Mapping[str, Sequence[Record]]
+Found = Mapping[str, Sequence[RunRecord]]
 
 
 @dataclass(frozen=True)

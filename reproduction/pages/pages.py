@@ -19,7 +19,7 @@ _MARKS = {True: "reached", False: "**short**", None: ""}
 
 
 @dataclass(frozen=True)
-class Pages:
+class PaperPages:
     """What pages are written of.
 
     Args:

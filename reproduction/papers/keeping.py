@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.reports.console.screen import out as console
-from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job
 
 
 def keep_all(
-    outcomes: Iterable[tuple[Job, Record | ColonnadeError]], of: int, results: Results, name: Callable[[Job], str]
+    outcomes: Iterable[tuple[Job, RunRecord | ColonnadeError]], of: int, results: Results, name: Callable[[Job], str]
 ) -> list[str]:
     """Keeps every record as it comes, and says how far it is.
 

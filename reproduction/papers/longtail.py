@@ -13,7 +13,7 @@ import torch
 
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.known_sets.places import find
-from colonnade.common.data.split import AllSplit, Seat
+from colonnade.common.data.split import AllSplit, PartyIndex
 
 NAME = "mnist-longtail"
 
@@ -35,7 +35,7 @@ def make(folder: Path) -> Path:
     source = find("mnist", Path(), lambda path: holds(path, "images-idx3"), "images in idx format")
     labels, test = read_labels(source)
     images = IdxImages(source)
-    pixels = images.read(AllSplit().part(images.shape, images.names, Seat(0, 1))).numpy().astype(np.uint8)
+    pixels = images.read(AllSplit().part(images.shape, images.names, PartyIndex(0, 1))).numpy().astype(np.uint8)
     train = len(labels) - test
     kept = torch.cat([torch.nonzero(labels[:train] == c).flatten()[:size] for c, size in enumerate(_SIZES)])
     rows = kept.sort().values.numpy()

@@ -58,7 +58,7 @@ class Point(BaseModel):
     accuracy: float
 
 
-class Record(BaseModel):
+class RunRecord(BaseModel):
     """What is kept of a run.
 
     Args:
@@ -86,7 +86,7 @@ class Record(BaseModel):
     version: str = ""
 
 
-def value(record: Record, measure: str) -> float:
+def value(record: RunRecord, measure: str) -> float:
     """A number of a record; infinite where an accuracy was never reached, not a number where there is none."""
     kind, _, about = measure.partition("@")
     if about.endswith("epochs"):
@@ -130,7 +130,7 @@ def _rounded(paper: float) -> float:
     return float(0.5 * 10**-digits)
 
 
-def _first(record: Record, share: float, kind: str) -> float:
+def _first(record: RunRecord, share: float, kind: str) -> float:
     point = next((point for point in record.points if point.accuracy >= share), None)
     if point is None:
         return math.inf
@@ -139,27 +139,27 @@ def _first(record: Record, share: float, kind: str) -> float:
     return point.bytes / (_MB if kind == "mb" else _MIB)
 
 
-def _in_epochs(record: Record, epochs: int, kind: str) -> float:
+def _in_epochs(record: RunRecord, epochs: int, kind: str) -> float:
     size, _, way = kind.partition("_")
     sent = {"up": record.bytes_up, "down": record.bytes_down}.get(way, record.bytes_up + record.bytes_down)
     run = record.points[-1].epoch if record.points else 0.0
     return sent / (_MB if size == "mb" else _MIB) * epochs / run if run else math.nan
 
 
-def _after(record: Record, epoch: float) -> float:
+def _after(record: RunRecord, epoch: float) -> float:
     before = [point for point in record.points if point.epoch <= epoch + 1e-6]
     return 100 * before[-1].accuracy if before else math.nan
 
 
-def _deviation(record: Record) -> float:
+def _deviation(record: RunRecord) -> float:
     return 100 * statistics.pstdev(record.classes) if record.classes else math.nan
 
 
-def _of_metric(key: str) -> Callable[[Record], float]:
+def _of_metric(key: str) -> Callable[[RunRecord], float]:
     return lambda record: 100 * record.metrics.get(key, math.nan)
 
 
-_PLAIN: Mapping[str, Callable[[Record], float]] = {
+_PLAIN: Mapping[str, Callable[[RunRecord], float]] = {
     "accuracy": _of_metric("test_accuracy"),
     "auc": _of_metric("test_auc"),
     "deviation": _deviation,

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.reproduction.papers.measures import Record, lower_is_better, reached, unit, value
+from colonnade.reproduction.papers.measures import RunRecord, lower_is_better, reached, unit, value
 from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable
 
-Find = Callable[[str, int], Record | None]
+Find = Callable[[str, int], RunRecord | None]
 """The record of a run with a seed, if there is one."""
 
 

@@ -25,7 +25,7 @@ REASONS = {
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
-class Run(Section):
+class PaperRun(Section):
     """A federation that is trained.
 
     Args:
@@ -115,7 +115,7 @@ class Paper(Section):
 
     cite: str
     note: str = ""
-    runs: dict[Name, Run]
+    runs: dict[Name, PaperRun]
     tables: dict[Name, PaperTable]
 
     @model_validator(mode="after")

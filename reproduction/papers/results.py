@@ -13,22 +13,22 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from colonnade.common.errors import InputError
 from colonnade.reports.console.outputs import write_text
-from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.running import Job
 
 NAME = "results.json"
 
 
-class Kept(BaseModel):
+class KeptResult(BaseModel):
     """A record and the configuration that it is of."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     digest: str
-    record: Record
+    record: RunRecord
 
 
-_FILE = TypeAdapter(dict[str, Kept])
+_FILE = TypeAdapter(dict[str, KeptResult])
 
 
 class Results:
@@ -45,12 +45,12 @@ class Results:
         self.path = folder / NAME
         self._kept = self._read()
 
-    def get(self, job: Job) -> Record | None:
+    def get(self, job: Job) -> RunRecord | None:
         """What was found of a run with this configuration; None if there is nothing, or it is of another one."""
         kept = self._kept.get(_key(job))
         return kept.record if kept is not None and kept.digest == job.digest else None
 
-    def keep(self, job: Job, record: Record) -> None:
+    def keep(self, job: Job, record: RunRecord) -> None:
         """Keeps a record on the disk, beside what other commands have kept there since.
 
         Raises:
@@ -58,12 +58,12 @@ class Results:
             EnvironmentFault: it cannot be written.
         """
         with _alone_in(self.path.parent):
-            self._kept = self._read() | {_key(job): Kept(digest=job.digest, record=record)}
+            self._kept = self._read() | {_key(job): KeptResult(digest=job.digest, record=record)}
             tree = {key: self._kept[key].model_dump(mode="json", exclude_none=True) for key in sorted(self._kept)}
             lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tree.items())
             write_text(self.path, f"{{\n{lines}\n}}\n")
 
-    def _read(self) -> dict[str, Kept]:
+    def _read(self) -> dict[str, KeptResult]:
         if not self.path.is_file():
             return {}
         try:

@@ -23,8 +23,8 @@ from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.common.version import VERSION
 from colonnade.reproduction.papers import longtail
-from colonnade.reproduction.papers.measures import Point, Record
-from colonnade.reproduction.papers.papers import Run
+from colonnade.reproduction.papers.measures import Point, RunRecord
+from colonnade.reproduction.papers.papers import PaperRun
 from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 
@@ -42,7 +42,7 @@ class Job:
 
     paper: str
     name: str
-    run: Run
+    run: PaperRun
     seed: int
     wire: bool = False
 
@@ -58,7 +58,7 @@ class Job:
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-def perform(job: Job) -> Record:
+def perform(job: Job) -> RunRecord:
     """Runs it to its end.
 
     Raises:
@@ -122,7 +122,7 @@ def _training(books: list[Any]) -> int:
     return sum(size for book in books for kind, (_, size) in book.items() if kind != "Evaluation")
 
 
-def _simulated(job: Job) -> Record:
+def _simulated(job: Job) -> RunRecord:
     torch.set_num_threads(1)
     config = load(job.run.path, job.sets)
     course = _Course()
@@ -131,7 +131,7 @@ def _simulated(job: Job) -> Record:
     return _record(summarise(outcome), tuple(course.points), course.bytes)
 
 
-def _over_the_wire(job: Job) -> Record:
+def _over_the_wire(job: Job) -> RunRecord:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
         argv = [sys.executable, "-m", "colonnade", "up", str(job.run.path), "--out", str(out)]
@@ -148,10 +148,10 @@ def _over_the_wire(job: Job) -> Record:
     return _record(found, tuple(course.points), course.bytes)
 
 
-def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, int]) -> Record:
+def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, int]) -> RunRecord:
     confusion = ((found.get("details") or {}).get("test") or {}).get("confusion") or []
     classes = tuple(round(row[c] / max(1, sum(row)), 6) for c, row in enumerate(confusion))
-    return Record(
+    return RunRecord(
         metrics={key: round(float(number), 6) for key, number in found["metrics"].items()},
         points=points,
         classes=classes,

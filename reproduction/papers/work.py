@@ -11,7 +11,7 @@ from multiprocessing.context import BaseContext
 
 from colonnade.common.errors import ColonnadeError, EnvironmentFault
 from colonnade.reports.console.screen import counted
-from colonnade.reproduction.papers.measures import Record
+from colonnade.reproduction.papers.measures import RunRecord
 from colonnade.reproduction.papers.papers import Paper
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job, perform
@@ -48,11 +48,13 @@ def about(wanted: Iterable[Job], processes: int) -> str:
 
 
 def run_all(
-    wanted: list[Job], processes: int, how: Callable[[Job], Record] = perform
-) -> Iterator[tuple[Job, Record | ColonnadeError]]:
+    wanted: list[Job], processes: int, how: Callable[[Job], RunRecord] = perform
+) -> Iterator[tuple[Job, RunRecord | ColonnadeError]]:
     """Runs them, so many at a time, and yields each as it ends, or the error that ended it."""
     with ThreadPoolExecutor(processes) as pool:
-        under_way: dict[Future[Record | ColonnadeError], Job] = {pool.submit(_apart, job, how): job for job in wanted}
+        under_way: dict[Future[RunRecord | ColonnadeError], Job] = {
+            pool.submit(_apart, job, how): job for job in wanted
+        }
         try:
             for done in as_completed(under_way):
                 yield under_way[done], done.result()
@@ -62,7 +64,7 @@ def run_all(
                 unfinished.terminate()
 
 
-def _apart(job: Job, how: Callable[[Job], Record]) -> Record | ColonnadeError:
+def _apart(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
     """Runs it in a process of its own: one that is killed takes no other with it."""
     try:
         with ProcessPoolExecutor(1, mp_context=_context(how.__module__)) as alone:
@@ -81,7 +83,7 @@ def _context(module: str) -> BaseContext:
     return forks
 
 
-def told(job: Job, how: Callable[[Job], Record]) -> Record | ColonnadeError:
+def told(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
     """The record, or what is wrong in words: errors of all kinds do not travel between processes.
 
     A fault of the program ends this run and no other; where it happened is printed at once.

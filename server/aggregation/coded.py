@@ -37,7 +37,7 @@ from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 from colonnade.server.training.context import ServerContext
 
 
-class Sums:
+class CodedSums:
     """Sums of all parties' embeddings, stage by stage.
 
     Args:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
 from colonnade.common.alignment.psi_member import SHUFFLED, Hand, about, draw_for, tag_of
-from colonnade.common.alignment.psi_ring import SERVER_SEAT, Ring
+from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, to_records
 from colonnade.common.alignment.seed import Seed
@@ -50,7 +50,7 @@ class Aligning:
     """
 
     federation: FederationConfig
-    keys: Keys
+    keys: RowKeys
     session: Session
     cohort: Cohort
     keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
@@ -90,7 +90,7 @@ class Aligning:
         await self.cohort.tell(Settled(self._round))
         return found
 
-    async def _gather(self) -> tuple[Ring, Hand]:
+    async def _gather(self) -> tuple[PsiRing, Hand]:
         """Everybody's sizes, which everybody learns."""
         self._round = 1
         census = await self._hear(Census)
@@ -103,12 +103,12 @@ class Aligning:
         refuse_other_sizes(self.federation.align, self._members, sizes)
         if self.federation.align == "sorted":
             keys, sizes = keys.as_one, (1,) * len(sizes)
-        ring = Ring(sizes, self.block)
+        ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
         return ring, Hand(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
 
-    async def _go_round(self, ring: Ring, hand: Hand) -> dict[str, Sorter]:
+    async def _go_round(self, ring: PsiRing, hand: Hand) -> dict[str, Sorter]:
         """Every list, raised by all parties."""
         longest = max(ring.sizes)  # so that all have as many buckets
         lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
@@ -124,7 +124,7 @@ class Aligning:
                 self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
         return lists
 
-    async def _exchange(self, ring: Ring, hand: Hand, stage: int, block: int) -> list[Concealed]:
+    async def _exchange(self, ring: PsiRing, hand: Hand, stage: int, block: int) -> list[Concealed]:
         """What every seat passes on."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
@@ -147,7 +147,7 @@ class Aligning:
             last = self.federation.names[-1]
             raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
 
-    def _lay_down(self, ring: Ring, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
+    def _lay_down(self, ring: PsiRing, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
         """The last stage's block of every list, to be compared."""
         for seat, points in enumerate(held):
             owner, raiser = ring.owner(seat, ring.seats - 1), self.federation.names[seat - 1]
@@ -156,7 +156,7 @@ class Aligning:
             except InputError as broken:
                 raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
 
-    async def _come_back(self, ring: Ring, hand: Hand, at: list[Scratch], common: int) -> Tensor:
+    async def _come_back(self, ring: PsiRing, hand: Hand, at: list[Scratch], common: int) -> Tensor:
         """Where the common keys stand in our table: every member undoes its shuffle of every list."""
         for stage in range(ring.seats):
             owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
@@ -172,7 +172,7 @@ class Aligning:
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
         return found
 
-    async def _take_back(self, ring: Ring, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
+    async def _take_back(self, ring: PsiRing, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
         """The parties' answers in a stage of the return; in the last there is nothing in them."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):

@@ -10,7 +10,7 @@ from functools import partial
 from torch import Tensor
 
 from colonnade.common.alignment.progress import tenths
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
 from colonnade.common.config.federation import FederationConfig
@@ -23,7 +23,7 @@ from colonnade.server.alignment.relay import Aligning
 
 
 @dataclass
-class Rows:
+class ServerRows:
     """The server's table before it is aligned, and the alignment once it is settled.
 
     Args:
@@ -36,7 +36,7 @@ class Rows:
     """
 
     federation: FederationConfig
-    record: Record
+    record: AlignmentRecord
     telemetry: Telemetry
     kinds: Kinds
     use: Callable[[Tensor], None]

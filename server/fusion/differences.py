@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.differences import EmbeddingColumns, Slopes
 from colonnade.common.numerics.directions import Directions
 from colonnade.common.numerics.zeroth_order import spread
 from colonnade.common.protocols.czofo import Config
@@ -35,7 +35,9 @@ class Perturbed:
         self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic, loss=ctx.loss)
         self._directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
         self._places = {
-            party: Place(seat * cfg.embedding) if cfg.combine == "concatenate" else Place(0, 1 / len(parties))
+            party: EmbeddingColumns(seat * cfg.embedding)
+            if cfg.combine == "concatenate"
+            else EmbeddingColumns(0, 1 / len(parties))
             for seat, party in enumerate(parties)
         }
         self._seats = {party: seat for seat, party in enumerate(parties)}

@@ -9,16 +9,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.messaging.message import Kinds
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.server.alignment.rows import Rows
+from colonnade.server.alignment.rows import ServerRows
 
 
 @dataclass
@@ -41,7 +41,7 @@ class People:
     """
 
     federation: FederationConfig
-    labels: Labels
+    labels: LabelColumn
     asked: tuple[str, ...] = ()
     seed: Seed = field(default_factory=Seed)
     places: Mapping[str, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class People:
         """Where the row of an id is; None if not all members know it."""
         return self.places.get(self.federation.keys.normal(id))
 
-    def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> Rows:
+    def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
         """An alignment with these parties, which ends in other places.
 
         Args:
@@ -69,8 +69,10 @@ class People:
         """
         there = {name: pin for name, pin in self.federation.parties.items() if name in names}
         federation = self.federation.model_copy(update={"parties": there})
-        keys = Keys.of(self.asked, self.federation.keys, SERVER)
-        return Rows(federation, Record(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use), self.seed)
+        keys = RowKeys.of(self.asked, self.federation.keys, SERVER)
+        return ServerRows(
+            federation, AlignmentRecord(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use), self.seed
+        )
 
     def history(self) -> Tensor:
         """The row that was trained on for every position now, int64 (common,); -1 for who is new."""
@@ -89,7 +91,7 @@ class People:
     def _names(self) -> Iterable[str]:
         if self.labels.ids is None:
             return map(str, range(len(self.labels.values)))
-        Keys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses what would be the same
+        RowKeys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses what would be the same
         return self._normal(self.labels.ids)
 
     def _normal(self, ids: Iterable[str]) -> Iterable[str]:

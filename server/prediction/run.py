@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
@@ -158,7 +158,9 @@ class PredictionRun:
         check_labels(labels, federation)
         self._facts = Facts(len(labels.values), labels.official_test)
         if federation.align != "none":
-            record = Record(Once(self._folder.once), Keys.of(labels.ids, federation.keys, SERVER, self.out), SERVER)
+            record = AlignmentRecord(
+                Once(self._folder.once), RowKeys.of(labels.ids, federation.keys, SERVER, self.out), SERVER
+            )
             labels = labels.rows(record.rows(record.number))
         else:
             refuse_other_labels(Once(self._folder.once), labels)

@@ -14,7 +14,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, PartyFailed, PartyLost, declared
 from colonnade.common.prediction import messages as prediction
-from colonnade.server.alignment.rows import Rows
+from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
 from colonnade.server.prediction.exchange import Questions, predict
@@ -48,7 +48,7 @@ class Asking:
     held: list[int]
     people: People
     folder: Path
-    _rows: Rows | None = None
+    _rows: ServerRows | None = None
     _aligned: tuple[str, ...] = ()
 
     async def sessions(self, questions: Questions) -> None:

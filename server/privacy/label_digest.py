@@ -7,7 +7,7 @@ import hashlib
 import torch
 
 from colonnade.common.checkpointing.run_cache import Once
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 
 _NAME = "labels"
@@ -18,7 +18,7 @@ def hold_labels(once: Once, digest: str) -> None:
     once.keep(_NAME, digest, {"format": torch.tensor(1)})
 
 
-def refuse_other_labels(once: Once, labels: Labels) -> None:
+def refuse_other_labels(once: Once, labels: LabelColumn) -> None:
     """Raises DataError if they are others than those that were held."""
     if (held := once.number(_NAME)) and held != digest_of(labels):
         raise DataError(
@@ -27,7 +27,7 @@ def refuse_other_labels(once: Once, labels: Labels) -> None:
         )
 
 
-def digest_of(labels: Labels) -> str:
+def digest_of(labels: LabelColumn) -> str:
     """Changes with any value, id or the order."""
     digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
     for id in labels.ids or ():

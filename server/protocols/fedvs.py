@@ -10,7 +10,7 @@ from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.fedvs import Config, Gradient
-from colonnade.server.aggregation.coded import Sums
+from colonnade.server.aggregation.coded import CodedSums
 from colonnade.server.aggregation.key_agreement import introduce
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
@@ -29,7 +29,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
     assert isinstance(cfg, Config)  # the registry pairs them
     code, whole = cfg.code(len(clients)), joint(ctx)
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
-    sums = Sums(ctx, clients, code, await introduce(ctx, clients))
+    sums = CodedSums(ctx, clients, code, await introduce(ctx, clients))
     await sums.prepare(rows)  # 2-9
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = rows.training(t)
@@ -49,7 +49,7 @@ async def serve(ctx: ServerContext, clients: Cohort) -> None:
         await _evaluate(ctx, sums, rows, whole, t)
 
 
-async def _evaluate(ctx: ServerContext, sums: Sums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
+async def _evaluate(ctx: ServerContext, sums: CodedSums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
     """How good the joint model is on the parts that are due, whose rows are coded as well."""
     parts = ctx.schedule.evaluations(round)
     if not parts:

@@ -11,7 +11,7 @@ from typing import Any
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.privacy.accounting.plan import SEEDED, AnyPrivacyConfig, Plan
+from colonnade.common.privacy.accounting.plan import SEEDED, AnyPrivacyConfig, PrivacyPlan
 from colonnade.common.privacy.accounting.zeroth_order import ZerothOrderClaim
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.rows import deviation
@@ -109,7 +109,7 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
     }
 
 
-def person(ctx: ServerContext, plan: Plan, counts: Mapping[str, float | None]) -> dict[str, Any]:
+def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | None]) -> dict[str, Any]:
     """What the releases of all parties together say about a person whose row lies at each of them; not its label.
 
     `epsilon` is null where there is no bound, and `void` says why: what a single member sends unprotected is enough.
@@ -131,7 +131,7 @@ _OWN = (
 _ALL = "a row's embeddings, and all that training on it leaves in the models"
 
 
-def row_privacy(plan: Plan) -> dict[str, Any]:
+def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
     """What more there is to say where rows are protected each by itself: what the paper counts, and what is meant."""
     if not isinstance(plan.config, AdaptivePrivacyConfig):
         return {}

@@ -11,7 +11,7 @@ from colonnade.common.observability import metric
 from colonnade.common.observability.metric import Metric, Values, number
 from colonnade.common.observability.telemetry import Event
 from colonnade.server.reporting.summary import person
-from colonnade.server.run.sessions import Sessions
+from colonnade.server.run.sessions import ServerSessions
 
 _COUNTED = {
     "missing": ("colonnade_missing_answers", "Rounds that a party was asked in and did not answer in time."),
@@ -28,7 +28,7 @@ class ServerMetrics:
         sessions: of the run.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: ServerSessions) -> None:
         self._sessions = sessions
         self._done, self._refused = 0, 0
         self._round, self._when = 0, math.nan

@@ -35,7 +35,7 @@ _PARTING_EARLY = 2.0  # the same where the server was interrupted or has failed
 
 
 @dataclass(frozen=True)
-class Task:
+class ServerTask:
     """What a server does with its parties: it trains with them, or asks the model that they have trained.
 
     Args:
@@ -69,19 +69,21 @@ class Task:
         )
 
 
-def training(federation: FederationConfig) -> Task:
+def training(federation: FederationConfig) -> ServerTask:
     """The federation's protocol, to its last round."""
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
-    return Task(contract, federation, kinds, limits, federation.compress.arriving(kinds))
+    return ServerTask(contract, federation, kinds, limits, federation.compress.arriving(kinds))
 
 
-def asking(federation: FederationConfig) -> Task:
+def asking(federation: FederationConfig) -> ServerTask:
     """Predictions, until the work with the model is done. Raises InputError where models cannot be asked."""
     contract = prediction.contract(federation)
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     arriving = dict.fromkeys(kinds, federation.compress.evaluations)
-    return Task(contract, prediction.asking(federation), kinds, limits, arriving, prediction.PURPOSE, dismisses=True)
+    return ServerTask(
+        contract, prediction.asking(federation), kinds, limits, arriving, prediction.PURPOSE, dismisses=True
+    )
 
 
 class Service:
@@ -102,7 +104,7 @@ class Service:
     """
 
     def __init__(
-        self, federation: FederationConfig, config: ServerConfig, base: Path, task: Task, *, secure: bool
+        self, federation: FederationConfig, config: ServerConfig, base: Path, task: ServerTask, *, secure: bool
     ) -> None:
         self._federation, self._config, self._secure, self.task = federation, config, secure, task
         self.identity = own_identity(federation, config, base, secure=secure)

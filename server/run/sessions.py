@@ -12,7 +12,7 @@ from colonnade.common.models.randomness import keep_generators
 from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
-from colonnade.server.alignment.rows import Rows
+from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.membership.admission import Admission
 from colonnade.server.membership.hub import Hub
 from colonnade.server.membership.saving import Saving
@@ -24,7 +24,7 @@ _AWAY = "it is away"
 
 
 @dataclass
-class Sessions:
+class ServerSessions:
     """The run from its first session to its last.
 
     Args:
@@ -41,7 +41,7 @@ class Sessions:
     owner: Owner
     admission: Admission
     folder: Path
-    rows: Rows | None = None
+    rows: ServerRows | None = None
     hub: Hub = field(init=False)
     saving: Saving = field(init=False)
 

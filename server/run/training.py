@@ -11,8 +11,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
@@ -22,7 +22,7 @@ from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import CheckpointError
 from colonnade.common.network.ports import refuse_taken
@@ -32,7 +32,7 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
-from colonnade.server.alignment.rows import Rows
+from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, Facts
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
@@ -42,7 +42,7 @@ from colonnade.server.reporting.summary import summarise, write_whole
 from colonnade.server.reporting.timeline import timeline
 from colonnade.server.run.metrics import ServerMetrics
 from colonnade.server.run.service import Service, training
-from colonnade.server.run.sessions import Sessions
+from colonnade.server.run.sessions import ServerSessions
 from colonnade.server.training.context import ServerContext, check_labels
 
 
@@ -95,7 +95,7 @@ class ServerRun:
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, once = self.federation.align != "none", Once(self._folder.once)
-        keys = Keys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
+        keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(
@@ -106,10 +106,10 @@ class ServerRun:
         if keys is None:
             self._equip(ctx, labels, begun=begun)
         else:
-            record = Record(once, keys, SERVER)
+            record = AlignmentRecord(once, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = service.task.contract.kinds
-            rows = Rows(self.federation, record, telemetry, kinds, again, Seed(self._folder.once / SEED))
+            rows = ServerRows(self.federation, record, telemetry, kinds, again, Seed(self._folder.once / SEED))
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # what is protected is in the context alone
@@ -124,7 +124,7 @@ class ServerRun:
                 await service.converse(session.hub, self._work(session), partial(self._end, session))
 
     def _protect(
-        self, labels: Labels, schedule: Schedule, begun: bool
+        self, labels: LabelColumn, schedule: Schedule, begun: bool
     ) -> tuple[NoisyLabels | None, RowReleases | None]:
         """What stands in for the training labels, and what counts answers, where the configuration asks for them."""
         private, federation = self.config.privacy, self.federation
@@ -134,7 +134,7 @@ class ServerRun:
         rows, parties = len(labels.values), len(federation.names)
         return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun)
 
-    def _dress(self, ctx: ServerContext, labels: Labels, rows: Tensor, *, begun: bool) -> None:
+    def _dress(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
         """Gives the context the rows that count in the place of all, int64 (common,)."""
         common = labels.rows(rows)
         ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
@@ -143,8 +143,8 @@ class ServerRun:
     def _equip(
         self,
         ctx: ServerContext,
-        labels: Labels,
-        common: Labels | None = None,
+        labels: LabelColumn,
+        common: LabelColumn | None = None,
         sample: Tensor | None = None,
         *,
         begun: bool,
@@ -171,11 +171,13 @@ class ServerRun:
         )  # last: it draws and keeps noise
         ctx.protect(noisy)
 
-    def _sessions(self, ctx: ServerContext, admission: Admission, rows: Rows | None, number: str) -> Sessions:
+    def _sessions(
+        self, ctx: ServerContext, admission: Admission, rows: ServerRows | None, number: str
+    ) -> ServerSessions:
         store = Checkpoints(self._folder.checkpoints, partial(self._warn, ctx.telemetry))
         store.prepare()
         owner = Owner(SERVER, number, self.federation.lasting_hashes())
-        return Sessions(ctx, store, owner, admission, self.out, rows)
+        return ServerSessions(ctx, store, owner, admission, self.out, rows)
 
     def _run_number(self) -> str:
         """The run's own number: drawn at its beginning, and read again by whoever resumes it."""
@@ -189,14 +191,14 @@ class ServerRun:
     def _warn(telemetry: Telemetry, reason: str) -> None:
         telemetry.event("warning", party=SERVER, reason=reason)
 
-    async def _work(self, sessions: Sessions) -> None:
+    async def _work(self, sessions: ServerSessions) -> None:
         try:
             await sessions.run()
         finally:
             if (releases := sessions.ctx.releases) is not None:
                 releases.close()
 
-    def _end(self, sessions: Sessions, status: str, reason: str | None) -> None:
+    def _end(self, sessions: ServerSessions, status: str, reason: str | None) -> None:
         """Leaves the last event and the summary, unless an earlier start's holds."""
         ctx = sessions.ctx
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())

@@ -23,7 +23,7 @@ from colonnade.common.conversation.responses import Harvest, Quorum
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.message import Message
@@ -248,7 +248,7 @@ def round_off(seconds: float) -> float:
     return round(seconds, 6)
 
 
-def check_labels(labels: Labels, federation: FederationConfig) -> None:
+def check_labels(labels: LabelColumn, federation: FederationConfig) -> None:
     """Refuses labels that do not fit the agreed classes, or number of targets.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.config.members import Config
 from colonnade.common.crypto.sealing import Session
@@ -56,7 +56,7 @@ async def ask(there: Liar, guesses: Sequence[str], seed: Seed | None = None, *, 
             raise Enough
 
     session = Session(federation.id, RUN, there.hub.session, there.hashes)
-    keys = Keys(tuple(guess.encode() for guess in guesses))
+    keys = RowKeys(tuple(guess.encode() for guess in guesses))
     aligning = Aligning(federation, keys, session, cohort, keep, seed=seed or Seed())
     if settled:
         await aligning()

@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.cli.run.prediction_files import Asked
-from colonnade.common.data.split import Seat
+from colonnade.cli.run.prediction_files import PredictionIds
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.simulation.federation import Simulation
 from tests.tables import table_tree, write_tables
 
-_ALONE = Seat(0, 1)
+_ALONE = PartyIndex(0, 1)
 Change = Callable[[Path, dict[str, Any]], object]
 
 
@@ -153,18 +153,18 @@ def test_files_of_other_programs_are_read_where_said(scene: str, tmp_path: Path)
 def test_a_file_of_ids_without_a_header_loses_none_in_silence(text: str, like: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text(text)
     with pytest.raises(DataError, match=said) as refused:
-        Asked(tmp_path / "ids.csv", like=like).count()
+        PredictionIds(tmp_path / "ids.csv", like=like).count()
     assert "--key" in refused.value.hint
     first, second = text.split(maxsplit=1)[0], text.splitlines()[1]
     (tmp_path / "ids.csv").write_text(f"{like or 'id'}\n{text}")
-    assert next(Asked(tmp_path / "ids.csv", like=like).ids()).startswith(first)
+    assert next(PredictionIds(tmp_path / "ids.csv", like=like).ids()).startswith(first)
     (tmp_path / "ids.csv").write_text(text)
-    assert [*Asked(tmp_path / "ids.csv", text.splitlines()[0], like).ids()] == [second]
+    assert [*PredictionIds(tmp_path / "ids.csv", text.splitlines()[0], like).ids()] == [second]
 
 
 def test_a_folder_in_the_place_of_ids_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder"):
-        Asked(tmp_path).count()
+        PredictionIds(tmp_path).count()
 
 
 def _written(folder: Path, tree: dict[str, Any]) -> Path:

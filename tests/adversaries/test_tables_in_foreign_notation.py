@@ -12,7 +12,7 @@ import yaml
 
 from colonnade.cli.data.check import check
 from colonnade.common.data.sources import load_features
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import load
 from tests.tables import table_tree, write_tables
@@ -74,7 +74,7 @@ def test_it_is_no_category_in_silence_and_is_read_where_said(scene: str, kind: s
     check(with_party(tmp_path, {**data, "types": {"x": "category"}}), ())
     file = with_party(tmp_path, {**data, **more})
     check(file, ())
-    features = load_features(load(file).parties["party1"].data, Seat(0, 2), tmp_path)
+    features = load_features(load(file).parties["party1"].data, PartyIndex(0, 2), tmp_path)
     assert features.values[:2, 0].tolist() == pytest.approx(numbers) and features.fields[0].words is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.config.members import Config
 from colonnade.simulation.folder import simulate_captured
 from tests.federation import config
@@ -18,12 +18,12 @@ def home(folder: Path, party: str) -> Path:
     return made
 
 
-def leave(folder: Path, cfg: Config) -> Run:
+def leave(folder: Path, cfg: Config) -> AttackedRun:
     """Runs a federation whose parties capture, and opens its folder as `simulate` leaves it."""
     simulate_captured(cfg, folder, folder)
     return open_run(folder)
 
 
-def captured(folder: Path, protocol: dict[str, Any], *sets: str) -> Run:
+def captured(folder: Path, protocol: dict[str, Any], *sets: str) -> AttackedRun:
     """The same of the digits."""
     return leave(folder, config(protocol, "every_party.capture={}", *sets))

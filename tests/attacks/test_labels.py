@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.attacks.labels import best_names, clusters, directions, guesses, infer, largest_class, principal_sign
 from colonnade.attacks.rows import Piece
-from colonnade.attacks.run import Run
+from colonnade.attacks.run import AttackedRun
 from colonnade.common.data.rows import generator
 from tests.attacks.stage import SPLIT, captured
 
@@ -93,7 +93,7 @@ def test_fewer_different_vectors_than_classes_are_no_error() -> None:
 
 
 def test_split_learning_on_the_digits_leaks_labels(tmp_path: Path) -> None:
-    run: Run = captured(tmp_path, SPLIT, "federation.epochs=1")
+    run: AttackedRun = captured(tmp_path, SPLIT, "federation.epochs=1")
     best, *_ = infer(run, "party1")
     assert best.field == "Gradient.dh" and best.accuracy > best.chance + 0.2
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.attacks.asking import asked
 from colonnade.attacks.membership import Candidates, candidates, delta_of, own_classifier, signals, tell_apart
 from colonnade.attacks.rows import by_field, pieces
-from colonnade.attacks.run import Run, open_run
+from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.attacks.shadows import like, pool, shadows
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.data.rows import generator
@@ -83,11 +83,11 @@ def test_a_classifier_of_its_own_has_not_seen_the_rows_that_it_judges() -> None:
 
 
 @pytest.fixture(scope="module")
-def overfitted(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def overfitted(tmp_path_factory: pytest.TempPathFactory) -> AttackedRun:
     return captured(tmp_path_factory.mktemp("overfitted"), SPLIT, *SMALL)
 
 
-def test_what_the_server_predicts_is_what_its_run_did(overfitted: Run) -> None:
+def test_what_the_server_predicts_is_what_its_run_did(overfitted: AttackedRun) -> None:
     """The mean loss of the test rows, by the restored head on captured embeddings, is that of the summary."""
     found = candidates(overfitted)
     assert found.by == "head" and len(found.member) == 400 and int(found.member.sum()) == 200
@@ -96,7 +96,7 @@ def test_what_the_server_predicts_is_what_its_run_did(overfitted: Run) -> None:
     assert losses[found.member].mean() < 0.3 * losses[~found.member].mean()
 
 
-def test_shadows_have_rows_of_their_own_and_are_trained_alike(overfitted: Run) -> None:
+def test_shadows_have_rows_of_their_own_and_are_trained_alike(overfitted: AttackedRun) -> None:
     own = pool(overfitted)
     part = overfitted.schedule.partition
     used = {*part.train.tolist(), *part.test.tolist()}
@@ -111,7 +111,7 @@ def test_shadows_have_rows_of_their_own_and_are_trained_alike(overfitted: Run) -
     assert not first.folder.exists()
 
 
-def test_an_overfitted_federation_betrays_its_members(overfitted: Run) -> None:
+def test_an_overfitted_federation_betrays_its_members(overfitted: AttackedRun) -> None:
     known = [candidates(shadow) for shadow in shadows(overfitted, pool(overfitted), 2, 0, simulate_captured)]
     assert tell_apart(candidates(overfitted), known, 1e-5, 0).auc > 0.56
 
@@ -133,7 +133,7 @@ def test_where_all_rows_are_used_shadows_take_those_that_were_held_out(tmp_path:
         pool(few)
 
 
-def test_a_shadow_is_like_its_target_but_for_rows_seed_and_faults(overfitted: Run) -> None:
+def test_a_shadow_is_like_its_target_but_for_rows_seed_and_faults(overfitted: AttackedRun) -> None:
     made, federation = like(overfitted.config, 50, 7), overfitted.config.federation
     assert (made.federation.rows.train, made.federation.rows.test, made.federation.batch) == (50, 50, 50)
     differing = {key for key, value in made.federation if value != getattr(federation, key)}
@@ -190,7 +190,7 @@ def test_where_a_model_cannot_be_opened_everybodys_messages_are_needed(tmp_path:
         candidates(open_run(tmp_path))
 
 
-def test_answers_are_what_was_sent_in_the_last_evaluation(overfitted: Run) -> None:
+def test_answers_are_what_was_sent_in_the_last_evaluation(overfitted: AttackedRun) -> None:
     """Nothing is protected there: what parties answer about test rows is in their captures, bit by bit."""
     rows, parts = asked(overfitted)
     held = torch.isin(rows, overfitted.schedule.partition.test)

@@ -10,7 +10,7 @@ import yaml
 
 from colonnade.attacks.run import open_run as open_attacked
 from colonnade.cli.data.check import check
-from colonnade.cli.data.deal import Terms, deal
+from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
@@ -143,7 +143,7 @@ def leave_run(folder: Path) -> None:
 
 def test_what_cannot_go_with_keys_is_refused(tmp_path: Path) -> None:
     write_tables(tmp_path, people=60)
-    terms = Terms("127.0.0.1:7000", 30)
+    terms = DealTerms("127.0.0.1:7000", 30)
     with pytest.raises(ConfigError, match=r"federation\.align = psi: dealing one configuration out needs"):
         deal(write(tmp_path), (), tmp_path / "dealt", terms)
     with pytest.raises(ConfigError, match=r"federation\.align = psi: a look at a run needs"):

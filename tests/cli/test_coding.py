@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.client.aggregation.coded import Coded
+from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.aggregation.quantised import margin
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import load
@@ -40,14 +40,14 @@ def test_the_margin_is_that_of_the_first_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, float] = {}
-    refuse = Coded._refuse_wrapping
+    refuse = CodedParty._refuse_wrapping
 
-    def watch(self: Coded, weights: object) -> None:
+    def watch(self: CodedParty, weights: object) -> None:
         parties = len(self._ctx.federation.names)
         seen.setdefault(self._ctx.name, margin(self._code.field, self._largest, weights, parties))
         refuse(self, weights)
 
-    monkeypatch.setattr(Coded, "_refuse_wrapping", watch)
+    monkeypatch.setattr(CodedParty, "_refuse_wrapping", watch)
     file = write(tmp_path, rows={"validation": 100, "test": 300})
     Simulation(load(file, ())).run()
     check(file, ())

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.research.compare import Asked, compare
+from colonnade.cli.research.compare import ComparisonOptions, compare
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols import CONTRACTS
 from colonnade.reproduction.comparison.figures import figures
-from colonnade.reproduction.comparison.pages import Pages
+from colonnade.reproduction.comparison.pages import ComparisonPages
 from colonnade.reproduction.comparison.plan import (
     ATTACKED,
     FILE,
     OWN,
     PLAIN,
     SLOW,
+    ComparisonPlan,
     Entry,
-    Plan,
     chosen,
     jobs,
     noisy,
@@ -33,15 +33,15 @@ from colonnade.reproduction.comparison.plan import (
 from colonnade.reproduction.comparison.protocol_results import Lane
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
-from colonnade.reproduction.papers.measures import Point, Record, value
+from colonnade.reproduction.papers.measures import Point, RunRecord, value
 from tests.cli.browser import CHROMIUM, Browser
 
 PLAN = read_plan()
 
 
-def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **metrics: float) -> Record:
+def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **metrics: float) -> RunRecord:
     """A run that is at `accuracy` in round 20 and below 90 % before."""
-    return Record(
+    return RunRecord(
         metrics={"test_accuracy": accuracy, **metrics},
         points=(
             Point(round=10, epoch=1, seconds=seconds / 2, bytes=int(megabytes * 5e5), accuracy=accuracy / 2),
@@ -55,7 +55,7 @@ def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **
     )
 
 
-def lane(name: str, *, reference: bool = False, **found: Record) -> Lane:
+def lane(name: str, *, reference: bool = False, **found: RunRecord) -> Lane:
     entry = Entry(set=(f"federation.protocol={name}",), late={"Embedding": "fedvs"}, way="its way", reference=reference)
     return Lane(name, entry, {condition.replace("_", "-"): [one] for condition, one in found.items()})
 
@@ -212,7 +212,7 @@ class TestPages:
         assert drawn["epsilon-row"] == ["split"]
 
     def test_the_pages_name_everyone_and_load_nothing(self, tmp_path: Path) -> None:
-        html, markdown = Pages(PLAN, LANES, 1).write(tmp_path)
+        html, markdown = ComparisonPages(PLAN, LANES, 1).write(tmp_path)
         for text in (html.read_text(), markdown.read_text()):
             assert all(one.name in text for one in LANES)
         assert not re.findall("http://(?!www.w3.org/2000/svg|www.w3.org/1999/xlink)", html.read_text())
@@ -226,7 +226,7 @@ class TestPages:
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_box_hides_the_curves_of_its_protocol(tmp_path: Path) -> None:
-    html, _ = Pages(PLAN, LANES, 1).write(tmp_path)
+    html, _ = ComparisonPages(PLAN, LANES, 1).write(tmp_path)
     shown = "[...document.querySelectorAll('polyline')].filter((e) => e.getClientRects().length).length"
     with Browser() as browser:
         browser.open(html)
@@ -251,7 +251,7 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     }
     tree |= {"epsilons": [8], "client": [*tree["client"], "federation.rounds=2"]}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(tree))
-    asked = Asked((), 1, tmp_path / "out", 1, plan=tmp_path / "plan.yaml")
+    asked = ComparisonOptions((), 1, tmp_path / "out", 1, plan=tmp_path / "plan.yaml")
     compare(asked)
     kept = (tmp_path / "out" / "results.json").read_bytes()
     conditions = {"linear_admm": (PLAIN, SLOW, OWN, "client-8", ATTACKED), "centralized": (PLAIN, SLOW, ATTACKED)}
@@ -277,4 +277,4 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
 
 def test_a_plan_says_what_is_wrong_with_it() -> None:
     with pytest.raises(ConfigError, match="no protocol"):
-        Plan(base="x", epsilons=(1,), client=(), row=(), attacked=(), protocols={}, left_out={"wimadmm": "?"})
+        ComparisonPlan(base="x", epsilons=(1,), client=(), row=(), attacked=(), protocols={}, left_out={"wimadmm": "?"})

@@ -12,17 +12,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from colonnade.cli.data.deal import Terms, deal, read_owner
+from colonnade.cli.data.deal import DealTerms, deal, read_owner
 from colonnade.cli.main import app
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from tests.cli.test_up import events, finish, start, wait_for_round, write
 from tests.federation import config, federate
 
 SPLIT = {"name": "split", "embedding": 8}
-TERMS = Terms("labels.example.org:7400", days=2)
+TERMS = DealTerms("labels.example.org:7400", days=2)
 TOWER = "import torch\n\ndef Tower(shape, width):\n    return torch.nn.Linear(*shape, width)\n"
 
 
@@ -45,8 +45,8 @@ def test_everyone_gets_their_own_and_nothing_else(tmp_path: Path) -> None:
         own = load(out / name / "config.yaml")
         assert list(own.parties) == [name] and own.server is None
         assert own.parties[name].data.scale == "unit" and own.parties[name].connect == TERMS.connect
-        found = load_features(own.parties[name].data, Seat(0, 1), out / name)
-        meant = load_features(whole.parties[name].data, Seat(place, 4), tmp_path)
+        found = load_features(own.parties[name].data, PartyIndex(0, 1), out / name)
+        meant = load_features(whole.parties[name].data, PartyIndex(place, 4), tmp_path)
         assert found.fingerprint == meant.fingerprint  # the values, the names and the shape
         for private in ("config.yaml", "keys/key.pem", "data/columns.safetensors"):
             assert (out / name / private).stat().st_mode & 0o077 == 0
@@ -60,7 +60,7 @@ def test_dealt_members_learn_what_up_learns_and_take_up_their_run_again(tmp_path
     """Started with the same words each time, as a container or a service is."""
     out, port = tmp_path / "dealt", free_port()
     file = write(tmp_path, SPLIT, parties=2, rounds=40, epochs=0, checkpoint={"rounds": 5})
-    deal(file, ("every_party.threads=1", "server.threads=1"), out, Terms(f"127.0.0.1:{port}", days=1))
+    deal(file, ("every_party.threads=1", "server.threads=1"), out, DealTerms(f"127.0.0.1:{port}", days=1))
     names = ["party1", "party2"]
 
     def begin(name: str, *more: str):
@@ -98,7 +98,7 @@ def test_an_active_server_a_list_and_code_of_ones_own_come_along(tmp_path: Path)
     }
     server = load(out / "server" / "config.yaml").server
     assert server is not None and server.active is not None and (out / "server" / "revoked.json").exists()
-    assert load_features(server.active.data, Seat(0, 1), out / "server").values.shape[1] == 13
+    assert load_features(server.active.data, PartyIndex(0, 1), out / "server").values.shape[1] == 13
 
 
 def test_the_same_is_dealt_once_and_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -142,7 +142,7 @@ def test_places_for_other_members_are_refused(tmp_path: Path, places: tuple[str,
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_what_is_dealt_can_be_given_away_and_the_authority_stays(tmp_path: Path) -> None:
     file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
-    deal(file, (), out, Terms("server:7400", days=1, owner=(10001, 10002)))
+    deal(file, (), out, DealTerms("server:7400", days=1, owner=(10001, 10002)))
     for name in ("server", "party4"):
         for path in (out / name, *(out / name).rglob("*")):
             assert (path.stat().st_uid, path.stat().st_gid) == (10001, 10002)
@@ -162,11 +162,11 @@ def test_two_files_of_one_name_are_not_made_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["labels.example.org:74000", "foo", "", ":7400", "host:port"])
 def test_an_address_that_is_none_is_refused_before_anything_is_made(wrong: str) -> None:
     with pytest.raises(InputError, match="expected HOST:PORT"):
-        Terms(wrong, 1)
+        DealTerms(wrong, 1)
 
 
 def test_ipv6_and_wrong_words(tmp_path: Path) -> None:
-    assert Terms("[fd00::7]:7400", 1).listen == "[::]:7400" and Terms("[fd00::7]:7400", 1).host == "fd00::7"
+    assert DealTerms("[fd00::7]:7400", 1).listen == "[::]:7400" and DealTerms("[fd00::7]:7400", 1).host == "fd00::7"
     assert read_owner("") is None and read_owner("7") == (7, 7) and read_owner("7:8") == (7, 8)
     for wrong in ("me", "7:", ":8", "7:8:9", "-1"):
         with pytest.raises(InputError, match="--owner"):

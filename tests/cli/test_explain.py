@@ -21,7 +21,7 @@ from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.common.data.sources import load_features
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
 from colonnade.common.protocols import CONTRACTS
@@ -212,8 +212,8 @@ def test_kept_parties_keep_their_columns(finished: dict[str, Case], tmp_path: Pa
     names = ("party2", "party4")
     kept = parse(reduced(cfg, folder, names))
     for seat, name in enumerate(names):
-        before = load_features(cfg.parties[name].data, Seat(cfg.federation.names.index(name), 4), folder)
-        after = load_features(kept.parties[name].data, Seat(seat, 2), folder)
+        before = load_features(cfg.parties[name].data, PartyIndex(cfg.federation.names.index(name), 4), folder)
+        after = load_features(kept.parties[name].data, PartyIndex(seat, 2), folder)
         assert after.names == before.names and torch.equal(after.values, before.values)
 
 

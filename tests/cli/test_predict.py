@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.run.prediction_files import Asked, Predictions
+from colonnade.cli.run.prediction_files import PredictionIds, Predictions
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ColonnadeError
@@ -210,9 +210,9 @@ def test_what_was_begun_for_other_ids_is_begun_anew(tmp_path: Path) -> None:
 
 def test_ids_come_with_the_column_that_the_server_calls_its_own(tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("﻿name,client\nx, 7 \n")
-    assert list(Asked(tmp_path / "ids.csv", like="client").ids()) == [" 7 "]
+    assert list(PredictionIds(tmp_path / "ids.csv", like="client").ids()) == [" 7 "]
     with pytest.raises(ColonnadeError):
-        list(Asked(tmp_path / "none.csv").ids())
+        list(PredictionIds(tmp_path / "none.csv").ids())
 
 
 def _free_port() -> int:

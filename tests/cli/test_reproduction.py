@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.research.reproduce import Asked, reproduce
+from colonnade.cli.research.reproduce import ReproductionOptions, reproduce
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
-from colonnade.reproduction.pages.pages import Pages
-from colonnade.reproduction.papers.measures import Point, Record, lower_is_better, reached, value
+from colonnade.reproduction.pages.pages import PaperPages
+from colonnade.reproduction.papers.measures import Point, RunRecord, lower_is_better, reached, value
 from colonnade.reproduction.papers.paper_comparison import CellStanding, ClaimStanding, count, stand
-from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperTable, Run, chosen, read_paper
+from colonnade.reproduction.papers.papers import Cell, Claim, Paper, PaperRun, PaperTable, chosen, read_paper
 from colonnade.reproduction.papers.results import Results
 from colonnade.reproduction.papers.running import Job, perform
 from colonnade.reproduction.papers.work import about, jobs, missing, run_all, told
 from colonnade.simulation.federation import Simulation
 
-RECORD = Record(
+RECORD = RunRecord(
     metrics={"test_accuracy": 0.9, "test_auc": 0.99, "test_accuracy_party2": 0.8},
     points=(
         Point(round=1, epoch=0.5, seconds=1.0, bytes=1_000_000, accuracy=0.5),
@@ -34,10 +34,10 @@ RECORD = Record(
     bytes_down=2**20,
     wall=1,
 )
-QUICK = Run(file="demo.yaml", set=("federation.epochs=1", "federation.parties=2"), minutes=0.1)
+QUICK = PaperRun(file="demo.yaml", set=("federation.epochs=1", "federation.parties=2"), minutes=0.1)
 
 
-def job(seed: int = 0, run: Run = QUICK, **more: object) -> Job:
+def job(seed: int = 0, run: PaperRun = QUICK, **more: object) -> Job:
     return Job("paper", "run", run, seed, **more)  # type: ignore[arg-type]
 
 
@@ -174,7 +174,7 @@ class TestResults:
     def test_another_configuration_is_another_result(self, tmp_path: Path) -> None:
         results = Results(tmp_path)
         results.keep(job(), RECORD)
-        changed = Run(file="demo.yaml", set=("federation.epochs=2",), minutes=0.1)
+        changed = PaperRun(file="demo.yaml", set=("federation.epochs=2",), minutes=0.1)
         assert results.get(job(run=changed)) is None
 
     def test_a_torn_file_says_what_to_do(self, tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ class TestResults:
     ) -> None:
         monkeypatch.setattr("os.access", lambda _path, _mode: False)
         with pytest.raises(EnvironmentFault, match="cannot be written to"):
-            reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True))
-        reproduce(Asked("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
+            reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True))
+        reproduce(ReproductionOptions("vim/table3", 1, tmp_path, 1, quick=True, only_list=True))
 
 
 class TestRuns:
@@ -216,13 +216,13 @@ class TestRuns:
         assert wire.bytes_up > virtual.bytes_up  # events count evaluations, and what the wire adds
 
     def test_a_run_that_fails_says_why_and_the_others_go_on(self) -> None:
-        wrong = Run(file="demo.yaml", set=("federation.epochs=1", "every_party.optimiser.lr=1e30"), minutes=0.1)
+        wrong = PaperRun(file="demo.yaml", set=("federation.epochs=1", "every_party.optimiser.lr=1e30"), minutes=0.1)
         outcomes = dict(run_all([job(run=wrong), job(seed=1)], 2))
         assert "finite" in str(outcomes[job(run=wrong)])
-        assert isinstance(outcomes[job(seed=1)], Record)
+        assert isinstance(outcomes[job(seed=1)], RunRecord)
 
     def test_a_fault_of_the_program_is_told_and_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
-        def faulty(job: Job) -> Record:
+        def faulty(job: Job) -> RunRecord:
             raise KeyError(job.name)
 
         outcome = told(job(), faulty)
@@ -248,14 +248,14 @@ class TestRuns:
         ],
     )
     def test_how_long_runs_take(self, each: list[float], processes: int, said: str) -> None:
-        assert about([job(run=Run(file="demo.yaml", minutes=one)) for one in each], processes) == said
+        assert about([job(run=PaperRun(file="demo.yaml", minutes=one)) for one in each], processes) == said
 
 
 class TestPages:
     def test_say_what_is_reached_and_what_is_left_out(self, tmp_path: Path) -> None:
         paper = read_paper("vim")
         standings = {"vim": stand(paper, lambda _run, _seed: RECORD, 2)}
-        written = Pages({"vim": paper}, standings, 2).write(tmp_path)
+        written = PaperPages({"vim": paper}, standings, 2).write(tmp_path)
         text = (tmp_path / "vim.md").read_text()
         assert [path.name for path in written] == ["index.md", "vim.md"]
         assert "| VIMADMM | MNIST | 97.13 % | 90.00 ± 0.00 | 2 | **short** |" in text
@@ -263,7 +263,7 @@ class TestPages:
         assert all((tmp_path / name).is_file() for name in _pictures(text))
 
     def test_the_command_runs_lists_and_resumes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        asked = Asked("afe/table2", 1, tmp_path, 2, quick=True)
+        asked = ReproductionOptions("afe/table2", 1, tmp_path, 2, quick=True)
         reproduce(asked)
         first = capsys.readouterr().out
         assert "3 to be run" in first
@@ -274,7 +274,7 @@ class TestPages:
         assert sorted(kept) == [f"quick-afe/{run}/0" for run in ("adapted", "unprotected", "vanilla")]
 
     def test_a_list_runs_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        reproduce(Asked("vim/table4", 3, tmp_path, 2, only_list=True))
+        reproduce(ReproductionOptions("vim/table4", 3, tmp_path, 2, only_list=True))
         assert "not run yet" in capsys.readouterr().out
         assert not (tmp_path / "results.json").exists()
 
@@ -282,7 +282,7 @@ class TestPages:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         ((_, paper),) = chosen("afe", quick=True)
-        asked = Asked("afe", 1, tmp_path, 2, quick=True, only_list=True)
+        asked = ReproductionOptions("afe", 1, tmp_path, 2, quick=True, only_list=True)
         reproduce(asked)
         assert "(about 1 minute to run)" in " ".join(capsys.readouterr().out.split())  # titles go over lines
         results = Results(tmp_path)
@@ -326,7 +326,7 @@ class TestPages:
         table = PaperTable(title="", cells=cells, claims=(claim,))
         paper = Paper(cite="", runs=dict.fromkeys(table.runs, QUICK), tables={"t": table})
         found = stand(paper, lambda run, seed: RECORD if seed < 2 and run != "later" else None, seeds)
-        Pages({"p": paper}, {"p": found}, seeds).write(tmp_path)
+        PaperPages({"p": paper}, {"p": found}, seeds).write(tmp_path)
         for page in ("index.md", "p.md"):
             text = (tmp_path / page).read_text()
             assert ("0 of the 2 that were run have all 3 seeds yet, the others fewer." in text) is said
@@ -334,14 +334,14 @@ class TestPages:
 
     def test_a_page_of_processes_says_what_its_bytes_are(self, tmp_path: Path) -> None:
         paper = Paper(cite="", runs={}, tables={})
-        Pages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
+        PaperPages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
         assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
 
 
 def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
     """What is written of a paper with this table, whose runs all have the same record."""
     paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
-    Pages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
+    PaperPages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()
 
 

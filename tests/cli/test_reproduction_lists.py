@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade.reproduction.papers.papers import Cell, Claim, Excluded, Paper, Run, chosen, names, read_paper
+from colonnade.reproduction.papers.papers import Cell, Claim, Excluded, Paper, PaperRun, chosen, names, read_paper
 
-QUICK = Run(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
+QUICK = PaperRun(file="demo.yaml", set=("federation.epochs=1",), minutes=0.1)
 
 
 @pytest.mark.parametrize("quick", [False, True])

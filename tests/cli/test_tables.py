@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from colonnade.cli.data.deal import Terms, deal
+from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.cli.data.tables import app
 from colonnade.common.config.members import Config
 from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
 from tests.cli.test_up import finish, start, wait_for_round
@@ -99,12 +99,12 @@ def federation(folder: Path, people: int = 60) -> Path:
 
 def test_what_is_dealt_is_keyed_typed_and_not_encoded(tmp_path: Path) -> None:
     file, out = federation(tmp_path), tmp_path / "dealt"
-    deal(file, (), out, Terms("labels.example.org:7400", days=2))
+    deal(file, (), out, DealTerms("labels.example.org:7400", days=2))
     whole: Config = load(file)
     for place, name in enumerate(PARTIES):
         own = load(out / name / "config.yaml").parties[name]
-        dealt = load_features(own.data, Seat(0, 1), out / name)
-        meant = load_features(whole.parties[name].data, Seat(place, 2), tmp_path)
+        dealt = load_features(own.data, PartyIndex(0, 1), out / name)
+        meant = load_features(whole.parties[name].data, PartyIndex(place, 2), tmp_path)
         assert dealt.fingerprint == meant.fingerprint and dealt.ids == meant.ids and dealt.ids is not None
         assert own.data.model_dump()["missing"] == "mean"
         assert [path.name for path in (out / name / "data").iterdir()] == ["columns.parquet"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
-from colonnade.client.alignment.rows import Rows
-from colonnade.client.training.progress import Progress
+from colonnade.client.alignment.rows import PartyRows
+from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
@@ -99,9 +99,9 @@ def test_predictions_have_a_limit_of_their_own(
 ) -> None:
     features = Features(torch.zeros(2, 1), ("c",), ids=("x", "y"))
     most = trains if whole else predicts
-    rows = Rows(
+    rows = PartyRows(
         "party1", federation(2), PolicyConfig(**policy), features, Once(), tmp_path / "once", tmp_path,
-        Telemetry(None), Progress(), whole,
+        Telemetry(None), TrainingProgress(), whole,
     )  # fmt: skip
     assert rows._foreign.most == most
     if most is not None:

@@ -18,8 +18,8 @@ from colonnade.common.conversation.chaos import (
     Chaos,
     ChaosConfig,
     Pattern,
+    PatternIndex,
     Pause,
-    Seat,
     bits_per_second,
     parse_partition,
     parse_pause,
@@ -61,7 +61,7 @@ def play(scene: Callable[[Callable[..., Chaos], Came], Coroutine[Any, Any, None]
     came: Came = []
 
     def make(incidents: Struck | None = None, seed: int = 0, seat: int = 0, **faults: Any) -> Chaos:
-        return Chaos(ChaosConfig(**faults), Seat(seat, 4, 100), seed, incidents or Struck())
+        return Chaos(ChaosConfig(**faults), PatternIndex(seat, 4, 100), seed, incidents or Struck())
 
     run_virtual(scene(make, came))
     return came
@@ -102,10 +102,10 @@ def test_what_is_no_pattern(text: str) -> None:
         Pattern.parse(text)
 
 
-ALONE = Seat(0, 1)
+ALONE = PatternIndex(0, 1)
 
 
-def mean(pattern: str, seat: Seat = ALONE) -> float:
+def mean(pattern: str, seat: PatternIndex = ALONE) -> float:
     draws, parsed = random.Random(1), Pattern.parse(pattern)
     return sum(parsed.draw(draws, seat) for _ in range(40000)) / 40000
 
@@ -119,17 +119,17 @@ def test_patterns_have_the_means_that_they_name(pattern: str, expected: float) -
 
 def test_uniform_stays_between_its_ends() -> None:
     draws = random.Random(0)
-    drawn = [Pattern.parse("uniform(1s, 2s)").draw(draws, Seat(0, 1)) for _ in range(2000)]
+    drawn = [Pattern.parse("uniform(1s, 2s)").draw(draws, PatternIndex(0, 1)) for _ in range(2000)]
     assert 1 <= min(drawn) < 1.05 and 1.95 < max(drawn) <= 2
 
 
 def test_the_pattern_of_fedvs() -> None:
     """Section 6.2, N = 16: half 0.1 s, the others 2 + 4 i / 16 s for i = 1 .. 8."""
-    means = [mean("fedvs", Seat(number, 16)) for number in range(16)]
+    means = [mean("fedvs", PatternIndex(number, 16)) for number in range(16)]
     assert means[:8] == pytest.approx([0.1] * 8, rel=0.03)
     assert means[8:] == pytest.approx([2 + 4 * i / 16 for i in range(1, 9)], rel=0.03)
-    assert mean("fedvs(0.1)", Seat(15, 16)) == pytest.approx(0.4, rel=0.03)
-    shares = mean("fedvs-shares", Seat(15, 16, batch=256))
+    assert mean("fedvs(0.1)", PatternIndex(15, 16)) == pytest.approx(0.4, rel=0.03)
+    shares = mean("fedvs-shares", PatternIndex(15, 16, batch=256))
     assert shares == pytest.approx(4 * math.log(16) ** 2 / 256, rel=0.03)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.aggregation.coded import Coded
+from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.privacy.egress import Door
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.crypto.sealing import OVERHEAD
@@ -29,7 +29,7 @@ from colonnade.common.protocols.fedvs import (
     Shares,
     hash_of,
 )
-from colonnade.server.aggregation.coded import Sums
+from colonnade.server.aggregation.coded import CodedSums
 from tests.federation import Outcome, config, federate, parameters
 
 FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
@@ -60,25 +60,25 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     seen, stage_of = Watched(), {}
-    share, rounded, decode = Coded.share, Coded._rounded_weights, Sums.decode
+    share, rounded, decode = CodedParty.share, CodedParty._rounded_weights, CodedSums.decode
 
-    async def share_and_note(self: Coded, round: int, stage: int, coded: int):
+    async def share_and_note(self: CodedParty, round: int, stage: int, coded: int):
         stage_of[self._ctx.name] = (round, stage)
         return await share(self, round, stage, coded)
 
-    def round_and_note(self: Coded) -> Tensor:
+    def round_and_note(self: CodedParty) -> Tensor:
         weights = rounded(self)
         seen.weights[stage_of[self._ctx.name]][self._ctx.name] = weights
         return weights
 
-    async def decode_and_note(self: Sums, round: int, stage: int, number: int, coded: int, senders: Tensor):
+    async def decode_and_note(self: CodedSums, round: int, stage: int, number: int, coded: int, senders: Tensor):
         average, answers = await decode(self, round, stage, number, coded, senders)
         seen.decoded.append((round, stage, number, senders, average))
         return average, answers
 
-    monkeypatch.setattr(Coded, "share", share_and_note)
-    monkeypatch.setattr(Coded, "_rounded_weights", round_and_note)
-    monkeypatch.setattr(Sums, "decode", decode_and_note)
+    monkeypatch.setattr(CodedParty, "share", share_and_note)
+    monkeypatch.setattr(CodedParty, "_rounded_weights", round_and_note)
+    monkeypatch.setattr(CodedSums, "decode", decode_and_note)
     return seen
 
 
@@ -192,14 +192,16 @@ def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watc
 
 
 def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Coded.answer
+    answer = CodedParty.answer
 
-    async def lie(self: Coded, round: int, stage: int, number: int, positions: Tensor, total: Any, first: int) -> None:
+    async def lie(
+        self: CodedParty, round: int, stage: int, number: int, positions: Tensor, total: Any, first: int
+    ) -> None:
         if self._ctx.name == "party7" and round == 2:
             total.weights[0, 0] = (total.weights[0, 0] + 1) % self._code.field.p
         await answer(self, round, stage, number, positions, total, first)
 
-    monkeypatch.setattr(Coded, "answer", lie)
+    monkeypatch.setattr(CodedParty, "answer", lie)
     with pytest.raises(ContractError, match=r"party7.*Answer\.h"):
         run()
 
@@ -284,14 +286,14 @@ def pairs(share: Tensor) -> np.ndarray:
 def test_the_server_is_given_ciphertext_and_coded_sums_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No two elements in a row of any model share appear in what travels, at any byte."""
     shares: list[Tensor] = []
-    original = Coded._model_shares
+    original = CodedParty._model_shares
 
-    def note(self: Coded, coded: int):
+    def note(self: CodedParty, coded: int):
         made, sizes = original(self, coded)
         shares.extend(made)
         return made, sizes
 
-    monkeypatch.setattr(Coded, "_model_shares", note)
+    monkeypatch.setattr(CodedParty, "_model_shares", note)
     outcome = run("federation.rounds=1")
     boxes = [m.boxes.numpy() for _, to, m in outcome.messages if isinstance(m, Shares) and to == "server"]
     sent = np.concatenate([np.ravel(box).view(np.uint8) for box in boxes])

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.common.alignment.keys import Keys
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
 from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.crypto.sealing import Session
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError, declared
 from colonnade.common.observability.telemetry import Telemetry
-from colonnade.server.alignment.rows import Rows
+from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from tests.federation import config
 
@@ -27,9 +27,9 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
     def use(_rows: torch.Tensor) -> None:
         raise DataError("column 'job': a word that no training row has, as 'HIV clinic'")
 
-    record = Record(Once(), Keys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
+    record = AlignmentRecord(Once(), RowKeys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
     record.keep("number", torch.tensor([1, 0]))
-    rows = Rows(config({"name": "split"}).federation, record, Telemetry(), {}, use)
+    rows = ServerRows(config({"name": "split"}).federation, record, Telemetry(), {}, use)
     with pytest.raises(DataError, match="HIV clinic") as failed:
         run_virtual(rows.align(Cohort({}, Mailbox()), Session()))
     said = " ".join(declared(failed.value))
@@ -37,7 +37,7 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
 
 
 def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
-    labels = Labels(torch.tensor([0, 1, 1]), ("no", "yes"), ids=("x", "y", "z"))
+    labels = LabelColumn(torch.tensor([0, 1, 1]), ("no", "yes"), ids=("x", "y", "z"))
     hold_labels(Once(tmp_path), digest_of(labels))
     refuse_other_labels(Once(tmp_path), labels)
     for other in (labels.rows(torch.tensor([0, 2, 1])), labels.rows(torch.tensor([0, 1]))):
@@ -46,4 +46,4 @@ def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_held_none_goes_on(tmp_path: Path) -> None:
-    refuse_other_labels(Once(tmp_path), Labels(torch.tensor([0, 1]), ("no", "yes")))
+    refuse_other_labels(Once(tmp_path), LabelColumn(torch.tensor([0, 1]), ("no", "yes")))

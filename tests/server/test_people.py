@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.row_index import People
@@ -13,7 +13,7 @@ from tests.federation import tree
 
 
 def people(*ids: str, **keys: object) -> People:
-    labels = Labels(torch.zeros(len(ids), dtype=torch.int64), ("0",), ids=ids)
+    labels = LabelColumn(torch.zeros(len(ids), dtype=torch.int64), ("0",), ids=ids)
     return People(parse(tree({"name": "split"}, keys=keys)).federation, labels)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.scale import ScaleConfig, Scaler
 from colonnade.common.errors import DataError
 
@@ -165,7 +165,7 @@ class Encoder:
             raise _missing(name, int(absent.sum()))
 
 
-def _fitted(field: Field, values: np.ndarray, config: EncodeConfig) -> Code:
+def _fitted(field: TypedColumn, values: np.ndarray, config: EncodeConfig) -> Code:
     present = values[~np.isnan(values)]
     if config.missing == "refuse" and len(present) < len(values):
         raise _missing(field.name, len(values) - len(present))

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from colonnade.common.data.columns.fields import Doubt, Field
+from colonnade.common.data.columns.fields import Doubt, TypedColumn
 from colonnade.common.data.split import Part, Shape
 
 
@@ -59,7 +59,7 @@ class Features:
     names: tuple[str, ...]
     official_test: int = 0
     ids: tuple[str, ...] | None = None
-    fields: tuple[Field, ...] = ()
+    fields: tuple[TypedColumn, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     def rows(self, index: Tensor) -> Features:

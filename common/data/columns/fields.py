@@ -40,7 +40,7 @@ Unit = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 @dataclass(frozen=True)
-class Field:
+class TypedColumn:
     """A typed column.
 
     Args:

@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade.common.data.rows import generator
 
 
-class NoiseConfig(BaseModel):
+class DataNoiseConfig(BaseModel):
     """Gaussian noise on every scaled value of every row, training and test alike."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

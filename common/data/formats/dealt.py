@@ -11,8 +11,8 @@ import pyarrow.parquet as pa_parquet
 from torch import Tensor
 
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.columns.fields import TypedColumn
+from colonnade.common.data.labels import LabelColumn
 
 
 def table_bytes(features: Features, key: str | None) -> bytes:
@@ -21,13 +21,13 @@ def table_bytes(features: Features, key: str | None) -> bytes:
     return _written(_with_keys(columns, features.ids, key))
 
 
-def keyed_labels_bytes(labels: Labels, key: str, label: str) -> bytes:
+def keyed_labels_bytes(labels: LabelColumn, key: str, label: str) -> bytes:
     """A Parquet file of two columns: keys, and the classes' names."""
     names = pa.DictionaryArray.from_arrays(pa.array(labels.values.numpy()), pa.array(labels.classes, pa.string()))
     return _written(_with_keys({label: names.cast(pa.string())}, labels.ids, key))
 
 
-def _column(field: Field, values: Tensor) -> pa.Array:
+def _column(field: TypedColumn, values: Tensor) -> pa.Array:
     cells = values.numpy()
     absent = np.isnan(cells)
     if field.words is None:

@@ -53,7 +53,7 @@ class IdxImages:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._files = [_File.of(folder, part, "images-idx3") for part in _SETS]
+        self._files = [_IdxFile.of(folder, part, "images-idx3") for part in _SETS]
         train, test = self._files
         if train.sizes[1:] != test.sizes[1:]:
             raise DataError(
@@ -96,7 +96,7 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
     Raises:
         DataError: as for `IdxImages` and its `read`.
     """
-    files = [_File.of(folder, part, "labels-idx1") for part in _SETS]
+    files = [_IdxFile.of(folder, part, "labels-idx1") for part in _SETS]
     _check_counts(folder, files, "images-idx3")
     values = np.empty((sum(file.sizes[0] for file in files), 1), np.uint8)
     for file, into in zip(files, np.split(values, [files[0].sizes[0]]), strict=True):
@@ -105,14 +105,14 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
 
 
 @dataclass(frozen=True)
-class _File:
+class _IdxFile:
     """One idx file. `sizes` is (rows,) for labels and (rows, height, width) for images."""
 
     path: Path
     sizes: Shape
 
     @classmethod
-    def of(cls, folder: Path, part: str, kind: Kind) -> _File:
+    def of(cls, folder: Path, part: str, kind: Kind) -> _IdxFile:
         path = idx_file(folder, part, kind)
         if path is None:
             raise DataError(f"{folder} has no {part}-{kind}-ubyte(.gz)", hint="put the file there")
@@ -142,11 +142,11 @@ class _File:
         )
 
 
-def _check_counts(folder: Path, files: list[_File], other: Kind) -> None:
+def _check_counts(folder: Path, files: list[_IdxFile], other: Kind) -> None:
     for file, part in zip(files, _SETS, strict=True):
         if idx_file(folder, part, other) is None:
             continue  # a party has no labels, and the server no images
-        beside = _File.of(folder, part, other)
+        beside = _IdxFile.of(folder, part, other)
         if beside.sizes[0] != file.sizes[0]:
             raise DataError(
                 f"{file.path.name} has {file.sizes[0]} rows, {beside.path.name} beside it {beside.sizes[0]}",

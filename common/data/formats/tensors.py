@@ -21,7 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.split import Part, Shape
 from colonnade.common.errors import DataError
 
@@ -77,7 +77,7 @@ class TensorColumns:
         return values, more
 
 
-def read_tensor_labels(path: Path) -> Labels:
+def read_tensor_labels(path: Path) -> LabelColumn:
     """The labels of a file.
 
     Raises:
@@ -91,10 +91,10 @@ def read_tensor_labels(path: Path) -> Labels:
     if values.min() < 0 or values.max() >= len(classes):
         wrong = values[(values < 0) | (values >= len(classes))][0].item()
         raise DataError(f"{path}: the label {wrong} is none of {len(classes)} classes", hint=_HINT)
-    return Labels(values, classes, _official_test(path, values, more))
+    return LabelColumn(values, classes, _official_test(path, values, more))
 
 
-def read_tensor_targets(path: Path) -> Labels:
+def read_tensor_targets(path: Path) -> LabelColumn:
     """The numbers to be predicted that a file holds.
 
     Raises:
@@ -106,7 +106,7 @@ def read_tensor_targets(path: Path) -> Labels:
         raise DataError(f"{path}: expected `values` of (rows, targets), floats, got {shown}", hint=_HINT)
     if not values.isfinite().all():
         raise DataError(f"{path}: `values` has entries that are no finite numbers", hint=_HINT)
-    return Labels(values.to(torch.float64), (), _official_test(path, values, more))
+    return LabelColumn(values.to(torch.float64), (), _official_test(path, values, more))
 
 
 def columns_bytes(features: Features) -> bytes:
@@ -115,7 +115,7 @@ def columns_bytes(features: Features) -> bytes:
     return save({"values": features.values.contiguous()}, more)
 
 
-def labels_bytes(labels: Labels) -> bytes:
+def labels_bytes(labels: LabelColumn) -> bytes:
     """A file of these labels."""
     more = {"classes": json.dumps(labels.classes), "official_test": str(labels.official_test)}
     return save({"values": labels.values.contiguous()}, more)

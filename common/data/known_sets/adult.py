@@ -74,7 +74,7 @@ def holds(folder: Path) -> bool:
     return all(census_file(folder, name) for name in _FILES)
 
 
-class Census:
+class Adult:
     """Fields of the census: (n, columns), those of adult.test last.
 
     Args:

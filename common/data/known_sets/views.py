@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.common.data.labels import Labels, classify
+from colonnade.common.data.labels import LabelColumn, classify
 from colonnade.common.data.split import Part, Shape
 from colonnade.common.errors import DataError
 
@@ -70,7 +70,7 @@ class MatView:
         return np.asarray(values, np.float64)
 
 
-def read_classes(path: Path) -> Labels:
+def read_classes(path: Path) -> LabelColumn:
     """The classes of a file's rows, numbered from 0.
 
     Raises:
@@ -83,7 +83,7 @@ def read_classes(path: Path) -> Labels:
     # `classify` wants numbers from 0; what does not begin at 1 is refused there.
     words = [f"{value - 1:g}" for value in values.ravel().astype(float)]
     numbers, names = classify(words, f"{path}, y - 1")
-    return Labels(numbers, names)
+    return LabelColumn(numbers, names)
 
 
 def _loaded(path: Path) -> Mapping[str, Any]:

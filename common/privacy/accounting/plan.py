@@ -16,7 +16,7 @@ SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrivacyPlan:
     """Derived alike at the server and at every party.
 
     Args:
@@ -71,7 +71,7 @@ class Plan:
 
 def plan(
     config: AnyPrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int], *, benchmark: bool = False
-) -> Plan:
+) -> PrivacyPlan:
     """Finds sigma where only a budget is given, and the rounds that a budget pays for.
 
     Args:
@@ -107,7 +107,7 @@ def plan(
             f"releases, and a run of one round makes {releases(1)}, its evaluations among them",
             hint="give more noise, a larger epsilon, a larger batch or smaller test parts",
         )
-    return Plan(config, sigma, paid, releases(paid), allowed, rows)
+    return PrivacyPlan(config, sigma, paid, releases(paid), allowed, rows)
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:

@@ -23,7 +23,7 @@ class Busy(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What the model makes of one id.
 
     Args:
@@ -64,7 +64,7 @@ class Desk:
         """Whether the parties are there."""
         return self._model.questions.hearing.is_set()
 
-    async def ask(self, ids: Sequence[str]) -> list[Answer]:
+    async def ask(self, ids: Sequence[str]) -> list[Reply]:
         """An answer for every id, in their order. Raises Busy."""
         begin = time.perf_counter()
         request = _Request(frozenset(ids))
@@ -74,7 +74,7 @@ class Desk:
         self._news.set()
         found = await request.answer
         self._note(time.perf_counter() - begin, len(ids))
-        return [Answer(id, id in found, found.get(id, ())) for id in ids]
+        return [Reply(id, id in found, found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
         """Asks the model for whatever waits, again and again, until it is cancelled."""
@@ -120,6 +120,6 @@ class Desk:
         self._seconds.append(seconds)
         self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
 
-    def likeliest(self, answer: Answer) -> str:
+    def likeliest(self, answer: Reply) -> str:
         """The class of an answer of which there is one."""
         return self.names[max(range(len(answer.values)), key=answer.values.__getitem__)]

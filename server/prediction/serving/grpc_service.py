@@ -15,7 +15,7 @@ from colonnade.common.network.web_gate import PATIENCE
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.descriptors import affordable
 from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
-from colonnade.server.prediction.serving.batching import Answer, Busy, Desk
+from colonnade.server.prediction.serving.batching import Busy, Desk, Reply
 from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
 from colonnade.server.prediction.serving.web import Refused, read_ids
 
@@ -111,6 +111,6 @@ class Remote(grpc.GenericRpcHandler):
         return request
 
 
-def _shown(desk: Desk, answer: Answer) -> Prediction:
+def _shown(desk: Desk, answer: Reply) -> Prediction:
     label = desk.likeliest(answer) if answer.known and desk.classes else ""
     return Prediction(id=answer.id, known=answer.known, label=label, values=answer.values)

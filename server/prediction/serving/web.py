@@ -22,7 +22,7 @@ from aiohttp import web
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.network.web_gate import PATIENCE, Gate, Handler
 from colonnade.common.prediction.messages import ROWS
-from colonnade.server.prediction.serving.batching import Answer, Busy, Desk
+from colonnade.server.prediction.serving.batching import Busy, Desk, Reply
 from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
 
 _LARGEST = 1 << 20  # bytes of a request
@@ -101,7 +101,7 @@ class Web:
         return web.json_response({"status": "ok"})
 
 
-def _shown(desk: Desk, answer: Answer) -> dict[str, Any]:
+def _shown(desk: Desk, answer: Reply) -> dict[str, Any]:
     if not answer.known:
         return {"id": answer.id, "known": False}
     if not desk.classes:

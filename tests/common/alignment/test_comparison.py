@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
-from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import places_of, to_numbers
 from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.errors import ContractError
@@ -58,7 +58,7 @@ def test_rows_are_distinct_as_a_set_says(rows: list[int]) -> None:
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 9))
 def test_every_list_meets_everybody_once_and_comes_back_to_its_owner(sizes: list[int], block: int) -> None:
-    ring = Ring(tuple(sizes), block)
+    ring = PsiRing(tuple(sizes), block)
     seats = range(ring.seats)
     for owner in seats:
         way = [seat for stage in seats for seat in seats if ring.owner(seat, stage) == owner]
@@ -69,7 +69,7 @@ def test_every_list_meets_everybody_once_and_comes_back_to_its_owner(sizes: list
         assert max(ring.length(owner, number) for number in range(ring.blocks())) <= block
 
 
-def raised_before(ring: Ring, seat: int, owner: int) -> frozenset[int]:
+def raised_before(ring: PsiRing, seat: int, owner: int) -> frozenset[int]:
     """Who has raised a list when a seat sees it."""
     way = [(owner + step) % ring.seats for step in range((seat - owner) % ring.seats)]
     return frozenset(each for each in way if ring.raises(each, owner))
@@ -77,7 +77,7 @@ def raised_before(ring: Ring, seat: int, owner: int) -> frozenset[int]:
 
 @pytest.mark.parametrize("seats", range(2, 8))
 def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_member_s(seats: int) -> None:
-    ring = Ring((1,) * seats, 1)
+    ring = PsiRing((1,) * seats, 1)
     for seat in range(1, seats):
         seen = [raised_before(ring, seat, owner) - {seat} for owner in range(seats) if owner != seat]
         # Its own list, or a dictionary, it can raise to anything that it knows: nothing, for the others.
@@ -87,7 +87,7 @@ def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_
 @pytest.mark.parametrize("seats", range(2, 8))
 def test_what_parties_can_compare_together_is_what_the_documentation_says(seats: int) -> None:
     """The server's list never, and another's only where the party before its owner is one of them."""
-    ring = Ring((1,) * seats, 1)
+    ring = PsiRing((1,) * seats, 1)
     for some in range(1, 2 ** (seats - 1)):
         told = {seat for seat in range(1, seats) if some >> (seat - 1) & 1}
         seen = {owner: {raised_before(ring, seat, owner) - told for seat in told - {owner}} for owner in range(seats)}

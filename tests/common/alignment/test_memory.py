@@ -17,9 +17,9 @@ from torch import Tensor
 
 from colonnade.client.alignment.matching import Matching
 from colonnade.common.alignment import psi_member as hand
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
-from colonnade.common.alignment.record import Record
+from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
@@ -86,7 +86,7 @@ def peak_of(rows: int, folder: Path) -> int:
     agreed = federation(2)
     gc.collect()  # what earlier tests have left behind is not to go, or to stay, in between
     with peak_of_memory() as peak:
-        keys = [Keys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
+        keys = [RowKeys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
         found = inprocess.run_virtual(align(keys, list(agreed.names), folder))
     assert [len(own) for own in found] == [rows * 8 // 10] * 3
     people = [[own.values[row] for row in which[::97].tolist()] for own, which in zip(keys, found, strict=True)]
@@ -94,10 +94,10 @@ def peak_of(rows: int, folder: Path) -> int:
     return peak[0]
 
 
-async def align(keys: Sequence[Keys], names: list[str], folder: Path) -> list[Tensor]:
+async def align(keys: Sequence[RowKeys], names: list[str], folder: Path) -> list[Tensor]:
     agreed, session = federation(len(names)), Session()
     cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
-    keep = [Record(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
+    keep = [AlignmentRecord(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
     parties = [
         Matching(name, agreed, PolicyConfig(), own, session, links[name], keep=kept)()
         for name, own, kept in zip(names, keys[1:], keep[1:], strict=True)

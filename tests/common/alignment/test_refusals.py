@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Common, Points, Positions
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
@@ -64,7 +64,7 @@ class TestWrongKeys:
     )
     def test_of_a_table(self, ids: Sequence[str] | None, said: str) -> None:
         with pytest.raises(DataError, match=said) as refused:
-            Keys.of(ids, federation(1).keys, "party1")
+            RowKeys.of(ids, federation(1).keys, "party1")
         assert "party1" in str(refused.value) and "secret" not in str(refused.value) + refused.value.hint
 
     @given(st.text(max_size=8))

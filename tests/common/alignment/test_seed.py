@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.alignment.keys import Keys
+from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.psi_member import about
-from colonnade.common.alignment.psi_ring import Ring
+from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.errors import EnvironmentFault
 
@@ -46,11 +46,11 @@ def test_a_seed_that_the_disk_does_not_take_is_not_used(tmp_path: Path) -> None:
 
 
 def test_other_sizes_keys_or_runs_have_other_secrets() -> None:
-    seed, keys = Seed(), Keys((b"a", b"b"))
+    seed, keys = Seed(), RowKeys((b"a", b"b"))
     variants = [
-        about(b"tag", Ring((2, 2), 5), keys),
-        about(b"tag", Ring((2, 3), 5), keys),
-        about(b"tag", Ring((2, 2), 5), Keys((b"b", b"a"))),
-        about(b"gat", Ring((2, 2), 5), keys),
+        about(b"tag", PsiRing((2, 2), 5), keys),
+        about(b"tag", PsiRing((2, 3), 5), keys),
+        about(b"tag", PsiRing((2, 2), 5), RowKeys((b"b", b"a"))),
+        about(b"gat", PsiRing((2, 2), 5), keys),
     ]
     assert len({seed.draw(variant)(32) for variant in variants}) == len(variants)

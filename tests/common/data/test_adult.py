@@ -8,12 +8,12 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, Census, holds, read_labels, read_rows
+from colonnade.common.data.known_sets.adult import CLASSES, FIELDS, Adult, holds, read_labels, read_rows
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import ConfigError, DataError
 
-ALONE = Seat(0, 1)
+ALONE = PartyIndex(0, 1)
 TRAINING = """\
 39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K
 50, ?, 83311, HS-grad, 9, Divorced, ?, Husband, Black, Female, 0, 7, 13, ?, >50K
@@ -32,7 +32,7 @@ def write(folder: Path, training: str = TRAINING, test: str = TEST) -> Path:
 
 
 def test_numbers_are_columns_and_words_are_zeros_and_ones(tmp_path: Path) -> None:
-    census = Census(write(tmp_path / "a"), ["sex", "age", "workclass"])
+    census = Adult(write(tmp_path / "a"), ["sex", "age", "workclass"])
     assert census.names == ("sex=Female", "sex=Male", "age", *(f"workclass={word}" for word in FIELDS["workclass"]))
     assert census.shape == (11,) and census.official_test == 1 and census.ids() is None
     config = data({"source": "adult", "folder": "a", "columns": ["sex", "age", "workclass"]})
@@ -60,7 +60,7 @@ def test_all_columns_unless_some_are_listed(tmp_path: Path) -> None:
 def test_columns_are_dealt_by_a_split_too(tmp_path: Path) -> None:
     config = data({"source": "adult", "folder": "a", "columns": ["age", "fnlwgt"], "split": "columns"})
     write(tmp_path / "a")
-    assert load_features(config, Seat(1, 2), tmp_path).values.tolist() == [[77516], [83311], [77516]]
+    assert load_features(config, PartyIndex(1, 2), tmp_path).values.tolist() == [[77516], [83311], [77516]]
 
 
 def test_numbers_are_scaled_by_the_training_rows_and_words_stay(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_both_files_must_be_there(tmp_path: Path) -> None:
 def test_damage_is_named_with_its_line(tmp_path: Path, before: str, after: str, message: str) -> None:
     folder = write(tmp_path / "a", TRAINING.replace(before, after))
     with pytest.raises(DataError, match=re.escape(message)):
-        Census(folder)
+        Adult(folder)
 
 
 def test_a_class_that_is_none(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_a_class_that_is_none(tmp_path: Path) -> None:
 )
 def test_columns_that_are_wrong(tmp_path: Path, columns: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Census(write(tmp_path / "a"), columns)
+        Adult(write(tmp_path / "a"), columns)
 
 
 @pytest.mark.papers
 def test_the_census_itself(data_root: Path) -> None:
     """Counts as its documentation gives them."""
-    census = Census(data_root / "adult")
+    census = Adult(data_root / "adult")
     values, official_test = read_labels(data_root / "adult")
     assert census.official_test == official_test == 16_281 and len(values) == 48_842
     assert values[:32_561].sum() == 7_841 and values[32_561:].sum() == 3_846

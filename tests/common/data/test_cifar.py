@@ -14,11 +14,11 @@ from colonnade.common.data.formats import records
 from colonnade.common.data.known_sets.cifar import CifarImages, holds, read_labels
 from colonnade.common.data.rows import RowsConfig, partition
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels, prepare
-from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PatchesSplit, Seat
+from colonnade.common.data.split import AllSplit, ColumnsSplit, HalvesSplit, ImageRowsSplit, PartyIndex, PatchesSplit
 from colonnade.common.errors import DataError
 from colonnade.common.models.build import ModelConfig, build_model
 
-ALONE = Seat(0, 1)
+ALONE = PartyIndex(0, 1)
 COUNTS = {"data_batch_1.bin": 5, "data_batch_2.bin.xz": 3, "data_batch_3.bin.gz": 2, "test_batch.bin.xz": 4}
 LABELS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 0, 9, 0]
 data = TypeAdapter(DataConfig).validate_python
@@ -57,10 +57,10 @@ def test_parts_are_those_of_the_images(
     monkeypatch.setattr(records, "_CHUNK", chunk)
     source = CifarImages(folder)
     assert source.shape == (3, 32, 32) and source.official_test == 4
-    band = source.read(ImageRowsSplit().part(source.shape, (), Seat(2, 4)))
+    band = source.read(ImageRowsSplit().part(source.shape, (), PartyIndex(2, 4)))
     assert band.dtype == torch.uint8
     np.testing.assert_array_equal(band.numpy(), images[:, :, 16:24])
-    patch = source.read(PatchesSplit(grid=(3, 3)).part(source.shape, (), Seat(5, 9)))
+    patch = source.read(PatchesSplit(grid=(3, 3)).part(source.shape, (), PartyIndex(5, 9)))
     np.testing.assert_array_equal(patch.numpy(), images[:, :, 11:22, 22:])
     half = source.read(HalvesSplit(side="right").part(source.shape, (), ALONE))
     np.testing.assert_array_equal(half.numpy(), images[..., 16:])
@@ -78,7 +78,7 @@ def test_names_say_where_a_value_is(folder: Path, images: np.ndarray) -> None:
 def test_what_a_configuration_says(folder: Path, images: np.ndarray) -> None:
     """The test batch is the official test part of both sides; bytes are scaled as they are asked for."""
     config = data({"source": "cifar", "folder": "tiny", "scale": {"mean": 0.5, "std": 0.25}})
-    features = load_features(config, Seat(3, 4), folder.parent)
+    features = load_features(config, PartyIndex(3, 4), folder.parent)
     found = load_labels(labels({"source": "cifar", "folder": "tiny"}), folder.parent)
     assert found.values.tolist() == LABELS and found.values.dtype == torch.int64
     assert found.official_test == features.official_test == 4
@@ -93,7 +93,7 @@ def test_what_a_configuration_says(folder: Path, images: np.ndarray) -> None:
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lenet", "resnet18"])
 def test_towers_take_a_party_s_part(folder: Path, name: str) -> None:
     config = data({"source": "cifar", "folder": str(folder)})
-    features = load_features(config, Seat(0, 4), Path())
+    features = load_features(config, PartyIndex(0, 4), Path())
     columns = prepare(config, features, torch.arange(10), 0, "ada")
     tower = build_model(model({"name": name, "embedding": 6}), columns.shape[1:], 0)
     made = tower(columns[torch.arange(3)])
@@ -150,7 +150,7 @@ def test_a_party_never_holds_the_images(data_root: Path, tmp_path: Path) -> None
         path = next((data_root / "cifar10").glob(f"{name}.bin*"))
         (tmp_path / path.name).symlink_to(path)
     source = CifarImages(tmp_path)
-    part = ImageRowsSplit().part(source.shape, (), Seat(1, 16))
+    part = ImageRowsSplit().part(source.shape, (), PartyIndex(1, 16))
     tracemalloc.start()
     values = source.read(part)
     peak = tracemalloc.get_traced_memory()[1]

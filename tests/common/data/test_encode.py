@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colonnade.common.data.columns.encode import MOST_WORDS, EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.errors import DataError
 
 NAN = float("nan")
@@ -19,7 +19,7 @@ TRAIN = torch.tensor([0, 1, 2])
 
 def table(ages: Sequence[float], towns: Sequence[float], words: tuple[str, ...] = ("Bonn", "Kiel", "Ulm")) -> Features:
     values = torch.tensor([ages, towns], dtype=torch.float64).T.contiguous()
-    return Features(values, ("age", "town"), 0, None, (Field("age"), Field("town", words)))
+    return Features(values, ("age", "town"), 0, None, (TypedColumn("age"), TypedColumn("town", words)))
 
 
 def encoded(features: Features, train: Tensor = TRAIN, **how: str) -> list[list[float]]:
@@ -80,12 +80,12 @@ def test_an_encoder_goes_by_words_and_not_by_codes() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ((Field("age"), Field("town")), "has town of numbers where training had town of words"),
-        ((Field("size"), Field("town", ("Ulm",))), "has size of numbers where training had age of numbers"),
-        ((Field("age"),), "has 1 columns where training had 2 columns"),
+        ((TypedColumn("age"), TypedColumn("town")), "has town of numbers where training had town of words"),
+        ((TypedColumn("size"), TypedColumn("town", ("Ulm",))), "has size of numbers where training had age of numbers"),
+        ((TypedColumn("age"),), "has 1 columns where training had 2 columns"),
     ],
 )
-def test_other_columns_are_refused(fields: tuple[Field, ...], message: str) -> None:
+def test_other_columns_are_refused(fields: tuple[TypedColumn, ...], message: str) -> None:
     other = Features(torch.zeros(2, len(fields), dtype=torch.float64), tuple(f.name for f in fields), fields=fields)
     with pytest.raises(DataError, match=message):
         Encoder.fit(EncodeConfig("none"), FULL, TRAIN).apply(other)
@@ -101,7 +101,7 @@ def test_a_column_of_names_is_no_category() -> None:
 
 @pytest.mark.parametrize("how", [{"scale": "standard"}, {"scale": "unit"}])
 def test_a_table_of_words_alone(how: dict[str, str]) -> None:
-    only = Features(torch.tensor([[0.0], [1.0]], dtype=torch.float64), ("x",), fields=(Field("x", ("a", "b")),))
+    only = Features(torch.tensor([[0.0], [1.0]], dtype=torch.float64), ("x",), fields=(TypedColumn("x", ("a", "b")),))
     assert encoded(only, torch.arange(2), **how) == [[1, 0], [0, 1]]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from colonnade.common.data.formats import records
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
-from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PatchesSplit, Seat
+from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, PatchesSplit
 from colonnade.common.errors import DataError
 from tests.idx import write_idx
 
@@ -21,16 +21,16 @@ def test_reads_the_chosen_pixels(
     monkeypatch.setattr(records, "_CHUNK", chunk)
     source = IdxImages(idx_folder)
     assert source.shape == (4, 3) and source.official_test == 3
-    bands = source.read(ImageRowsSplit().part(source.shape, (), Seat(1, 2)))
+    bands = source.read(ImageRowsSplit().part(source.shape, (), PartyIndex(1, 2)))
     assert bands.dtype == torch.uint8
     np.testing.assert_array_equal(bands.numpy(), images[:, 2:])
-    patch = source.read(PatchesSplit(grid=(2, 3)).part(source.shape, (), Seat(4, 6)))
+    patch = source.read(PatchesSplit(grid=(2, 3)).part(source.shape, (), PartyIndex(4, 6)))
     np.testing.assert_array_equal(patch.numpy(), images[:, 2:, 1:2])
 
 
 def test_names_say_where_a_pixel_is(idx_folder: Path) -> None:
     source = IdxImages(idx_folder)
-    part = ColumnsSplit(take=("pixel_3_1",)).part(source.shape, source.names, Seat(0, 1))
+    part = ColumnsSplit(take=("pixel_3_1",)).part(source.shape, source.names, PartyIndex(0, 1))
     assert part.positions.tolist() == [10]
 
 
@@ -46,7 +46,7 @@ def test_a_party_needs_no_labels_and_the_server_no_images(idx_folder: Path) -> N
         if "labels" in name:
             (idx_folder / name).rename(idx_folder / f"away-{name}")
     assert holds(idx_folder, "images-idx3") and not holds(idx_folder, "labels-idx1")
-    assert len(IdxImages(idx_folder).read(AllSplit().part((4, 3), (), Seat(0, 1)))) == 8
+    assert len(IdxImages(idx_folder).read(AllSplit().part((4, 3), (), PartyIndex(0, 1)))) == 8
     for name in whole:
         if "labels" in name:
             (idx_folder / f"away-{name}").rename(idx_folder / name)
@@ -62,7 +62,7 @@ def test_a_folder_without_the_files(tmp_path: Path) -> None:
 
 def read_everything(folder: Path) -> None:
     source = IdxImages(folder)
-    source.read(AllSplit().part(source.shape, source.names, Seat(0, 1)))
+    source.read(AllSplit().part(source.shape, source.names, PartyIndex(0, 1)))
     read_labels(folder)
 
 
@@ -114,7 +114,7 @@ def test_refuses_parts_of_different_sizes(idx_folder: Path) -> None:
 @pytest.mark.papers
 def test_a_party_of_mnist_never_holds_the_images(data_root: Path) -> None:
     source = IdxImages(data_root / "mnist")
-    part = ImageRowsSplit().part(source.shape, (), Seat(6, 14))
+    part = ImageRowsSplit().part(source.shape, (), PartyIndex(6, 14))
     tracemalloc.start()
     values = source.read(part)
     peak = tracemalloc.get_traced_memory()[1]

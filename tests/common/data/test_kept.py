@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.data.columns.encode import EncodeConfig, Encoder
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.columns.scale import MeanStd, ScaleConfig
 from colonnade.common.errors import CheckpointError, DataError
@@ -20,7 +20,7 @@ TABLE = Features(
     ("age", "town"),
     0,
     ("ann", "bob", "cy"),
-    (Field("age"), Field("town", ("Kiel", "Ulm"))),
+    (TypedColumn("age"), TypedColumn("town", ("Kiel", "Ulm"))),
 )
 HOW = EncodeConfig("standard", missing="median", unseen="zero")
 
@@ -64,7 +64,7 @@ def test_a_table_that_has_changed_is_refused(folder: Path, what: str) -> None:
     values[1, 0] = 2.5
     changed = {
         "value": dataclasses.replace(TABLE, values=values),
-        "word": dataclasses.replace(TABLE, fields=(Field("age"), Field("town", ("Kiel", "Unna")))),
+        "word": dataclasses.replace(TABLE, fields=(TypedColumn("age"), TypedColumn("town", ("Kiel", "Unna")))),
         "key": dataclasses.replace(TABLE, ids=("ann", "bob", "di")),
         "order": TABLE.rows(torch.tensor([1, 0, 2])),
         "name": dataclasses.replace(TABLE, names=("age", "city")),

@@ -8,9 +8,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from colonnade.common.data.columns.noise import NoiseConfig
+from colonnade.common.data.columns.noise import DataNoiseConfig
 from colonnade.common.data.sources import DataConfig, load_features, prepare
-from colonnade.common.data.split import Seat, SplitConfig
+from colonnade.common.data.split import PartyIndex, SplitConfig
 
 TRAIN = torch.arange(0, 1000)
 
@@ -18,7 +18,7 @@ TRAIN = torch.arange(0, 1000)
 def columns(noise: float | None, seed: int = 0, party: str = "bank", **more: object) -> torch.Tensor:
     tree = {"source": "sklearn", "name": "digits", **more, **({"noise": {"std": noise}} if noise else {})}
     data = TypeAdapter(DataConfig).validate_python(tree)
-    features = load_features(data, Seat(1, 4), Path())
+    features = load_features(data, PartyIndex(1, 4), Path())
     made = prepare(data, features, TRAIN, seed, party)
     return made[torch.arange(len(features.values))]
 
@@ -40,7 +40,7 @@ def test_noise_is_the_same_every_time_and_another_for_every_party_and_seed() -> 
 @pytest.mark.parametrize("std", [0, -1, float("inf"), "much"])
 def test_noise_of_no_size_is_refused(std: object) -> None:
     with pytest.raises(ValueError):
-        NoiseConfig.model_validate({"std": std})
+        DataNoiseConfig.model_validate({"std": std})
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_a_pinned_split_gives_the_same_part_in_every_roster(split: object) -> No
     given = TypeAdapter(SplitConfig).validate_python(split)
     names = [str(number) for number in range(64)]
     for index in range(4):
-        before = given.part((8, 8), names, Seat(index, 4))
-        after = given.pinned(Seat(index, 4)).part((8, 8), names, Seat(0, 1))
+        before = given.part((8, 8), names, PartyIndex(index, 4))
+        after = given.pinned(PartyIndex(index, 4)).part((8, 8), names, PartyIndex(0, 1))
         assert torch.equal(before.positions, after.positions) and before.shape == after.shape
 
 
 @pytest.mark.parametrize("seat", [0, 1])
 def test_a_pinned_half_stays_that_half(seat: int) -> None:
     given = TypeAdapter(SplitConfig).validate_python({"kind": "halves", "side": "top-bottom"})
-    before = given.part((8, 8), [], Seat(seat, 2))
-    assert torch.equal(before.positions, given.pinned(Seat(seat, 2)).part((8, 8), [], Seat(0, 1)).positions)
+    before = given.part((8, 8), [], PartyIndex(seat, 2))
+    assert torch.equal(before.positions, given.pinned(PartyIndex(seat, 2)).part((8, 8), [], PartyIndex(0, 1)).positions)

@@ -14,9 +14,9 @@ import sqlalchemy
 from pydantic import TypeAdapter
 
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError
 
 pytest.importorskip("psycopg")
@@ -67,14 +67,14 @@ def url() -> Iterator[str]:
 
 def read(url: str, **how: object) -> Features:
     config = TypeAdapter(DataConfig).validate_python({"source": "sql", "url": url, "key": "client", **how})
-    return load_features(config, Seat(0, 1), Path())
+    return load_features(config, PartyIndex(0, 1), Path())
 
 
 @pytest.mark.parametrize("query", [{"table": "crm.clients"}, {"query": "select * from crm.clients order by client;"}])
 def test_a_table_and_a_query(url: str, query: dict[str, str]) -> None:
     features = read(url, **query, drop=["since"], missing="mean")
     assert features.ids == ("3", "7", "12")
-    assert features.fields == (Field("Income, gross"), Field("town", ("Kiel", "Ulm")), Field("vip"))
+    assert features.fields == (TypedColumn("Income, gross"), TypedColumn("town", ("Kiel", "Ulm")), TypedColumn("vip"))
     assert features.values.nan_to_num(99).tolist() == [[99, 99, 0], [-2, 0, 1], [1500.5, 1, 1]]
 
 

@@ -10,12 +10,12 @@ from colonnade.common.data.known_sets import places
 from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.data.rows import RowsConfig, partition
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import ConfigError, DataError, EnvironmentFault
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python
-ALONE = Seat(0, 1)
+ALONE = PartyIndex(0, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_bundled_sets_are_those_of_scikit_learn(name: str) -> None:
 
 def test_parties_of_digits_hold_the_whole_image_between_them() -> None:
     config = data({"source": "sklearn", "name": "digits", "split": "image_rows"})
-    parts = [load_features(config, Seat(index, 3), Path()).values for index in range(3)]
+    parts = [load_features(config, PartyIndex(index, 3), Path()).values for index in range(3)]
     assert [part.shape for part in parts] == [(1797, 3, 8), (1797, 3, 8), (1797, 2, 8)]
     whole = load_features(config, ALONE, Path()).values
     assert torch.equal(torch.cat(parts, dim=1), whole) and whole.max() == 16
@@ -52,7 +52,7 @@ def test_a_scikit_learn_without_its_files(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_idx_folder(idx_folder: Path, images: np.ndarray) -> None:
     config = data({"source": "idx", "folder": "tiny"})
-    features = load_features(config, Seat(1, 4), idx_folder.parent)
+    features = load_features(config, PartyIndex(1, 4), idx_folder.parent)
     assert features.values.tolist() == images[:, 1:2].tolist()
     assert features.official_test == 3
     assert features.names == ("pixel_1_0", "pixel_1_1", "pixel_1_2")
@@ -124,7 +124,7 @@ def clients(tmp_path: Path) -> Path:
 
 def test_a_csv_file(clients: Path) -> None:
     config = data({"source": "csv", "path": "clients.csv", "id": "who", "drop": ["outcome"]})
-    features = load_features(config, Seat(1, 2), clients)
+    features = load_features(config, PartyIndex(1, 2), clients)
     assert features.values.tolist() == [[30, 5], [40, 7]]
     assert features.names == ("age", "income") and features.ids == ("ann", "bob")
     outcome = {"source": "csv", "path": "clients.csv", "id": "who", "label": "outcome"}
@@ -214,6 +214,6 @@ def test_fashion_mnist_has_names(data_root: Path, monkeypatch: pytest.MonkeyPatc
 def test_credit_default(data_root: Path) -> None:
     config = {"source": "csv", "path": "credit-default/UCI_Credit_Card.csv", "split": "columns"}
     config["drop"] = ["ID", "default.payment.next.month"]
-    parts = [load_features(data(config), Seat(index, 11), data_root).values for index in range(11)]
+    parts = [load_features(data(config), PartyIndex(index, 11), data_root).values for index in range(11)]
     assert [part.shape[1] for part in parts] == [3] + [2] * 10
     assert parts[0][:, 0].mean().item() == pytest.approx(167484.32, abs=0.01)

@@ -13,8 +13,8 @@ from colonnade.common.data.split import (
     HalvesSplit,
     ImageRowsSplit,
     Part,
+    PartyIndex,
     PatchesSplit,
-    Seat,
     Shape,
     Side,
     SplitConfig,
@@ -28,7 +28,7 @@ parse = TypeAdapter(SplitConfig).validate_python
 
 
 def deal(split: SplitConfig, shape: Shape, seats: int) -> list[Part]:
-    return [split.part(shape, (), Seat(index, seats)) for index in range(seats)]
+    return [split.part(shape, (), PartyIndex(index, seats)) for index in range(seats)]
 
 
 def assert_deals_everything_once(parts: list[Part], shape: Shape) -> None:
@@ -66,7 +66,7 @@ def test_halves_are_dealt_once(shape: Shape, side: Side) -> None:
 
 
 def test_fourteen_parties_of_mnist_have_two_rows_each() -> None:
-    part = ImageRowsSplit().part((28, 28), (), Seat(3, 14))
+    part = ImageRowsSplit().part((28, 28), (), PartyIndex(3, 14))
     assert part.shape == (2, 28)
     assert part.positions.tolist() == list(range(6 * 28, 8 * 28))
 
@@ -78,21 +78,21 @@ def test_the_first_seats_get_the_remainder() -> None:
 
 def test_nine_patches_of_a_colour_image() -> None:
     image = torch.arange(3 * 32 * 32).reshape(3, 32, 32)
-    part = PatchesSplit(grid=(3, 3)).part((3, 32, 32), (), Seat(5, 9))
+    part = PatchesSplit(grid=(3, 3)).part((3, 32, 32), (), PartyIndex(5, 9))
     assert part.shape == (3, 11, 10)
     assert torch.equal(part.positions.reshape(part.shape), image[:, 11:22, 22:32])
 
 
 def test_halves_by_side() -> None:
     image = torch.arange(12).reshape(3, 4)
-    right = HalvesSplit(side="right").part((3, 4), (), Seat(6, 7))
+    right = HalvesSplit(side="right").part((3, 4), (), PartyIndex(6, 7))
     assert torch.equal(right.positions.reshape(right.shape), image[:, 2:])
-    top = HalvesSplit(side="top-bottom").part((3, 4), (), Seat(0, 2))
+    top = HalvesSplit(side="top-bottom").part((3, 4), (), PartyIndex(0, 2))
     assert torch.equal(top.positions.reshape(top.shape), image[:2])
 
 
 def test_random_columns_depend_on_the_seed_only() -> None:
-    seats = [ColumnsSplit(take="random", seed=seed).part((40,), (), Seat(0, 2)) for seed in (1, 1, 2)]
+    seats = [ColumnsSplit(take="random", seed=seed).part((40,), (), PartyIndex(0, 2)) for seed in (1, 1, 2)]
     assert torch.equal(seats[0].positions, seats[1].positions)
     assert not torch.equal(seats[0].positions, seats[2].positions)
     drawn = seats[0].positions.tolist()
@@ -100,20 +100,20 @@ def test_random_columns_depend_on_the_seed_only() -> None:
 
 
 def test_named_columns_keep_the_order_of_the_list() -> None:
-    part = ColumnsSplit(take=("c", "a")).part((3,), ("a", "b", "c"), Seat(0, 9))
+    part = ColumnsSplit(take=("c", "a")).part((3,), ("a", "b", "c"), PartyIndex(0, 9))
     assert part.positions.tolist() == [2, 0]
     assert part.pick(("a", "b", "c")) == ("c", "a")
 
 
 def test_the_whole_row() -> None:
-    part = AllSplit().part((2, 3), (), Seat(4, 5))
+    part = AllSplit().part((2, 3), (), PartyIndex(4, 5))
     assert part.shape == (2, 3) and part.positions.tolist() == list(range(6))
 
 
 def test_index_and_count_stand_in_for_the_seat() -> None:
-    part = ImageRowsSplit(index=1, count=4).part((8, 8), (), Seat(6, 7))
+    part = ImageRowsSplit(index=1, count=4).part((8, 8), (), PartyIndex(6, 7))
     assert part.positions.tolist() == list(range(16, 32))
-    assert PatchesSplit(grid=(2, 2), index=3).part((4, 4), (), Seat(0, 9)).positions.tolist() == [
+    assert PatchesSplit(grid=(2, 2), index=3).part((4, 4), (), PartyIndex(0, 9)).positions.tolist() == [
         10,
         11,
         14,
@@ -124,20 +124,20 @@ def test_index_and_count_stand_in_for_the_seat() -> None:
 @pytest.mark.parametrize(
     ("split", "shape", "seat", "message"),
     [
-        (ColumnsSplit(), (4,), Seat(0, 5), "5 parties cannot share 4 columns"),
-        (ImageRowsSplit(), (8, 8), Seat(0, 9), "9 parties cannot share 8 pixel rows"),
-        (ImageRowsSplit(), (30,), Seat(0, 2), r"'image_rows' cuts images, but .* \(30,\)"),
-        (ImageRowsSplit(index=4, count=4), (8, 8), Seat(0, 2), "no seat 4 among 4"),
-        (PatchesSplit(grid=(2, 2)), (8, 8), Seat(0, 3), "2 x 2 has 4 patches, the roster 3 parties"),
-        (PatchesSplit(grid=(2, 2), index=4), (8, 8), Seat(0, 3), "no seat 4 among 4"),
-        (PatchesSplit(grid=(9, 1)), (8, 8), Seat(0, 9), "cannot share 8 pixel rows"),
-        (HalvesSplit(), (8, 8), Seat(0, 3), "two parties, the roster has 3"),
-        (HalvesSplit(), (30,), Seat(0, 2), "'halves' cuts images"),
-        (ColumnsSplit(take=("agee",)), (2,), Seat(0, 2), r"no column 'agee' \(did you mean 'age'\?\)"),
-        (ColumnsSplit(take=("age", "age")), (2,), Seat(0, 2), "'age' is listed twice"),
+        (ColumnsSplit(), (4,), PartyIndex(0, 5), "5 parties cannot share 4 columns"),
+        (ImageRowsSplit(), (8, 8), PartyIndex(0, 9), "9 parties cannot share 8 pixel rows"),
+        (ImageRowsSplit(), (30,), PartyIndex(0, 2), r"'image_rows' cuts images, but .* \(30,\)"),
+        (ImageRowsSplit(index=4, count=4), (8, 8), PartyIndex(0, 2), "no seat 4 among 4"),
+        (PatchesSplit(grid=(2, 2)), (8, 8), PartyIndex(0, 3), "2 x 2 has 4 patches, the roster 3 parties"),
+        (PatchesSplit(grid=(2, 2), index=4), (8, 8), PartyIndex(0, 3), "no seat 4 among 4"),
+        (PatchesSplit(grid=(9, 1)), (8, 8), PartyIndex(0, 9), "cannot share 8 pixel rows"),
+        (HalvesSplit(), (8, 8), PartyIndex(0, 3), "two parties, the roster has 3"),
+        (HalvesSplit(), (30,), PartyIndex(0, 2), "'halves' cuts images"),
+        (ColumnsSplit(take=("agee",)), (2,), PartyIndex(0, 2), r"no column 'agee' \(did you mean 'age'\?\)"),
+        (ColumnsSplit(take=("age", "age")), (2,), PartyIndex(0, 2), "'age' is listed twice"),
     ],
 )
-def test_refuses(split: SplitConfig, shape: Shape, seat: Seat, message: str) -> None:
+def test_refuses(split: SplitConfig, shape: Shape, seat: PartyIndex, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         split.part(shape, ("age", "sex"), seat)
     assert caught.value.hint
@@ -146,7 +146,7 @@ def test_refuses(split: SplitConfig, shape: Shape, seat: Seat, message: str) -> 
 @pytest.mark.parametrize(("index", "count"), [(-1, 3), (3, 3), (0, 0)])
 def test_there_is_no_such_seat(index: int, count: int) -> None:
     with pytest.raises(ConfigError, match="no seat"):
-        Seat(index, count)
+        PartyIndex(index, count)
 
 
 def test_a_kind_alone_is_a_short_form() -> None:
@@ -174,7 +174,7 @@ def test_the_configuration_refuses(value: object) -> None:
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 60))
 def test_windows_cover_the_row_with_equal_parts(width: int, parties: int, columns: int) -> None:
     split = WindowsSplit(columns=columns)
-    seats = [Seat(index, parties) for index in range(parties)]
+    seats = [PartyIndex(index, parties) for index in range(parties)]
     if not columns <= width <= columns * parties:
         with pytest.raises(ConfigError, match=rf"{parties} windows of {columns} columns do not cover a row of {width}"):
             split.part((width,), (), seats[0])
@@ -183,5 +183,5 @@ def test_windows_cover_the_row_with_equal_parts(width: int, parties: int, column
     assert all(len(part) == columns for part in parts)
     assert parts[0][0] == 0 and (parties == 1 or parts[-1][-1] == width - 1)
     assert set(torch.cat(parts).tolist()) == set(range(width))
-    alone = [split.pinned(seat).part((width,), (), Seat(0, 1)).positions for seat in seats]
+    alone = [split.pinned(seat).part((width,), (), PartyIndex(0, 1)).positions for seat in seats]
     assert all(torch.equal(one, other) for one, other in zip(parts, alone, strict=True))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from colonnade.common.data.columns.features import Features
-from colonnade.common.data.columns.fields import Field
+from colonnade.common.data.columns.fields import TypedColumn
 from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import ColonnadeError, ConfigError, DataError
 
 HEADER = ("who", "age", "town", "outcome")
@@ -67,7 +67,7 @@ Format = Callable[[Path, list[tuple]], dict]
 
 def read(folder: Path, config: dict, **more: object) -> Features:
     how = TypeAdapter(DataConfig).validate_python({**config, **more})
-    return load_features(how, Seat(0, 1), folder)
+    return load_features(how, PartyIndex(0, 1), folder)
 
 
 def cells(features: Features) -> list[list[float | None]]:
@@ -78,7 +78,7 @@ def cells(features: Features) -> list[list[float | None]]:
 def test_the_same_table_in_every_format(tmp_path: Path, write: Format) -> None:
     features = read(tmp_path, write(tmp_path, ROWS), key="who", drop=["outcome"], missing="mean")
     assert features.ids == ("7", "3", "12")
-    assert features.fields == (Field("age"), Field("town", ("Bonn", "Ulm")))
+    assert features.fields == (TypedColumn("age"), TypedColumn("town", ("Bonn", "Ulm")))
     assert cells(features) == [[30.5, 1.0], [None, 0.0], [-1.0, None]]
 
 
@@ -158,7 +158,7 @@ def test_batches_make_no_difference_nor_does_the_format(
         found = [read(folder, write(folder, cells), **how) for write in (as_csv, as_parquet, as_arrow, as_sqlite)]
     assert len({features.fingerprint for features in found}) == 1
     towns = sorted({row[2] for row in cells} - {None})
-    assert found[0].fields == (Field("age"), Field("town", tuple(towns)))
+    assert found[0].fields == (TypedColumn("age"), TypedColumn("town", tuple(towns)))
     for row, values, key in zip(cells, found[0].values.tolist(), found[0].ids, strict=True):
         assert key == str(row[0])
         assert row[1] is None if np.isnan(values[0]) else values[0] == row[1]
@@ -171,7 +171,7 @@ def test_what_is_mostly_numbers_is_no_category(tmp_path: Path) -> None:
         read(tmp_path, {"source": "csv", "path": "t.csv"})
     assert "`types`" in caught.value.hint
     features = read(tmp_path, {"source": "csv", "path": "t.csv"}, types={"a": "category"})
-    assert features.fields == (Field("a", ("1", "2", "oops")), Field("b", ("3", "x", "y")))
+    assert features.fields == (TypedColumn("a", ("1", "2", "oops")), TypedColumn("b", ("3", "x", "y")))
 
 
 def test_a_column_of_times_is_refused_and_may_be_a_category(tmp_path: Path) -> None:

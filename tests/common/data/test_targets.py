@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from sklearn import datasets
 
 from colonnade.common.data.formats.tensors import labels_bytes
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import LabelConfig, load_labels
 from colonnade.common.data.targets import TargetScale
 from colonnade.common.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ from colonnade.common.errors import ConfigError, DataError
 config = TypeAdapter(LabelConfig).validate_python
 
 
-def read(folder: Path, **source: Any) -> Labels:
+def read(folder: Path, **source: Any) -> LabelColumn:
     return load_labels(config(source), folder, "regression")
 
 
@@ -61,7 +61,7 @@ def test_columns_of_a_csv_are_numbers(tmp_path: Path) -> None:
 
 def test_numbers_in_tensors_come_back(tmp_path: Path) -> None:
     values = torch.randn(5, 2, dtype=torch.float64)
-    (tmp_path / "l.safetensors").write_bytes(labels_bytes(Labels(values, (), 2)))
+    (tmp_path / "l.safetensors").write_bytes(labels_bytes(LabelColumn(values, (), 2)))
     found = read(tmp_path, source="safetensors", path="l.safetensors")
     assert torch.equal(found.values, values) and found.official_test == 2 and found.classes == ()
 
@@ -98,7 +98,7 @@ def test_what_is_no_number_is_refused(
     tmp_path: Path, source: dict[str, Any], task: Any, error: type[Exception], message: str
 ) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n1,x\n")
-    (tmp_path / "l.safetensors").write_bytes(labels_bytes(Labels(torch.arange(2), ("a", "b"))))
-    (tmp_path / "n.safetensors").write_bytes(labels_bytes(Labels(torch.tensor([[1.0], [torch.nan]]), ())))
+    (tmp_path / "l.safetensors").write_bytes(labels_bytes(LabelColumn(torch.arange(2), ("a", "b"))))
+    (tmp_path / "n.safetensors").write_bytes(labels_bytes(LabelColumn(torch.tensor([[1.0], [torch.nan]]), ())))
     with pytest.raises(error, match=message):
         load_labels(config(source), tmp_path, task)

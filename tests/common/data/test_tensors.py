@@ -14,21 +14,21 @@ from torch import Tensor
 
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python
-ALONE = Seat(0, 1)
+ALONE = PartyIndex(0, 1)
 
 
-def columns_of(folder: Path, seat: Seat = ALONE, **more: Any) -> Features:
+def columns_of(folder: Path, seat: PartyIndex = ALONE, **more: Any) -> Features:
     return load_features(data({"source": "safetensors", "path": "c.safetensors", **more}), seat, folder)
 
 
-def labels_of(folder: Path) -> Labels:
+def labels_of(folder: Path) -> LabelColumn:
     return load_labels(labels({"source": "safetensors", "path": "l.safetensors"}), folder)
 
 
@@ -55,13 +55,13 @@ def test_columns_come_back_to_the_last_bit(
 def test_columns_can_be_split_and_need_no_names(tmp_path: Path) -> None:
     values = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     (tmp_path / "c.safetensors").write_bytes(save({"values": values}))
-    parts = [columns_of(tmp_path, Seat(seat, 2), split="columns") for seat in (0, 1)]
+    parts = [columns_of(tmp_path, PartyIndex(seat, 2), split="columns") for seat in (0, 1)]
     assert torch.equal(torch.cat([part.values for part in parts], 1), values.double())
     assert parts[1].names == ("column_2", "column_3")
 
 
 def test_labels_come_back(tmp_path: Path) -> None:
-    written = Labels(torch.tensor([1, 0, 2, 1]), ("a", "b", "c"), 1)
+    written = LabelColumn(torch.tensor([1, 0, 2, 1]), ("a", "b", "c"), 1)
     (tmp_path / "l.safetensors").write_bytes(labels_bytes(written))
     found = labels_of(tmp_path)
     assert found.values.tolist() == [1, 0, 2, 1] and found.classes == ("a", "b", "c") and found.official_test == 1

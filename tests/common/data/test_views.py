@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 from scipy.io import savemat
 
 from colonnade.common.data.sources import DataConfig, LabelConfig, load_features, load_labels
-from colonnade.common.data.split import Seat
+from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError
 
 data = TypeAdapter(DataConfig).validate_python
 labels = TypeAdapter(LabelConfig).validate_python
-ALONE = Seat(0, 1)
+ALONE = PartyIndex(0, 1)
 FIRST, SECOND = np.arange(12, dtype=np.uint16).reshape(4, 3), np.linspace(-1, 1, 8).reshape(4, 2)
 
 
@@ -47,7 +47,7 @@ def test_views_and_classes(tmp_path: Path) -> None:
 def test_a_view_can_be_split(tmp_path: Path) -> None:
     write(tmp_path, X=cell(FIRST, SECOND), y=np.array([1, 2, 1, 2]))
     config = view(1, split="columns")
-    parts = [load_features(config, Seat(seat, 2), tmp_path).values for seat in (0, 1)]
+    parts = [load_features(config, PartyIndex(seat, 2), tmp_path).values for seat in (0, 1)]
     assert torch.cat(parts, dim=1).tolist() == FIRST.tolist() and parts[1].tolist() == FIRST[:, 2:].tolist()
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colonnade.common.numerics import differences
-from colonnade.common.numerics.differences import Place, Slopes
+from colonnade.common.numerics.differences import EmbeddingColumns, Slopes
 from colonnade.common.numerics.zeroth_order import estimate, spread
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
@@ -26,7 +26,9 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def brute_force(head: nn.Module, h: Tensor, u: Tensor, y: Tensor, place: Place, mu: float, sign: int = 1) -> Tensor:
+def brute_force(
+    head: nn.Module, h: Tensor, u: Tensor, y: Tensor, place: EmbeddingColumns, mu: float, sign: int = 1
+) -> Tensor:
     """Losses at mu u minus losses at rest, one direction after the other, everything in float64."""
     exact = copy.deepcopy(head).double().eval()
 
@@ -51,16 +53,16 @@ def case(seed: int, kind: str, rows: int = 6, q: int = 5, width: int = 4) -> tup
 @given(st.integers(0, 999), st.sampled_from(("linear", "mlp", "deep")), st.sampled_from((1e-5, 1e-3, 1.0)))
 def test_they_are_right_to_the_precision_of_float32(seed: int, kind: str, mu: float) -> None:
     head, h, u, y = case(seed, kind)
-    exact = brute_force(head, h, u, y, Place(4), mu)
-    found = Slopes(head, mu=mu)(h, u, y, Place(4)) * mu
+    exact = brute_force(head, h, u, y, EmbeddingColumns(4), mu)
+    found = Slopes(head, mu=mu)(h, u, y, EmbeddingColumns(4)) * mu
     assert (found - exact).abs().max() <= 1e-5 * exact.abs().max() + 1e-15
 
 
 @given(st.integers(0, 999), st.sampled_from(tuple(HEADS)))
 def test_both_ways(seed: int, kind: str) -> None:
     head, h, u, y = case(seed, kind)
-    there, back = (brute_force(head, h, u, y, Place(0, 0.5), 0.1, sign) for sign in (1, -1))
-    found = Slopes(head, mu=0.1, antithetic=True)(h, u, y, Place(0, 0.5))
+    there, back = (brute_force(head, h, u, y, EmbeddingColumns(0, 0.5), 0.1, sign) for sign in (1, -1))
+    found = Slopes(head, mu=0.1, antithetic=True)(h, u, y, EmbeddingColumns(0, 0.5))
     assert torch.allclose(found, (there - back) / 0.2, atol=2e-5)
 
 
@@ -68,14 +70,14 @@ def test_both_ways(seed: int, kind: str) -> None:
 def test_labels_may_be_distributions(seed: int) -> None:
     head, h, u, _ = case(seed, "mlp")
     y = torch.softmax(torch.randn(6, 3), 1)
-    exact = brute_force(head, h, u, y, Place(8), 1e-2)
-    assert torch.allclose(Slopes(head, mu=1e-2)(h, u, y, Place(8)) * 1e-2, exact, rtol=1e-4, atol=1e-8)
+    exact = brute_force(head, h, u, y, EmbeddingColumns(8), 1e-2)
+    assert torch.allclose(Slopes(head, mu=1e-2)(h, u, y, EmbeddingColumns(8)) * 1e-2, exact, rtol=1e-4, atol=1e-8)
 
 
 def test_of_any_other_head_they_are_as_good_as_its_logits() -> None:
     head, h, u, y = case(0, "any")
-    exact = brute_force(head, h, u, y, Place(4), 1e-2)
-    assert torch.allclose(Slopes(head, mu=1e-2)(h, u, y, Place(4)) * 1e-2, exact, atol=3e-7)
+    exact = brute_force(head, h, u, y, EmbeddingColumns(4), 1e-2)
+    assert torch.allclose(Slopes(head, mu=1e-2)(h, u, y, EmbeddingColumns(4)) * 1e-2, exact, atol=3e-7)
 
 
 def test_at_the_scale_of_the_paper_subtracted_losses_would_be_noise() -> None:
@@ -87,8 +89,8 @@ def test_at_the_scale_of_the_paper_subtracted_losses_would_be_noise() -> None:
         torch.randint(10, (64,)),
         functional.normalize(torch.randn(64, 100, 64), dim=2),
     )
-    exact = brute_force(head, h, u, y, Place(64), 1e-3).mean(0)
-    found = Slopes(head, mu=1e-3)(h, u, y, Place(64)).mean(0) * 1e-3
+    exact = brute_force(head, h, u, y, EmbeddingColumns(64), 1e-3).mean(0)
+    found = Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(64)).mean(0) * 1e-3
     with torch.no_grad():
         moved = h.unsqueeze(1).repeat(1, 100, 1)
         moved[:, :, 64:] += 1e-3 * u
@@ -101,16 +103,16 @@ def test_at_the_scale_of_the_paper_subtracted_losses_would_be_noise() -> None:
 
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     head, h, u, y = case(4, "deep", rows=11)
-    whole = Slopes(head, mu=1e-3)(h, u, y, Place(4))
+    whole = Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(4))
     monkeypatch.setattr(differences, "_BLOCK", 100)
-    assert torch.allclose(Slopes(head, mu=1e-3)(h, u, y, Place(4)), whole, rtol=1e-5, atol=1e-9)
+    assert torch.allclose(Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(4)), whole, rtol=1e-5, atol=1e-9)
 
 
 def test_the_head_stays_as_it_was() -> None:
     for kind in HEADS:
         head, h, u, y = case(0, kind)
         before = copy.deepcopy(head.state_dict())
-        Slopes(head, mu=1e-3)(h, u, y, Place(4))
+        Slopes(head, mu=1e-3)(h, u, y, EmbeddingColumns(4))
         assert head.training and all(torch.equal(before[key], value) for key, value in head.state_dict().items())
         assert all(parameter.grad is None for parameter in head.parameters())
 
@@ -128,7 +130,7 @@ def gradient(head: nn.Module, h: Tensor, y: Tensor) -> Tensor:
 def test_along_every_axis_the_estimate_is_the_gradient(kind: str) -> None:
     head, h, _, y = case(1, kind)
     axes = torch.eye(4).expand(6, 4, 4).contiguous()
-    slopes = Slopes(head, mu=1e-3 if kind == "any" else 1e-5)(h, axes, y, Place(4))
+    slopes = Slopes(head, mu=1e-3 if kind == "any" else 1e-5)(h, axes, y, EmbeddingColumns(4))
     assert torch.allclose(estimate(slopes.float(), axes, 4), gradient(head, h, y), atol=2e-4)
 
 
@@ -141,7 +143,7 @@ def test_on_average_the_estimate_is_the_gradient_and_its_spread_is_what_is_said(
     slopes = Slopes(head, mu=1e-5)
     for _ in range(2000):
         u = torch.randn(6, 5, 4, generator=draws)
-        delta = slopes(h, u, y, Place(4)).float()
+        delta = slopes(h, u, y, EmbeddingColumns(4)).float()
         delta = delta if rowwise else delta.mean(0, keepdim=True)
         found.append(estimate(delta, u, 1))
         spreads.append(spread(delta, u, 1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.errors import BudgetSpent
 from colonnade.common.privacy.accounting.budget import Budget
-from colonnade.common.privacy.accounting.plan import Plan
+from colonnade.common.privacy.accounting.plan import PrivacyPlan
 from colonnade.common.privacy.noise import secure_normals, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, clip_frobenius
 from colonnade.common.privacy.settings import PrivacyConfig
@@ -19,7 +19,7 @@ from colonnade.common.privacy.settings import PrivacyConfig
 
 def release(clip: float, sigma: float, budget: Budget | None = None, **more) -> GaussianRelease:
     settings = PrivacyConfig(clip=clip, noise_multiplier=sigma, **more)
-    return GaussianRelease(Plan(settings, sigma, 1, 1, None), secure_normals, budget or Budget(None, None, 1))
+    return GaussianRelease(PrivacyPlan(settings, sigma, 1, 1, None), secure_normals, budget or Budget(None, None, 1))
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20), st.floats(1e-3, 1e3))
@@ -99,7 +99,9 @@ def test_seeded_noise_repeats() -> None:
     settings = PrivacyConfig(clip=1.0, noise_multiplier=1.0, seeded=True)
     one, two = (
         GaussianRelease(
-            Plan(settings, 1.0, 1, 1, None), seeded_normals(torch.Generator().manual_seed(3)), Budget(None, None, 1)
+            PrivacyPlan(settings, 1.0, 1, 1, None),
+            seeded_normals(torch.Generator().manual_seed(3)),
+            Budget(None, None, 1),
         )(torch.ones(3, 3))
         for _ in range(2)
     )

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from colonnade.common.data.labels import Labels
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from colonnade.server.prediction.exchange import Answer as Said
 from colonnade.server.prediction.exchange import Question, Questions
+from colonnade.server.prediction.exchange import Reply as Said
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import People
-from colonnade.server.prediction.serving.batching import Answer, Desk
+from colonnade.server.prediction.serving.batching import Desk, Reply
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Callers
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
@@ -40,7 +40,7 @@ class Stage:
     """A model of PEOPLE rows that counts its questions."""
 
     def __init__(self) -> None:
-        labels = Labels(
+        labels = LabelColumn(
             torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
         )
         self.questions, self.asked, self.people = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
@@ -83,7 +83,7 @@ def on_stage(play: Callable[[Stage], Awaitable[Any]]) -> Any:
 
 @given(st.lists(st.lists(st.integers(-3, PEOPLE + 3), min_size=1, max_size=8), min_size=1, max_size=12))
 def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list[list[int]]) -> None:
-    async def play(stage: Stage) -> tuple[list[list[Answer]], int]:
+    async def play(stage: Stage) -> tuple[list[list[Reply]], int]:
         answers = await asyncio.gather(*(stage.desk.ask([f"p{n}" for n in ids]) for ids in requests))
         return answers, len(stage.asked)
 
