@@ -90,7 +90,7 @@ class ClientRun:
             sessions = Sessions(
                 self.name, self.federation, self.config, self.base, self.out, device, store, telemetry, task, identity
             )
-            membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
+            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
             for doubt in doubtful:

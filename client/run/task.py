@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from colonnade.client.prediction.exchange import answer
-from colonnade.client.protocols import PARTICIPATE, Participate
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.client.training.context import ClientContext
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.prediction import messages as prediction
-from colonnade.common.protocols import CONTRACTS
 
 TRAINING_ONCE = "once"
+
+Half = Callable[[ClientContext, Link], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Task:
     """
 
     contract: Contract
-    half: Participate
+    half: Half
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
@@ -45,8 +49,8 @@ class Task:
 
 def training(federation: FederationConfig) -> Task:
     """The federation's protocol, from the round that the server names to the last."""
-    name = federation.protocol.name
-    return Task(CONTRACTS[name], PARTICIPATE[name], federation)
+    protocol, half = federation.protocol, PARTICIPATE[federation.protocol.name]
+    return Task(CONTRACTS[protocol.name], lambda ctx, server: half(ctx, server, protocol), federation)
 
 
 def answering(federation: FederationConfig) -> Task:

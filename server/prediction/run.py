@@ -120,7 +120,7 @@ class PredictionRun:
             kinds, limits = all_kinds(self.federation, contract), all_limits(self.federation, contract)
             incoming = dict.fromkeys(kinds, self.federation.compress.evaluations)
             largest = max(largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items())
-            codec, parties = Codec(contract.name, kinds, incoming, limits), len(self.federation.names)
+            codec, parties = Codec(kinds, incoming, limits), len(self.federation.names)
             port = Port(codec, largest + FRAME_ALLOWANCE, hub.greet, parties)
             try:
                 number = await port.start(self.config.listen, tls)

@@ -23,6 +23,7 @@ from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
@@ -35,7 +36,6 @@ from colonnade.common.network.ports import refuse_taken
 from colonnade.common.observability.endpoints import Watch
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.wire.codec import Codec
@@ -146,7 +146,7 @@ class ServerRun:
         kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
         incoming = federation.compress.arriving(kinds)
         largest = max((largest_bytes(kind, limits, incoming[name]) for name, kind in kinds.items()), default=0)
-        codec = Codec(contract.name, kinds, incoming, limits)
+        codec = Codec(kinds, incoming, limits)
         return Port(codec, largest + FRAME_ALLOWANCE, session.hub.greet, len(federation.names))
 
     def _protect(

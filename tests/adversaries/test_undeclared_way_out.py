@@ -12,6 +12,7 @@ from colonnade.client.privacy.egress import Door
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER, Item
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.departure import objection, ways_out
@@ -20,7 +21,6 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.prediction.messages import Output
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import Gradient
 
 
@@ -111,10 +111,10 @@ def test_what_leaves_as_it_is_can_be_counted_on_one_hand() -> None:
         if spec.public
     }
     assert public == {
-        "agreement.KeyOffer.key",
-        "agreement.KeyOffer.certificate",
-        "agreement.KeyOffer.signature",
-        "agreement.KeyProof.proofs",
+        "key_agreement.KeyOffer.key",
+        "key_agreement.KeyOffer.certificate",
+        "key_agreement.KeyOffer.signature",
+        "key_agreement.KeyProof.proofs",
         "fedvs.Opened.senders",
         "vfedmh.Prediction.r",
     }

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from colonnade.cli.research.compare import Asked, compare
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade.common.protocols import CONTRACTS
 from colonnade.reproduction.comparison.figures import figures
 from colonnade.reproduction.comparison.pages import Pages
 from colonnade.reproduction.comparison.plan import (

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import config, federate, parameters
 from tests.protocols.test_resume import PROTOCOLS, SHORT, same
 

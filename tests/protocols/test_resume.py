@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from colonnade.common.checkpointing.state import Snapshot, State
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
