@@ -51,7 +51,7 @@ bench: $(VENV)/.developed ## every benchmark, each against a floor in the same r
 drill: $(VENV)/.developed ## kills members of 50 federations at random moments, and looks at what is left
 	$(BIN)/python -m benchmarks.drill
 
-proto: $(VENV)/.developed ## generates common/wire/_generated from proto/
+proto: $(VENV)/.developed ## generates proto/ from messages, and common/wire/_generated from proto/
 	$(BIN)/python proto/generate.py
 
 clean: ## removes the environment and everything that was made

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from colonnade.attacks.run import AttackedRun
 from colonnade.common.compression.quantise import AS_IS
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.rows import generator
 from colonnade.common.privacy.accounting.budget import Budget
 from colonnade.common.privacy.accounting.plan import PrivacyPlan
@@ -16,7 +17,6 @@ from colonnade.common.privacy.noise import Normals, seeded_normals
 from colonnade.common.privacy.release import GaussianRelease, QuantisedRelease, Release, release_clear
 from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import RowRelease, deviation
-from colonnade.common.protocols import CONTRACTS
 
 
 def asked(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:

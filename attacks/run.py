@@ -90,7 +90,7 @@ class AttackedRun:
         assert config is not None  # open_run has seen to it
         ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
         ctx.restore(*self._state(SERVER))
-        return JOINT[self.protocol](ctx)
+        return JOINT[self.protocol](ctx, self.config.federation.protocol)
 
     def local(self, party: str) -> tuple[Local, Columns]:
         """A party's part of the joint model at the end, in evaluation mode, and its columns. Raises CheckpointError."""
@@ -101,7 +101,7 @@ class AttackedRun:
             schedule=self.schedule, release=_as_it_is, conceal=_as_it_is, base=self.base,
             state=State(state), round=round,
         )  # fmt: skip
-        return LOCAL[self.protocol](ctx).eval(), columns
+        return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns
 
     def _state(self, member: str) -> tuple[int, Snapshot]:
         """The newest checkpoint's round and state. Raises CheckpointError."""

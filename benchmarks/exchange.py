@@ -124,7 +124,7 @@ class _Stack:
     async def open(self) -> None:
         identity, server = load_identity(self._keys / "party"), (self._keys / "server" / "cert.pem").read_bytes()
         tls = ClientTls(identity.key_pem, identity.chain_pem, server, dns_name(SERVER))
-        self._dialer = Dialer(Codec("split", CONTRACT.kinds), LARGEST)
+        self._dialer = Dialer(Codec(CONTRACT.kinds), LARGEST)
         connection = await self._dialer.dial(lambda: f"127.0.0.1:{self._port}", lambda _host, _port: tls, 10)
         self._door = Door(connection.post, SERVER, release_clear, self._ledger)
         self._link = Link(SERVER, CONTRACT.kinds, LIMITS, self._door)
@@ -175,7 +175,7 @@ async def _serve_stack(keys: Path) -> None:
             assert embedding is not None
             await link.send(Gradient(round, embedding.h))
 
-    listener = Listener(Codec("split", CONTRACT.kinds), LARGEST, greet)
+    listener = Listener(Codec(CONTRACT.kinds), LARGEST, greet)
     tls = ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
     print(await listener.start("127.0.0.1:0", tls), flush=True)
     await asyncio.sleep(3600)

@@ -30,9 +30,9 @@ from benchmarks.__main__ import told
 from benchmarks.registry import Benchmark
 from benchmarks.report import Figure, Result, markdown, median, show
 from benchmarks.runs import ROOT, Run, run
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import presence
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.json_lines import read_lines
 
 PAGE = ROOT / "docs" / "performance.md"

@@ -30,9 +30,9 @@ from benchmarks.report import Figure
 from benchmarks.runs import started
 from benchmarks.scaling import FLOOR, floor
 from benchmarks.synthetic import Setting, write
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.message import Message
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.simulation.federation import Simulation
@@ -112,7 +112,7 @@ def codec(setting: Setting, folder: Path) -> float:
     """Processor seconds that a round's messages take to bytes and back."""
     outcome = Simulation(setting.config(2), folder, record=True).run()  # evaluated after the second round alone
     of_round = [message for _, _, message in outcome.messages if getattr(message, "round", 0) == 1]
-    both = Codec(setting.protocol, CONTRACTS[setting.protocol].kinds)
+    both = Codec(CONTRACTS[setting.protocol].kinds)
     return min(_there_and_back(both, of_round) for _ in range(5))
 
 

@@ -59,10 +59,11 @@ def _preload() -> None:
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
 
+    from colonnade.common.contracts.registry import NAMES  # noqa: PLC0415
     from colonnade.server.protocols import SERVE  # noqa: PLC0415
 
+    assert all(SERVE[name] for name in NAMES)  # imports them; a package's own code is no part of it
     assert "grpc" not in sys.modules, "a protocol imports gRPC"
-    assert SERVE
 
 
 def _obey(request: dict[str, Any], children: dict[int, str]) -> None:

@@ -1,33 +1,97 @@
-"""Generates the Python modules of proto/*.proto: `python proto/generate.py [FOLDER]`.
+"""Generates what other programs read of the wire: `python proto/generate.py [FOLDER]`, or `make proto`.
 
-The folder is common/wire/_generated unless named; the result is committed, and a test
-regenerates it and finds no difference.
+Messages of protocols are declared once, as dataclasses; their .proto files are written from these, for ends that are
+written in other languages, and nothing here imports them. The other .proto files are written by hand, and their Python
+modules made by protoc. All is committed, and a test regenerates it and finds no difference.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
+import textwrap
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
 from grpc_tools import protoc
 
+from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS, NAMES
+from colonnade.common.messaging.message import Message, TensorSpec, schema
+from colonnade.common.prediction.messages import Ask, Averaged, Output
+from colonnade.common.wire.codec import field_numbers
+
 PROTO = Path(__file__).parent
 GENERATED = PROTO.parent / "common" / "wire" / "_generated"
+BY_HAND = ("federation", "serving", "tensor")
+
+_TYPES: Mapping[type, str] = {int: "uint32", float: "double", str: "string", bool: "bool"}
+_EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # in all evaluations
+_STEMS = {  # of files whose module is called otherwise
+    "key_agreement": "agreement", "alignment.messages": "alignment", "masked_sums": "blinded", "label_messages": "told",
+    "prediction.messages": "prediction",
+}  # fmt: skip
+_WIDTH = 117  # of a line, without its slashes
 
 
-def generate(into: Path) -> None:
-    """Writes NAME_pb2.py and NAME_pb2.pyi for every .proto file."""
+def generate(into: Path, protos: Path = PROTO) -> None:
+    """Writes a .proto file for the messages of every module, then NAME_pb2.py and NAME_pb2.pyi for those by hand."""
+    for name, text in described().items():
+        (protos / name).write_text(text)
     into.mkdir(parents=True, exist_ok=True)
-    sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.glob("*.proto"))
     builtin = files("grpc_tools") / "_proto"
     out = [f"--python_out={into}", f"--pyi_out={into}"]
-    if protoc.main(["protoc", f"-I{PROTO}", f"-I{builtin}", *out, *sources]) != 0:
+    if protoc.main(["protoc", f"-I{PROTO}", f"-I{builtin}", *out, *(f"{name}.proto" for name in BY_HAND)]) != 0:
         raise SystemExit("protoc failed")
     for module in [*into.glob("*_pb2.py"), *into.glob("*_pb2.pyi")]:
         _make_imports_absolute(module)
     (into / "__init__.py").write_text("")
+
+
+def described() -> dict[str, str]:
+    """The messages of the house's protocols, and those before and after them: file name -> what is in the file."""
+    contracts: list[Contract] = [CONTRACTS[name] for name in NAMES]
+    said = [kind for contract in contracts for kind in contract.messages]
+    by_stem: dict[str, list[type[Message]]] = {}
+    for kind in dict.fromkeys([*ALIGNMENT, *said, Ask, Output, Averaged]):
+        by_stem.setdefault(stem(kind), []).append(kind)
+    return {f"{name}.proto": _file(name, sorted(kinds, key=_line)) for name, kinds in by_stem.items()}
+
+
+def stem(kind: type[Message]) -> str:
+    """Of the file that a message stands in: its module's name."""
+    own = kind.__module__.removeprefix("colonnade.")
+    return next((name for end, name in _STEMS.items() if own.endswith(f".{end}")), own.rpartition(".")[2])
+
+
+def _line(kind: type[Message]) -> int:
+    return inspect.getsourcelines(kind)[1]
+
+
+def _file(name: str, kinds: list[type[Message]]) -> str:
+    source = kinds[0].__module__.removeprefix("colonnade.").replace(".", "/") + ".py"
+    head = f'syntax = "proto3";\n\n// Generated from {source} by `make proto`.\npackage colonnade.{name};\n'
+    tensors = any(isinstance(spec, TensorSpec) for kind in kinds for spec in schema(kind).values())
+    return "\n".join([head, *(['import "tensor.proto";\n'] if tensors else []), "\n".join(map(_message, kinds))])
+
+
+def _message(kind: type[Message]) -> str:
+    what, _, args = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
+    notes = {**_EVERYWHERE, **dict(re.findall(r"^ +(\w+): (.*)\.$", args, flags=re.M))}
+    fields = []
+    for field, number in field_numbers(kind).items():
+        spec = schema(kind)[field]
+        tensor = isinstance(spec, TensorSpec)
+        note = ", ".join(filter(None, [str(spec) if tensor else "", notes.get(field, "")]))
+        declared = f"  {'colonnade.Tensor' if isinstance(spec, TensorSpec) else _TYPES[spec]} {field} = {number};"
+        fields.append(f"{declared}  // {note}" if note else declared)
+    comment = "\n".join(
+        f"// {line}".rstrip() for part in what.splitlines() for line in (textwrap.wrap(part, _WIDTH) or [""])
+    )
+    return "\n".join([comment, f"message {kind.__name__} {{", *fields, "}\n"])
 
 
 def _make_imports_absolute(module: Path) -> None:

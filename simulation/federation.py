@@ -21,6 +21,7 @@ from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
 from colonnade.common.conversation.chaos import PatternIndex as Place
@@ -35,7 +36,6 @@ from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.labels import NoisyLabels
-from colonnade.common.protocols import CONTRACTS
 from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
@@ -134,7 +134,8 @@ class Simulation:
             ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
-            halves.append(asyncio.ensure_future(PARTICIPATE[contract.name](ctx, links[name])))
+            half = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
+            halves.append(asyncio.ensure_future(half))
         await self._serve(outcome, cohort, halves)
         outcome.payload = _payload(cohort)
         return outcome
@@ -147,7 +148,7 @@ class Simulation:
     async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
         """The server's half, beside the parties': an error of one of those ends it."""
         serving: asyncio.Future[None] = asyncio.ensure_future(
-            SERVE[self.config.federation.protocol.name](outcome.server, cohort)
+            SERVE[self.config.federation.protocol.name](outcome.server, cohort, self.config.federation.protocol)
         )
         everyone = [serving, *halves]
         try:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols import CONTRACTS
 from colonnade.simulation.federation import Outcome, Simulation
 
 DIGITS: Mapping[str, Any] = {

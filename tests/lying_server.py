@@ -15,13 +15,13 @@ from colonnade.client.run.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.messaging.message import largest_bytes
 from colonnade.common.observability.telemetry import Event, Telemetry
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
@@ -162,7 +162,7 @@ async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
 
     hub = Hub(federation, contract, admission, "", Telemetry(None), saved=told, numbers=numbers)  # type: ignore[arg-type]
     largest = max(largest_bytes(kind, limits) for kind in kinds.values()) + FRAME_ALLOWANCE
-    listener = Listener(Codec(contract.name, kinds, limits=limits), largest, hub.greet)
+    listener = Listener(Codec(kinds, limits=limits), largest, hub.greet)
     port = await listener.start("127.0.0.1:0", None)
     there = Liar(config, folder, hub, f"127.0.0.1:{port}", numbers, saved)
     try:

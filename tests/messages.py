@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import math
 import random
+import runpy
 from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message as ProtoMessage
+from grpc_tools import protoc
 from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.conversation.membership import Begin, Failure, Farewell, Hello, Refusal, Rewind, Saved, Welcome
 from colonnade.common.escaped import escaped
 from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, schema
+from colonnade.common.wire._generated import tensor_pb2  # noqa: F401  # registers what the others import
+
+PROTO = Path(__file__).parents[1] / "proto"
+
+
+def library(kind: type[Message]) -> type[ProtoMessage]:
+    """The protobuf library's class for a message, from its .proto file."""
+    pool, name = _pool(), f"colonnade.{generator()['stem'](kind)}.{kind.__name__}"
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+@cache
+def generator() -> dict[str, Any]:
+    """What proto/generate.py defines."""
+    return runpy.run_path(str(PROTO / "generate.py"))
+
+
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    pool, others = descriptor_pool.Default(), list(generator()["described"]())
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "set"
+        assert protoc.main(["protoc", f"-I{PROTO}", f"--descriptor_set_out={out}", *others]) == 0
+        for file in descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file:
+            pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
 
 WORD = st.text(max_size=12)
 PLAIN = WORD.map(escaped)  # as a notice's texts are when they have come off the wire

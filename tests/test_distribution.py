@@ -47,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(300)
 def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(built: Path) -> None:
     tree = files_of_the_tree()
-    expected = {"colonnade/py.typed", "experiments/demo.yaml", "common/wire/_generated/split_pb2.py"}
+    expected = {"colonnade/py.typed", "experiments/demo.yaml", "common/wire/_generated/tensor_pb2.py"}
     assert expected <= tree
 
     with zipfile.ZipFile(built / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
@@ -62,7 +62,7 @@ def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(built: Path)
     with tarfile.open(built / f"colonnade-{VERSION}.tar.gz") as sdist:
         there = {name.partition("/")[2] for name in sdist.getnames()}
     for_readers = {"CITATION.cff", "Makefile", "SECURITY.md", "constraints.txt", "docs/site.py", "mkdocs.yml"}
-    assert tree | for_readers | {"proto/split.proto", "setup.py", f"tests/{Path(__file__).name}"} <= there
+    assert tree | for_readers | {"proto/embeddings.proto", "setup.py", f"tests/{Path(__file__).name}"} <= there
 
 
 @pytest.mark.processes

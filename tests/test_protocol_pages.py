@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.common.protocols import CONTRACTS
+from colonnade.common.contracts.registry import CONTRACTS
 
 ROOT = Path(__file__).parents[1]
 LISTS = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import capacity, outbox
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import load
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime import descriptors
 from colonnade.common.wire import frame, listen
 from colonnade.server.membership import party as member

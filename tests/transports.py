@@ -80,13 +80,13 @@ class Grpc:
         async def greet(connection: Connection, _pem: bytes | None) -> None:
             greeted.put_nowait(connection)
 
-        listener = Listener(Codec("split", ours), largest, greet)
+        listener = Listener(Codec(ours), largest, greet)
         port = await listener.start("127.0.0.1:0", None)
         at_server: dict[str, Link] = {}
         servers: dict[str, Link] = {}
         dialled: dict[str, tuple[Dialer, Connection]] = {}
         for party in parties:
-            dialer = Dialer(Codec("split", theirs), widest)
+            dialer = Dialer(Codec(theirs), widest)
             up = await dialer.dial(lambda: f"127.0.0.1:{port}", lambda _host, _port: None, 10)
             down = await greeted.get()
             down.peer = party

@@ -11,6 +11,7 @@ from colonnade.client.training.context import party_seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.sources import load_features, load_labels, prepare
@@ -18,7 +19,6 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out

@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from colonnade.common.config.members import Config, PartyConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ColonnadeError, InputError
 from colonnade.common.parsing.earlier_defaults import with_defaults_before
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.chain import BEGINNING, newest
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.console.screen import out as console

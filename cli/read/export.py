@@ -21,13 +21,13 @@ from colonnade.common.checkpointing.run_cache import Once
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.data.columns.encode import Encoder
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_features, prepare_others
 from colonnade.common.errors import CheckpointError, EnvironmentFault, InputError, nearest
 from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
@@ -137,7 +137,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
         device=device,
         state=state,
     )
-    local = LOCAL[name](ctx)
+    local = LOCAL[name](ctx, federation.protocol)
     local.eval()
     return OpenedParty(local, tuple(columns.shape[1:]), rounds[0], owner.run, kept.read(), features.names)
 

@@ -10,8 +10,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from colonnade.client.protocols import PARTICIPATE
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError, nearest
-from colonnade.common.protocols import CONTRACTS
 from colonnade.reports.console.screen import out
 from colonnade.server.protocols import SERVE
 

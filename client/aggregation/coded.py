@@ -62,6 +62,7 @@ class CodedParty:
 
     Args:
         ctx, server: of the half.
+        cfg: the agreed one.
         model: our polynomial network.
         code: the agreed one.
         rows: the coded rows.
@@ -69,10 +70,15 @@ class CodedParty:
     """
 
     def __init__(
-        self, ctx: ClientContext, server: Link, model: Polynomial, code: LagrangeCode, rows: CodedRows, keys: Keys
+        self,
+        ctx: ClientContext,
+        server: Link,
+        cfg: Config,
+        model: Polynomial,
+        code: LagrangeCode,
+        rows: CodedRows,
+        keys: Keys,
     ) -> None:
-        cfg = ctx.federation.protocol
-        assert isinstance(cfg, Config)  # the registry pairs them
         self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model
         self._code, self._rows, self._verifier = code, rows, keys.server
         self._exchange, self._uniform = ShareExchange(ctx, server, keys.seals), secure_elements(code.field.p)

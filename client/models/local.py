@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor, nn
 
 from colonnade.client.models.head import OwnHead
 from colonnade.client.training.context import ClientContext
+
+
+class WithWidth(Protocol):
+    """The config of a protocol with a cut layer."""
+
+    @property
+    def embedding(self) -> int:
+        """How wide a party's embedding is."""
 
 
 class Local(nn.Module):
@@ -34,16 +44,12 @@ class Local(nn.Module):
         return h if self.head is None else self.head(h)
 
 
-def bottom(ctx: ClientContext) -> Local:
+def bottom(ctx: ClientContext, cfg: WithWidth) -> Local:
     """theta_k, as it is in the state or begins."""
-    return Local(ctx.model(_width(ctx)))
+    return Local(ctx.model(cfg.embedding))
 
 
-def headed(ctx: ClientContext) -> tuple[Local, OwnHead]:
+def headed(ctx: ClientContext, cfg: WithWidth) -> tuple[Local, OwnHead]:
     """theta_k and W_k, as they are in the state or begin; the head also by itself."""
-    head = OwnHead(ctx, _width(ctx))
-    return Local(ctx.model(_width(ctx)), head), head
-
-
-def _width(ctx: ClientContext) -> int:
-    return int(ctx.federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with a cut layer
+    head = OwnHead(ctx, cfg.embedding)
+    return Local(ctx.model(cfg.embedding), head), head

@@ -19,7 +19,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
         ContractError: a row is asked for that there is not, or twice.
         BudgetSpent: the privacy budget pays for no more answers.
     """
-    local = LOCAL[ctx.federation.protocol.name](ctx)
+    local = LOCAL[ctx.federation.protocol.name](ctx, ctx.federation.protocol)
     local.eval()
     own = await terms(
         ctx, server, "blinded" if summed(ctx.federation) else "clear", Output, lambda t, _part, _block, o: Output(t, o)

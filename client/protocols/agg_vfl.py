@@ -14,17 +14,13 @@ from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 
 
-def local(ctx: ClientContext) -> Local:
+def local(ctx: ClientContext, cfg: Config) -> Local:
     """Both networks, one after the other."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return Local(nn.Sequential(ctx.model(cfg.embedding), ctx.head(cfg.embedding)))
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends predictions and takes one step on both networks down the gradient that comes back."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     bottom, head, classes = ctx.model(cfg.embedding), ctx.head(cfg.embedding), ctx.federation.outputs
     own, whole = TwoPart(bottom, head, ctx.optimiser(), ctx.head_optimiser()), nn.Sequential(bottom, head)
     async for t in server.rounds(after=ctx.round):

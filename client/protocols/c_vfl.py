@@ -7,22 +7,24 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import told
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.local_steps import lone_steps
 from colonnade.common.numerics.losses import OBJECTIVES
-from colonnade.common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other, parameters
+from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other, parameters
+
+__all__ = ["local", "participate"]
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and makes Q local steps down the joint loss, in which all others stand still."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser, head = ctx.model(cfg.embedding), ctx.optimiser(), _head(ctx, cfg)
     bottom, step = ctx.backprop(model), stepper(optimiser)
     seat, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)

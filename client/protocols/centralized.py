@@ -14,10 +14,8 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.protocols.centralized import Config, Evaluation, Features
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends its raw columns, and hears nothing."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     if (columns := math.prod(ctx.features.shape[1:])) > cfg.columns:
         raise ConfigError(
             f"{ctx.name} has {columns} columns, federation.protocol.columns allows {cfg.columns}",

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.round_modes import take_turns
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.directions import Directions, Drawn
 from colonnade.common.numerics.zeroth_order import estimate
-from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
+from colonnade.common.protocols.czofo import Config, Differences, Embedding
+
+__all__ = ["local", "participate"]
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and follows the gradient that it estimates from loss differences, turn after turn."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = ctx.backprop(model), stepper(optimiser)
     directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import headed
+from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.label_messages import told
@@ -18,11 +18,14 @@ from colonnade.common.numerics.losses import OBJECTIVES
 from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logits
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+def local(ctx: ClientContext, cfg: Config) -> Local:
+    """Model and head, as they are in the state or begin."""
+    return headed(ctx, cfg)[0]
+
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends logits and makes one step, head and bottom model at once, down the loss of everyone's mean."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    (whole, head), classes, loss = headed(ctx), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
+    (whole, head), classes, loss = headed(ctx, cfg), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     parties = len(ctx.federation.names)
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.local_steps import stale_steps
-from colonnade.common.protocols.fedbcd import Config, Embedding, Evaluation, Gradient
+from colonnade.common.protocols.fedbcd import Config
+
+__all__ = ["local", "participate"]
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and makes tau local steps along the gradient that comes back."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = ctx.backprop(model), stepper(optimiser)
     async for t in server.rounds(after=ctx.round):

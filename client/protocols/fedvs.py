@@ -14,19 +14,18 @@ from colonnade.common.models.towers.polynomial import Polynomial
 from colonnade.common.protocols.fedvs import Config, Gradient
 
 
-def local(ctx: ClientContext) -> Local:
+def local(ctx: ClientContext, cfg: Config) -> Local:
     """What the party adds to the sum."""
-    return Local(_network(ctx))
+    return Local(_network(ctx, cfg))
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Computes on everybody's shares, and trains its own network by the gradient of the average."""
-    cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
-    assert isinstance(cfg, Config)  # the registry pairs them
-    code, model = cfg.code(parties), _network(ctx)
+    parties = len(ctx.federation.names)
+    code, model = cfg.code(parties), _network(ctx, cfg)
     step = stepper(ctx.optimiser())
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
-    coded = CodedParty(ctx, server, model, code, rows, await agree(ctx, server))
+    coded = CodedParty(ctx, server, cfg, model, code, rows, await agree(ctx, server))
     await coded.prepare()  # 2-9
     async for t in server.rounds(after=ctx.round):
         batch = rows.training(t)
@@ -55,7 +54,5 @@ async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, roun
         first += len(positions)
 
 
-def _network(ctx: ClientContext) -> Polynomial:
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
+def _network(ctx: ClientContext, cfg: Config) -> Polynomial:
     return polynomial(ctx.name, ctx.model(cfg.embedding))

@@ -16,10 +16,8 @@ from colonnade.common.numerics.ridge import Ridge
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends the logits of a linear model and solves for the model that the answer asks for."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     classes, sigma = ctx.federation.outputs, len(ctx.federation.names) * cfg.rho
     weights = _weights(ctx)  # W_k
     model = _Linear(weights)
@@ -36,7 +34,7 @@ async def participate(ctx: ClientContext, server: Link) -> None:
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
 
 
-def local(ctx: ClientContext) -> Local:
+def local(ctx: ClientContext, _cfg: Config) -> Local:
     """x W_k, as W_k is in the state or begins."""
     return Local(_Linear(_weights(ctx)))
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.client.training.round_modes import take_turns
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
 from colonnade.common.models.optimiser import stepper
-from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from colonnade.common.protocols.split_avg import Config, Embedding, Gradient
+
+__all__ = ["local", "participate"]
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and follows its share of the gradient: once a round, or turn after turn."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser = ctx.model(cfg.embedding), ctx.optimiser()
     bottom, step = ctx.backprop(model), stepper(optimiser)
     own = await terms(ctx, server, cfg.aggregate, lambda t, h: Embedding(t, t, h), Evaluation)

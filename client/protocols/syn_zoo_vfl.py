@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
@@ -11,11 +12,11 @@ from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.syn_zoo_vfl import Config
 
+__all__ = ["local", "participate"]
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends a pair every round and follows the number that comes back."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     party = Follower(ctx, server, cfg)
     async for t in server.rounds(after=ctx.round):
         if await party.exchange(t, t, until=t):

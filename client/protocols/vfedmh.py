@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from colonnade.client.aggregation.masked_sums import terms
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.common.conversation.conversation import SERVER, Link
@@ -12,11 +13,11 @@ from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
 
+__all__ = ["local", "participate"]
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Adds its embeddings to the global one, predicts from that, and follows the gradient of its own loss."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     bottom, head = ctx.model(cfg.embedding), ctx.head(cfg.embedding)
     model = TwoPart(bottom, head, ctx.optimiser(), ctx.head_optimiser())
     classes, width = ctx.federation.outputs, cfg.embedding

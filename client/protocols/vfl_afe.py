@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from colonnade.client.protocols.split import participate
+from colonnade.client.protocols.split import local, participate
 
-__all__ = ["participate"]
+__all__ = ["local", "participate"]

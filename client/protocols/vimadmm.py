@@ -8,8 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
 from colonnade.common.models.build import build_agreed_head
@@ -17,13 +19,13 @@ from colonnade.common.models.heads import MlpHeadConfig
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import Backprop
 from colonnade.common.numerics.local_steps import headed_local_steps, local_steps
-from colonnade.common.protocols.vimadmm import Config, Embedding, Evaluation, Update
+from colonnade.common.protocols.vimadmm import Config, Embedding, Update
+
+__all__ = ["local", "participate"]
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and makes tau local steps towards the residuals that come back."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     model, optimiser, classes = ctx.model(cfg.embedding), ctx.optimiser(), ctx.federation.outputs
     bottom, step = ctx.backprop(model), stepper(optimiser)
     descend, parameters = _descent(ctx, cfg, bottom, step), cfg.head.size(cfg.embedding, classes)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from colonnade.client.aggregation.masked_sums import terms
-from colonnade.client.models.local import headed
+from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
 from colonnade.common.conversation.conversation import Link
@@ -18,11 +18,14 @@ from colonnade.common.numerics.local_steps import joint_local_steps
 from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Signal, Update
 
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+def local(ctx: ClientContext, cfg: Config) -> Local:
+    """Model and head, as they are in the state or begin."""
+    return headed(ctx, cfg)[0]
+
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends logits and makes tau local steps, head and bottom model in turn, towards the residuals that come back."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    (whole, head), classes = headed(ctx), ctx.federation.outputs
+    (whole, head), classes = headed(ctx, cfg), ctx.federation.outputs
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     own = await terms(ctx, server, cfg.aggregate, Logits, Evaluation)
     async for t in server.rounds(after=ctx.round):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from colonnade.client.models.local import bottom as local
 from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
@@ -12,11 +13,11 @@ from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.zoo_vfl import Config
 
+__all__ = ["local", "participate"]
 
-async def participate(ctx: ClientContext, server: Link) -> None:
+
+async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends pairs and follows the number that comes back, turn after turn."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     party = Follower(ctx, server, cfg)
 
     async def report(t: int) -> None:

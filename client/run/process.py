@@ -100,7 +100,7 @@ class ClientRun:
                 task=task,
                 identity=identity,
             )
-            membership = Membership(Codec(contract.name, kinds, incoming, limits), largest, telemetry)
+            membership = Membership(Codec(kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
             for doubt in doubtful:

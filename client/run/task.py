@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.client.prediction.exchange import answer
-from colonnade.client.protocols import PARTICIPATE, Participate
+from colonnade.client.protocols import PARTICIPATE
+from colonnade.client.training.context import ClientContext
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import Link
 from colonnade.common.prediction import messages as prediction
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.run_folder import PartyFolder
+
+Half = Callable[[ClientContext, Link], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class PartyTask:
     """
 
     contract: Contract
-    half: Participate
+    half: Half
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
     answers: bool = False
@@ -49,8 +53,8 @@ class PartyTask:
 
 def training(federation: FederationConfig) -> PartyTask:
     """The federation's protocol, from the round that the server names to the last."""
-    name = federation.protocol.name
-    return PartyTask(CONTRACTS[name], PARTICIPATE[name], federation)
+    protocol, half = federation.protocol, PARTICIPATE[federation.protocol.name]
+    return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: half(ctx, server, protocol), federation)
 
 
 def answering(federation: FederationConfig) -> PartyTask:

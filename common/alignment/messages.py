@@ -41,6 +41,9 @@ class Points(PartyMessage, ServerMessage):
 
     Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise; none
     in the last stage, where it says that the next block may come, so that no list piles up.
+
+    Args:
+        points: u-coordinates on curve25519.
     """
 
     points: Annotated[Concealed, TensorSpec("keys", "element", dtype=torch.uint8)]
@@ -48,7 +51,11 @@ class Points(PartyMessage, ServerMessage):
 
 @message
 class Common(ServerMessage):
-    """Server to party: how many keys all members have, and the number of this alignment."""
+    """Server to party: how many keys all members have, and the number of this alignment.
+
+    Args:
+        rows: keys that all members have.
+    """
 
     rows: int
     number: str

@@ -39,7 +39,13 @@ class PairsConfig(ProtocolConfig):
 
 @message
 class Pair(PartyMessage):
-    """Party to server: h(w_m) and h(w_m + mu u_m) of the batch of a turn, float32 (rows, width) each."""
+    """Party to server: h(w_m) and h(w_m + mu u_m) of the batch of a turn, float32 (rows, width) each.
+
+    Args:
+        turn: the batch's number, from 1.
+        h: at the party's parameters.
+        perturbed: mu away along the party's direction.
+    """
 
     turn: int
     h: Annotated[Released, TensorSpec("rows", "width")]
@@ -51,6 +57,10 @@ class Difference(ServerMessage):
     """Server to party: delta_m / mu, by how much the batch's mean loss rises along u_m, float32 (directions,).
 
     It is divided before it travels: delta itself, some millionths, would vanish in half precision.
+
+    Args:
+        round: that of the pair which it answers.
+        slope: the difference of the losses, divided by mu.
     """
 
     slope: Annotated[Tensor, TensorSpec("directions")]

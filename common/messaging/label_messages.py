@@ -25,6 +25,9 @@ class Beliefs(ServerMessage):
     """Server to party, where labels are protected: distributions over the classes, float32 (rows, classes).
 
     What noisy labels and model say together, by Bayes' rule: all that the server itself learns from.
+
+    Args:
+        y: of which every row sums to 1.
     """
 
     y: Annotated[Tensor, TensorSpec("rows", "classes")]

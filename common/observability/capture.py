@@ -22,12 +22,12 @@ from typing import Literal
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.run_options import CaptureConfig
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER, Carrier
 from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
 from colonnade.common.messaging.message import Message, check
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.run_folder import PartyFolder
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
@@ -80,7 +80,7 @@ class Capture:
     ) -> None:
         contract = CONTRACTS[federation.protocol.name]
         self._config, self._schedule, self._session = config, schedule, session
-        self._codec = Codec(contract.name, contract.kinds)
+        self._codec = Codec(contract.kinds)
         own = PartyFolder(folder)
         self._training, self._evaluations = _CaptureFile(own.capture), _CaptureFile(own.evaluation_capture)
         self._evaluated = 0  # the round of the last evaluation that is kept
@@ -185,7 +185,7 @@ def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = contract.kinds, contract.limits(federation)
     forms = {"out": federation.compress.arriving(kinds), "in": dict.fromkeys(kinds, form_of(federation.compress.down))}
-    codecs = {way: Codec(contract.name, kinds, form, limits) for way, form in forms.items()}
+    codecs = {way: Codec(kinds, form, limits) for way, form in forms.items()}
     for number, record in enumerate(_records(path), 1):
         way = record.way
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, ServerConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
 

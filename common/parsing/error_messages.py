@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.protocols import CONTRACTS
 
 TEMPLATE = "every_party"
 """The section that is laid under every party's own."""

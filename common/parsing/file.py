@@ -12,12 +12,12 @@ from pydantic_core import ErrorDetails
 
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.config.protocol import ProtocolConfig
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.models.own import OwnConfig
 from colonnade.common.parsing.consistency import check
 from colonnade.common.parsing.error_messages import in_words
 from colonnade.common.parsing.yaml_tree import override, read_tree, share_template
-from colonnade.common.protocols import CONTRACTS
 
 Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
 

@@ -22,10 +22,10 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
 
 ROWS = 4096  # of a round, at most
@@ -35,7 +35,12 @@ PURPOSE = {"purpose": "prediction"}
 
 @message
 class Ask(ServerMessage):
-    """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows."""
+    """Server to party: positions of the rows that are asked for, int64 (rows,), and whether step 4 follows.
+
+    Args:
+        own: whether parties are to predict too, from the average that they will be told.
+        rows: positions among the rows that all members hold alike.
+    """
 
     own: bool
     rows: Annotated[Tensor, TensorSpec("rows", dtype=torch.int64)]
@@ -43,7 +48,11 @@ class Ask(ServerMessage):
 
 @message
 class Output(PartyMessage):
-    """Party to server: o_k of these rows, float32 (rows, width)."""
+    """Party to server: o_k of these rows, float32 (rows, width).
+
+    Args:
+        h: embeddings, or logits of a party with a head of its own.
+    """
 
     h: Annotated[Released, TensorSpec("rows", "width")]
 

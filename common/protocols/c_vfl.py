@@ -29,6 +29,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.label_messages import TOLD
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
@@ -63,18 +64,13 @@ class Other(ServerMessage):
 
 @message
 class Head(ServerMessage):
-    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one."""
+    """Server to party: C(theta_0), float32 (parameters,): layer by layer, weight (out, in), then bias if it has one.
+
+    Args:
+        parameters: C(theta_0), layer by layer, weight (out, in), then bias.
+    """
 
     parameters: Annotated[Tensor, TensorSpec("parameters")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def parameters(federation: FederationConfig) -> int:

@@ -34,6 +34,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
@@ -68,7 +69,11 @@ class Config(ProtocolConfig):
 
 @message
 class Embedding(PartyMessage):
-    """Party to server: C(h_m) of the batch of a turn, float32 (rows, width)."""
+    """Party to server: C(h_m) of the batch of a turn, float32 (rows, width).
+
+    Args:
+        turn: the batch's number, from 1.
+    """
 
     turn: int
     h: Annotated[Released, TensorSpec("rows", "width")]
@@ -79,19 +84,14 @@ class Differences(ServerMessage):
     """Server to party: C(delta^j) / mu, float32 (losses, directions): one loss a batch, or one a row.
 
     Divided by mu they are slopes, and fit into half precision. `mark` says what the directions were drawn from.
+
+    Args:
+        round: that of the embedding which it answers.
+        mark: of the keystream that the directions were drawn from.
     """
 
     mark: int
     delta: Annotated[Tensor, TensorSpec("losses", "directions")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: C(h_m) of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -97,7 +97,12 @@ class Config(ProtocolConfig):
 
 @message
 class Prepared(PartyMessage):
-    """Party to server: the number of the data sharing that it still holds, or ""; and the columns of its data."""
+    """Party to server: the number of the data sharing that it still holds, or ""; and the columns of its data.
+
+    Args:
+        held: the number of that sharing, or "".
+        columns: of its quantised data: powers of its features, and one for the bias.
+    """
 
     held: str
     columns: int
@@ -105,7 +110,12 @@ class Prepared(PartyMessage):
 
 @message
 class Preparation(ServerMessage):
-    """Server to party: the number of the sharing that counts, whether to make it now, everybody's columns."""
+    """Server to party: the number of the sharing that counts, whether to make it now, everybody's columns.
+
+    Args:
+        sharing: its number.
+        anew: whether data shares are to be made now.
+    """
 
     sharing: str
     anew: bool
@@ -117,6 +127,10 @@ class Shares(PartyMessage):
     """Party to server: a sealed share for every other party, in the roster's order, uint8 (others, box).
 
     `stage` is the chunk while data are shared; then 0 in training and 1 in the evaluations after it.
+
+    Args:
+        stage: data: the chunk; model: 0 for training, 1 for the evaluations after it.
+        boxes: in the roster's order without the sender.
     """
 
     stage: int
@@ -125,7 +139,11 @@ class Shares(PartyMessage):
 
 @message
 class Bundle(ServerMessage):
-    """Server to party: the boxes that are for it, end to end, and the length of each, 0 where there is none."""
+    """Server to party: the boxes that are for it, end to end, and the length of each, 0 where there is none.
+
+    Args:
+        lengths: 0 of who sent none, and of the receiver.
+    """
 
     stage: int
     boxes: Annotated[Tensor, TensorSpec("bytes", dtype=torch.uint8)]
@@ -142,7 +160,11 @@ class Opened(PartyMessage):
 
 @message
 class Senders(ServerMessage):
-    """Server to party: over whose models a stage sums, 1 or 0 each, and the server's signature."""
+    """Server to party: over whose models a stage sums, 1 or 0 each, and the server's signature.
+
+    Args:
+        signature: the server's; empty on loopback without TLS.
+    """
 
     stage: int
     senders: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
@@ -155,6 +177,9 @@ class Answer(PartyMessage):
 
     `senders` is the hash of the set that it sums over: answers for different sets decode to nothing.
     Without rows it says that the party answers for no block of the stage.
+
+    Args:
+        senders: hash of the stage's set of senders.
     """
 
     stage: int

@@ -14,16 +14,14 @@ Algorithm 2:
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Released
+from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 
 
 class Config(ProtocolConfig):
@@ -34,29 +32,6 @@ class Config(ProtocolConfig):
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
     )
-
-
-@message
-class Embedding(PartyMessage):
-    """Party to server: h_k of the batch, float32 (rows, width)."""
-
-    h: Annotated[Released, TensorSpec("rows", "width")]
-
-
-@message
-class Gradient(ServerMessage):
-    """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width)."""
-
-    dh: Annotated[Tensor, TensorSpec("rows", "width")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

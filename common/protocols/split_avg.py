@@ -38,6 +38,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
@@ -65,7 +66,11 @@ class Config(ProtocolConfig):
 
 @message
 class Embedding(PartyMessage):
-    """Party to server: H_n of the batch of a turn (the round, unless `arrivals`), float32 (rows, width)."""
+    """Party to server: H_n of the batch of a turn (the round, unless `arrivals`), float32 (rows, width).
+
+    Args:
+        turn: the batch's number, from 1.
+    """
 
     turn: int
     h: Annotated[Released, TensorSpec("rows", "width")]
@@ -77,19 +82,14 @@ class Gradient(ServerMessage):
 
     dh is float32 (rows, width). Of an average over `shared` parties it is the gradient at the average, the same
     for all of them; else it is the party's own, and `shared` is 1.
+
+    Args:
+        round: that of the embedding which it answers.
+        shared: parties that the average is over; 1 without an average.
     """
 
     shared: int
     dh: Annotated[Tensor, TensorSpec("rows", "width")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: H_n of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

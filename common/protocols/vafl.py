@@ -28,12 +28,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
+from colonnade.common.contracts.embeddings import Evaluation, Gradient
+from colonnade.common.messaging.message import PartyMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 
 
@@ -53,25 +53,13 @@ class Config(ProtocolConfig):
 
 @message
 class Embedding(PartyMessage):
-    """Party to server: h_k of the batch of a turn (the round, unless `arrivals`), float32 (rows, width)."""
+    """Party to server: h_k of the batch of a turn (the round, unless `arrivals`), float32 (rows, width).
+
+    Args:
+        turn: the batch's number, from 1.
+    """
 
     turn: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
-
-
-@message
-class Gradient(ServerMessage):
-    """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width)."""
-
-    dh: Annotated[Tensor, TensorSpec("rows", "width")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
     h: Annotated[Released, TensorSpec("rows", "width")]
 
 

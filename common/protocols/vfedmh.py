@@ -66,6 +66,10 @@ class Global(ServerMessage):
     """Server to party: E, float32 (rows, width), the average over everyone who is in it: C of them.
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
+
+    Args:
+        stage: 0: the training batch; then the blocks of validation and test rows in order.
+        members: C, of how many it is the average, the server among them.
     """
 
     stage: int
@@ -75,7 +79,12 @@ class Global(ServerMessage):
 
 @message
 class Prediction(PartyMessage):
-    """Party to server: R_k, its logits, float32 (rows, classes): a function of E and of what p has learned from E."""
+    """Party to server: R_k, its logits, float32 (rows, classes): a function of E and of what p has learned from E.
+
+    Args:
+        stage: of the Global that it answers.
+        r: R_k, logits.
+    """
 
     stage: int
     r: Annotated[Tensor, TensorSpec("rows", "classes", public="made of E, and of gradients at what was made of E")]

@@ -33,6 +33,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import PartyHeadConfig, ProductHeadConfig
@@ -70,20 +71,14 @@ class Update(ServerMessage):
 
     `head` is float32 (width * classes), row by row, or what an MLP's parameters are, layer by layer:
     weight (out, in), then bias.
+
+    Args:
+        head: W_k, (width, classes) row by row, or an MLP's parameters.
     """
 
     dual: Annotated[Tensor, TensorSpec("rows", "classes")]
     residual: Annotated[Tensor, TensorSpec("rows", "classes")]
     head: Annotated[Tensor, TensorSpec("parameters")]
-
-
-@message
-class Evaluation(PartyMessage):
-    """Party to server: h_k of one block of the validation or test rows, float32 (rows, width)."""
-
-    part: str
-    block: int
-    h: Annotated[Released, TensorSpec("rows", "width")]
 
 
 def limits(federation: FederationConfig) -> dict[str, int]:

@@ -72,7 +72,11 @@ class Update(ServerMessage):
 
 @message
 class Signal(ServerMessage):
-    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes)."""
+    """Server to party: g = lambda + rho (sum_i o_i - z) of the batch, the same for all, float32 (rows, classes).
+
+    Args:
+        g: lambda + rho (sum of logits - z).
+    """
 
     g: Annotated[Tensor, TensorSpec("rows", "classes")]
 

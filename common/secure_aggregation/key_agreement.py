@@ -28,7 +28,13 @@ _BYTES = torch.uint8
 
 @message
 class KeyOffer(PartyMessage):
-    """Party to server: a public key for one session of a run, with a certificate (PEM) and a signature, or neither."""
+    """Party to server: a public key for one session of a run, with a certificate (PEM) and a signature, or neither.
+
+    Args:
+        key: X25519.
+        certificate: PEM; empty on loopback without TLS.
+        signature: ECDSA over session, party and key; empty likewise.
+    """
 
     key: Annotated[Tensor, TensorSpec("key", dtype=_BYTES, public="the public half of a key, drawn for the session")]
     certificate: Annotated[Tensor, TensorSpec("certificate", dtype=_BYTES, public="everybody's to read")]
@@ -37,7 +43,11 @@ class KeyOffer(PartyMessage):
 
 @message
 class KeyRing(ServerMessage):
-    """Server to party: all parties' offers in the roster's order, end to end, and the server's own certificate."""
+    """Server to party: all parties' offers in the roster's order, end to end, and the server's own certificate.
+
+    Args:
+        server: the server's certificate, PEM.
+    """
 
     keys: Annotated[Tensor, TensorSpec("parties", "key", dtype=_BYTES)]
     certificates: Annotated[Tensor, TensorSpec("certificates", dtype=_BYTES)]
@@ -56,7 +66,11 @@ class KeyProof(PartyMessage):
 
 @message
 class KeyProofs(ServerMessage):
-    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32)."""
+    """Server to party: the proofs that are for it, in the roster's order, uint8 (parties, 32).
+
+    Args:
+        proofs: zeros in its own place.
+    """
 
     proofs: Annotated[Tensor, TensorSpec("parties", "proof", dtype=_BYTES)]
 

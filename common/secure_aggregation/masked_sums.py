@@ -31,7 +31,11 @@ Summing = Literal["clear", "blinded"]
 
 @message
 class Members(ServerMessage):
-    """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it."""
+    """Server to party: S, over whose values this round sums, uint8 (parties,), 1 for who is in it.
+
+    Args:
+        members: 1 for who is in the set, in the roster's order.
+    """
 
     members: Annotated[Tensor, TensorSpec("parties", dtype=torch.uint8)]
 
@@ -42,6 +46,10 @@ class Masked(PartyMessage):
 
     Stage 0 is the training batch of the round; a block of validation or test rows has a stage of its own.
     Without rows it says that the party takes no part in the round, which it has entered over another set before.
+
+    Args:
+        stage: 0: the training batch; then the blocks of validation and test rows in order.
+        words: modulo 2^32; words of 64 bits as two, the lower one first.
     """
 
     stage: int

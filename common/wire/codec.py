@@ -1,4 +1,6 @@
-"""Binds the messages of a contract to the protobuf messages of the same names, field by field.
+"""The messages of a contract as protobuf messages: a field's number is its place in the dataclass, from 1.
+
+proto/ has the same as text, generated, for ends that are written in other languages.
 
 Tensors are read and written in common/wire/tensors.py.
 """
@@ -7,36 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from google.protobuf.message import Message as ProtoMessage
 
 from colonnade.common.compression.quantise import AS_IS, Form, Packed, unpack
 from colonnade.common.messaging.message import Kinds, Message, TensorSpec, declared, schema
-from colonnade.common.wire._generated import (
-    agg_vfl_pb2,
-    agreement_pb2,
-    alignment_pb2,
-    blinded_pb2,
-    c_vfl_pb2,
-    centralized_pb2,
-    czofo_pb2,
-    fdml_pb2,
-    fedbcd_pb2,
-    fedvs_pb2,
-    linear_admm_pb2,
-    pairs_pb2,
-    prediction_pb2,
-    split_avg_pb2,
-    split_pb2,
-    told_pb2,
-    vafl_pb2,
-    vfedmh_pb2,
-    vimadmm_j_pb2,
-    vimadmm_pb2,
-)
 from colonnade.common.wire.fields import (
     EIGHT_BYTES,
     LENGTH,
@@ -49,31 +27,6 @@ from colonnade.common.wire.fields import (
     varint,
 )
 from colonnade.common.wire.tensors import packed_parts, read_tensor, tensor_parts
-
-# One .proto file a protocol that has messages, by the protocol's name; protocols that say the same share one.
-PROTOS: Mapping[str, ModuleType] = {
-    "split": split_pb2,
-    "vfl_afe": split_pb2,
-    "split_avg": split_avg_pb2,
-    "fedbcd": fedbcd_pb2,
-    "fdml": fdml_pb2,
-    "c_vfl": c_vfl_pb2,
-    "vafl": vafl_pb2,
-    "czofo": czofo_pb2,
-    "zoo_vfl": pairs_pb2,
-    "syn_zoo_vfl": pairs_pb2,
-    "vimadmm": vimadmm_pb2,
-    "vimadmm_j": vimadmm_j_pb2,
-    "vfedmh": vfedmh_pb2,
-    "centralized": centralized_pb2,
-    "linear_admm": linear_admm_pb2,
-    "agg_vfl": agg_vfl_pb2,
-    "fedvs": fedvs_pb2,
-    "prediction": prediction_pb2,
-}
-
-# What several protocols say in the same way.
-SHARED: tuple[ModuleType, ...] = (agreement_pb2, alignment_pb2, blinded_pb2, told_pb2)
 
 _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES, str: LENGTH}
 
@@ -95,7 +48,6 @@ class Codec:
     """Turns the messages of one protocol into bytes and back.
 
     Args:
-        protocol: its name, as in `PROTOS`.
         kinds: the messages of its contract by name.
         incoming: how float32 tensors come, as agreed; or by kind.
         limits: the largest value of every dimension name: few bytes on the wire are many in memory, so that
@@ -104,14 +56,13 @@ class Codec:
 
     def __init__(
         self,
-        protocol: str,
         kinds: Kinds,
         incoming: Form | Mapping[str, Form] = AS_IS,
         limits: Mapping[str, int] | None = None,
     ) -> None:
         self.kinds, self._limits = kinds, limits
         self._incoming = incoming if isinstance(incoming, Mapping) else dict.fromkeys(kinds, incoming)
-        self._numbers = {name: _field_numbers(protocol, name) for name in kinds}
+        self._numbers = {name: field_numbers(kind) for name, kind in kinds.items()}
         self._names = {
             kind: {number: name for name, number in fields.items()} for kind, fields in self._numbers.items()
         }
@@ -179,11 +130,9 @@ class Codec:
             raise WireError(f"{spec} with {allowed}", f"shape {shape}", field)
 
 
-def _field_numbers(protocol: str, kind: str) -> dict[str, int]:
-    places = (PROTOS[protocol], *SHARED) if protocol in PROTOS else SHARED
-    own = next(place for place in places if hasattr(place, kind))
-    proto: type[ProtoMessage] = getattr(own, kind)  # `kind` is our own contract's, not the wire's
-    return {field.name: field.number for field in proto.DESCRIPTOR.fields}
+def field_numbers(kind: type[Message]) -> dict[str, int]:
+    """The number of every field on the wire."""
+    return {name: number for number, name in enumerate(schema(kind), 1)}
 
 
 def _field(number: int, spec: TensorSpec | type, value: Any) -> list[Buffer]:

@@ -79,10 +79,10 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     run.refuse_newer()
     base, summary = _read(run)
     config = load_begun(run.config)
-    protocol = config.federation.protocol.name
-    if protocol not in JOINT:
+    protocol = config.federation.protocol
+    if protocol.name not in JOINT:
         raise InputError(
-            f"a run of {protocol} cannot be explained: it does not say what its joint model is",
+            f"a run of {protocol.name} cannot be explained: it does not say what its joint model is",
             hint=f"there are {', '.join(JOINT)}",
         )
     if config.federation.task == "regression":
@@ -93,10 +93,10 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
     round, states = _checkpoint(run, config)
     say(f"reading the data of {len(config.federation.names)} parties; the model is of round {round}")
     ctx = server_context(config, base, Telemetry(), _rows(config, run, SERVER))
-    begun = JOINT[protocol](ctx).heads()
+    begun = JOINT[protocol.name](ctx, protocol).heads()
     begun = begun and [head.clone() for head in begun]
     ctx.restore(round, states[SERVER])
-    trained = Trained(config, base, round, summary, ctx, JOINT[protocol](ctx))
+    trained = Trained(config, base, round, summary, ctx, JOINT[protocol.name](ctx, protocol))
     own = [_open_party(trained, run, name, states[name]) for name in trained.names]
     trained.heads, trained.first_heads = trained.joint.heads(), begun
     if trained.heads is None:
@@ -109,10 +109,11 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
     """Adds a party, and returns its own head as it was before the first round, if it has one."""
     rows = _rows(trained.config, run, name)
     ctx = client_context(trained.config, name, trained.base, lambda values: values, sample=rows)
-    make = LOCAL[trained.config.federation.protocol.name]
-    first = make(ctx).weight
+    protocol = trained.config.federation.protocol
+    make = LOCAL[protocol.name]
+    first = make(ctx, protocol).weight
     ctx.state, ctx.round = State(snapshot), trained.round
-    local = make(ctx)
+    local = make(ctx, protocol)
     local.eval()
     trained.clients[name], trained.locals[name] = ctx, local
     return None if first is None else first.clone()

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder, read_record
 from colonnade.reports.records.clock import Clock

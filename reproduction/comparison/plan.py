@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, InputError, nearest
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import read_list
 from colonnade.reproduction.papers.papers import FOLDER, Name, PaperRun

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.protocols import CONTRACTS
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.reproduction.comparison.attacked import CHANCE, LABELS, READ, REBUILT
 from colonnade.reproduction.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, Entry, Unit, noisy
 from colonnade.reproduction.papers.measures import RunRecord, value

@@ -42,13 +42,11 @@ class CodedSums:
 
     Args:
         ctx, clients: of the half.
-        code: the agreed one.
+        cfg, code: the agreed ones.
         signer: what the parties got to know when the run's session began.
     """
 
-    def __init__(self, ctx: ServerContext, clients: Cohort, code: LagrangeCode, signer: Signer) -> None:
-        cfg = ctx.federation.protocol
-        assert isinstance(cfg, Config)  # the registry pairs them
+    def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config, code: LagrangeCode, signer: Signer) -> None:
         self._ctx, self._clients, self._code, self._cfg, self._signer = ctx, clients, code, cfg, signer
         self._names, self._least = tuple(clients), smallest_set(ctx.federation)
         self._record = MemberRecord(ctx.once, ctx.session.run, self._names)

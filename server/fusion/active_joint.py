@@ -11,7 +11,6 @@ from torch import Tensor
 
 from colonnade.common.models.two_part import TwoPart
 from colonnade.server.fusion.active import active_party
-from colonnade.server.fusion.joint import Joint
 from colonnade.server.training.context import ServerContext
 
 Averaged = Literal["embeddings", "logits"]
@@ -53,9 +52,8 @@ class ActiveJoint:
         """There are none here."""
 
 
-def active_joint(ctx: ServerContext, averaged: Averaged) -> Callable[[Tensor], Joint]:
+def active_joint(ctx: ServerContext, width: int, averaged: Averaged) -> Callable[[Tensor], ActiveJoint]:
     """The joint model by the rows that it is of."""
-    width = int(ctx.federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with an active party
     own, columns, count = active_party(ctx, width), ctx.columns, len(ctx.federation.names) + 1
     assert columns is not None  # the contract asks for them
     return lambda rows: ActiveJoint(own, columns[rows], count, averaged)

@@ -146,10 +146,10 @@ def _tell(question: Question, answer: Answer) -> None:
 
 def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
     """The joint model, by the rows that it is of."""
-    name = ctx.federation.protocol.name
-    if name in ACTIVE:
-        return ACTIVE[name](ctx)
-    joint = JOINT[name](ctx)
+    cfg = ctx.federation.protocol
+    if cfg.name in ACTIVE:
+        return ACTIVE[cfg.name](ctx, cfg)
+    joint = JOINT[cfg.name](ctx, cfg)
     return lambda _rows: joint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,15 +11,19 @@ from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 from colonnade.server.fusion.active import active_party
+from colonnade.server.fusion.active_joint import ActiveJoint, active_joint
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
+    """The joint model by the rows that it is of: the server has columns of its own."""
+    return active_joint(ctx, cfg.embedding, "logits")
+
+
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Averages everyone's predictions, its own among them, and returns the gradient at each."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
     own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
     assert columns is not None  # the contract asks for them

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
-from colonnade.common.protocols.c_vfl import Config, Embedding, Evaluation, Head, Other
+from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other
 from colonnade.server.fusion.heads import agreed_head
 from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
@@ -16,24 +17,20 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.label_messages import told
 
 
-def joint(ctx: ServerContext) -> JointHead:
+def joint(ctx: ServerContext, cfg: Config) -> JointHead:
     """The server's model theta_0, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     inputs = cfg.embedding * len(ctx.federation.names)
     return JointHead(ctx, cfg.embedding, agreed_head(ctx, cfg.head, inputs))
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Tells every party all that it needs to descend the joint loss alone, and does so itself."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     ctx.warn(
         "C-VFL SHARES LABELS AND EMBEDDINGS: every party is sent the labels of all training rows, "
         "and what every other party sends of them"
     )
     width, parties = cfg.embedding, tuple(clients)
-    whole, present = joint(ctx), StandIn(ctx, parties, width, cfg.missing)
+    whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))

@@ -15,9 +15,8 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:
     """Trains one model on the joined columns."""
-    assert isinstance(ctx.federation.protocol, Config)  # the registry pairs them
     joined = Joined(ctx, tuple(clients))
     if joined.columns:  # a run that is resumed
         _learner(ctx, joined.columns)

@@ -7,9 +7,10 @@ from functools import partial
 
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
-from colonnade.common.protocols.czofo import Config, Differences, Embedding, Evaluation
+from colonnade.common.protocols.czofo import Config, Differences, Embedding
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.fusion.differences import Perturbed
 from colonnade.server.training.context import ServerContext
@@ -18,18 +19,14 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 
 
-def joint(ctx: ServerContext) -> CombinedHead:
+def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
     """The server's model w_0, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Answers every embedding with differences of the loss, and only then takes its own first-order step."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx)
+    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx, cfg)
     present = StandIn(ctx, parties, width, "last")
     perturbed = Perturbed(ctx, cfg, whole, parties)
 

@@ -14,15 +14,13 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.label_messages import told
 
 
-def joint(ctx: ServerContext) -> LogitSum:
+def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
     """A mean: the heads are the parties'."""
     return LogitSum(ctx.device, 1 / len(ctx.federation.names))
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Averages the parties' logits, and gives every party the labels that FDML supposes it to have."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     ctx.warn("FDML SHARES LABELS: every party is sent those of all training rows")
     classes, parties, share = ctx.federation.outputs, tuple(clients), 1 / len(clients)
     present = StandIn(ctx, parties, classes, cfg.missing)

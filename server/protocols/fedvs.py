@@ -16,20 +16,16 @@ from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
 
 
-def joint(ctx: ServerContext) -> CombinedHead:
+def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
     """The head theta_0 on the average embedding, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return CombinedHead(ctx, cfg.embedding, "average")
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains on average embeddings that it decodes from coded sums."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    code, whole = cfg.code(len(clients)), joint(ctx)
+    code, whole = cfg.code(len(clients)), joint(ctx, cfg)
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
-    sums = CodedSums(ctx, clients, code, await introduce(ctx, clients))
+    sums = CodedSums(ctx, clients, cfg, code, await introduce(ctx, clients))
     await sums.prepare(rows)  # 2-9
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = rows.training(t)

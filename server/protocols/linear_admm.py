@@ -15,15 +15,13 @@ from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
 
-def joint(ctx: ServerContext) -> LogitSum:
+def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
     """A sum: the models are the parties'."""
     return LogitSum(ctx.device)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z and lambda; tells all parties alike where the logits should go."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))

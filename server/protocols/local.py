@@ -14,10 +14,8 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate_alone
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains the server's own model on the server's own columns."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
     assert columns is not None  # the contract asks for them
 

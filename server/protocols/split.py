@@ -6,28 +6,25 @@ from functools import partial
 
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
-from colonnade.common.protocols.split import Config, Embedding, Evaluation, Gradient
+from colonnade.common.protocols.split import Config
 from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
 
-def joint(ctx: ServerContext) -> JointHead:
+def joint(ctx: ServerContext, cfg: Config) -> JointHead:
     """The head theta_0, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return JointHead(ctx, cfg.embedding)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains the head on concatenated embeddings and returns each party its gradient."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     width, parties = cfg.embedding, tuple(clients)
-    whole, present = joint(ctx), StandIn(ctx, parties, width, cfg.missing)
+    whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
     def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))

@@ -7,10 +7,11 @@ from functools import partial
 
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.messaging.message import Message
-from colonnade.common.protocols.split_avg import Config, Embedding, Evaluation, Gradient
+from colonnade.common.protocols.split_avg import Config, Embedding, Gradient
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Sums, evaluate_sums
 from colonnade.server.fusion.combined import CombinedHead
@@ -20,18 +21,14 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 
 
-def joint(ctx: ServerContext) -> CombinedHead:
+def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
     """The head theta_0 over the global embedding, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains the head on the global embedding and returns the gradient: to all together, or as they come."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
-    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx)
+    width, parties, whole = cfg.embedding, tuple(clients), joint(ctx, cfg)
     how = "last" if cfg.arrivals else "zero" if cfg.missing == "leave_out" else cfg.missing
     present = StandIn(ctx, parties, width, how)
     alone = cfg.missing == "leave_out" and not cfg.arrivals and cfg.combine != "concatenate"

@@ -10,16 +10,12 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import together
 
 
-def joint(ctx: ServerContext) -> PairedHead:
+def joint(ctx: ServerContext, cfg: Config) -> PairedHead:
     """The head theta_0, as it is in the state or begins."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return PairedHead(ctx, cfg)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Tells every party how its direction changes the loss, and takes a step of its own."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     present = StandIn(ctx, tuple(clients), cfg.embedding, cfg.missing)
-    await answer_pairs(ctx, clients, joint(ctx), present, together)  # 1 to 4
+    await answer_pairs(ctx, clients, joint(ctx, cfg), present, together)  # 1 to 4

@@ -7,9 +7,10 @@ from functools import partial
 
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
-from colonnade.common.protocols.vafl import Config, Embedding, Evaluation, Gradient
+from colonnade.common.protocols.vafl import Config, Embedding
 from colonnade.server.fusion.weighted import WeightedHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
@@ -17,19 +18,15 @@ from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come, together
 
 
-def joint(ctx: ServerContext) -> WeightedHead:
+def joint(ctx: ServerContext, cfg: Config) -> WeightedHead:
     """The weights a_k and the head theta_0, as they are in the state or begin."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, cfg.weights_lr)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains head and weights and returns each party its gradient: to all together, or as they come."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     width, parties = cfg.embedding, tuple(clients)
-    whole = joint(ctx)
+    whole = joint(ctx, cfg)
     private = ctx.protection(whole.module)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 

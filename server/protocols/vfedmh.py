@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from operator import attrgetter
 
@@ -16,14 +16,18 @@ from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Glo
 from colonnade.server.aggregation.masked_sums import blinded
 from colonnade.server.aggregation.sums import Clear, Found, Sums
 from colonnade.server.fusion.active import active_party
+from colonnade.server.fusion.active_joint import ActiveJoint, active_joint
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.imputation import StandIn
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
+    """The joint model by the rows that it is of: the server has columns of its own."""
+    return active_joint(ctx, cfg.embedding, "embeddings")
+
+
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Averages everyone's embeddings with its own, and lends every party its labels' gradient."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     width, loss, model = cfg.embedding, ctx.loss, active_party(ctx, cfg.embedding)
     present = StandIn(ctx, tuple(clients), width, "zero")  # who is missing is no part of the average
     clear = Clear(ctx, clients, Embedding, Evaluation, attrgetter("e"), present, width=width)

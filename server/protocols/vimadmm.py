@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.conversation.responses import Harvest
 from colonnade.common.numerics import admm
-from colonnade.common.protocols.vimadmm import Config, Embedding, Evaluation, Update
+from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 from colonnade.server.fusion.heads import party_heads
 from colonnade.server.fusion.joint import HeadSum
 from colonnade.server.training.context import ServerContext
@@ -16,20 +17,17 @@ from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
 
-def joint(ctx: ServerContext) -> HeadSum:
+def joint(ctx: ServerContext, cfg: Config) -> HeadSum:
     """The heads W_k, as they are in the state or begin."""
-    cfg, parties = ctx.federation.protocol, len(ctx.federation.names)
-    assert isinstance(cfg, Config)  # the registry pairs them
+    parties = len(ctx.federation.names)
     return HeadSum(party_heads(ctx, cfg.head, parties, cfg.embedding), ctx.device)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z, lambda and the heads W_k; tells every party what is left for it to explain."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
-    whole = joint(ctx)
+    whole = joint(ctx, cfg)
     heads = whole.each
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
 

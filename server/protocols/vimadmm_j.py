@@ -16,15 +16,13 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.imputation import StandIn
 
 
-def joint(ctx: ServerContext) -> LogitSum:
+def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
     """A sum: the heads are the parties'."""
     return LogitSum(ctx.device)
 
 
-async def serve(ctx: ServerContext, clients: Cohort) -> None:
+async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Keeps z and lambda; tells every party what is left for it to explain."""
-    cfg = ctx.federation.protocol
-    assert isinstance(cfg, Config)  # the registry pairs them
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))

@@ -13,6 +13,7 @@ from colonnade.common.compression.quantise import Form
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
@@ -21,7 +22,6 @@ from colonnade.common.messaging.message import Kinds, largest_bytes
 from colonnade.common.observability.endpoints import Watch
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.prediction import messages as prediction
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener as Port
@@ -59,7 +59,7 @@ class ServerTask:
 
     def codec(self) -> Codec:
         """Of what comes from a party."""
-        return Codec(self.contract.name, self.kinds, self.arriving, self.limits)
+        return Codec(self.kinds, self.arriving, self.limits)
 
     @property
     def largest(self) -> int:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyAway, declared
 from colonnade.common.models.randomness import keep_generators
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.runtime.phases import CHECKPOINT, WAITING
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.alignment.rows import ServerRows
@@ -81,7 +81,7 @@ class ServerSessions:
                 ctx.confirm()
                 parties, device = list(cohort), str(ctx.device)
                 ctx.telemetry.event("begin", rounds=ctx.schedule.rounds, parties=parties, round=round, device=device)
-                await SERVE[name](ctx, cohort)
+                await SERVE[name](ctx, cohort, ctx.federation.protocol)
                 return
             except PartyAway as gone:
                 self.saving.give_up(gone.party, _AWAY)

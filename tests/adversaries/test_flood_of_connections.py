@@ -45,7 +45,7 @@ async def main():
             all_told.set()
     telemetry = Telemetry(folder / "events.jsonl", hear)
     with watch_handshakes(lambda reason: telemetry.refused("unknown", reason)):
-        listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
+        listener = Listener(Codec(CONTRACT.kinds), 1 << 20, greet)
         port = await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem))
         for _ in range(count // 20):
             await asyncio.gather(*(asyncio.to_thread(come, port) for _ in range(20)))

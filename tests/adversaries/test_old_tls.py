@@ -23,7 +23,7 @@ from colonnade.common.wire.listen import Listener, ServerTls
 
 folder = Path(sys.argv[1])
 server, ada = load_identity(folder / "server"), load_identity(folder / "ada")
-codec, largest = Codec("split", CONTRACT.kinds), 1 << 20
+codec, largest = Codec(CONTRACT.kinds), 1 << 20
 
 def try_version(port, version):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

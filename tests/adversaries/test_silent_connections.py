@@ -36,7 +36,7 @@ async def main():
     folder = Path(sys.argv[1])
     make_federation(folder / "keys", ["ada"])
     server = load_identity(folder / "keys" / "server")
-    listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
+    listener = Listener(Codec(CONTRACT.kinds), 1 << 20, greet)
     port = await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem))
     print(port, flush=True)
     await asyncio.to_thread(sys.stdin.readline)

@@ -25,7 +25,7 @@ from colonnade.common.wire.listen import Listener, ServerTls
 from colonnade.server.membership.admission import Admission, Facts
 from colonnade.server.membership.hub import Hub
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20
 OPTIONS = [("grpc.ssl_target_name_override", dns_name("server")), ("grpc.use_local_subchannel_pool", 1)]
 

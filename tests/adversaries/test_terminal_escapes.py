@@ -23,7 +23,7 @@ from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import Screen
 from tests.server.stage import hello, play, stage
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\nall 4 parties have joined \x7f\x9b31m\u202egnp.\u2066\u2028\u200b\ud83d"[:-1]
 SAFE = escaped(EVIL)
 

@@ -14,7 +14,7 @@ from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, unpack
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 MEGABYTE = 1 << 20
 FLOODS = {
     "of another session": b"\x08\x05" + b"\x12\x00" * (MEGABYTE // 2),

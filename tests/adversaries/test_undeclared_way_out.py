@@ -12,6 +12,7 @@ from colonnade.client.privacy.egress import Door
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
@@ -21,7 +22,6 @@ from colonnade.common.messaging.outgoing import Released
 from colonnade.common.prediction.messages import Output
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import Gradient
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from colonnade.cli.read.card import card
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols import CONTRACTS
 from tests.cli.reports import EVENTS, NAMES, add_parties, leave, summary
 from tests.federation import tree
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from colonnade.cli.research.compare import ComparisonOptions, compare
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import load
-from colonnade.common.protocols import CONTRACTS
 from colonnade.reproduction.comparison.figures import figures
 from colonnade.reproduction.comparison.pages import ComparisonPages
 from colonnade.reproduction.comparison.plan import (

@@ -18,13 +18,13 @@ from torch import Tensor
 from colonnade.client.protocols import LOCAL
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import generator
 from colonnade.common.data.sources import load_features
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load, parse
-from colonnade.common.protocols import CONTRACTS
 from colonnade.reports.explanation import trained as opening
 from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
 from colonnade.reports.explanation.keep import Keep, reduced

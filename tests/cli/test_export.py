@@ -34,7 +34,7 @@ def test_the_program_says_what_the_partys_half_said(protocol: dict[str, str], tm
     export(run, "party2", None, None)
     from colonnade.client.protocols import LOCAL
 
-    local = LOCAL[protocol["name"]](ctx)
+    local = LOCAL[protocol["name"]](ctx, ctx.federation.protocol)
     local.eval()
     program = torch.export.load(home / "export" / "model.pt2").module()
     for rows in (torch.tensor([3]), torch.arange(100)):

@@ -10,10 +10,10 @@ import torch
 from colonnade.common.compression.quantise import AS_IS, Coded, Form, Largest, Signs
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.release import QuantisedRelease, release_clear
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import config, federate
 
 

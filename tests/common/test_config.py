@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import differences, parse
-from colonnade.common.protocols import CONTRACTS
 
 PIN = "sha256:" + "a1" * 32
 TREE: dict[str, Any] = {

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.vafl import Embedding, Gradient
 from colonnade.server.privacy import response_noise as answers
 from colonnade.server.reporting.summary import answer_privacy

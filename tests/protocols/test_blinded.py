@@ -13,12 +13,12 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
 from colonnade.common.messaging.outgoing import Concealed
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.training.context import ServerContext

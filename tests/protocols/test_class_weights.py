@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.class_weights import balanced
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import NEEDS, federate
 
 ROWS, RARE = 600, 0.08

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
 

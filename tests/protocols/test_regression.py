@@ -10,11 +10,11 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.errors import CheckpointError, ConfigError
 from colonnade.common.parsing.file import parse
-from colonnade.common.protocols import CONTRACTS
 from colonnade.server.training.context import ServerContext
 from tests.federation import AGREED, NEEDS, federate
 

@@ -11,8 +11,8 @@ import torch
 
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import Outcome, config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

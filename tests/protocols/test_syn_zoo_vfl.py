@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
-from colonnade.common.protocols import CONTRACTS
 from tests.federation import Outcome, config, federate, parameters
 from tests.pairs import SETS, WIDTH, Replica
 

@@ -13,12 +13,12 @@ from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import _refuse_mixing
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.schedule import Schedule
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.messaging.message import tensors
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.protocols.vfl_afe import CONTRACT
 from colonnade.server.reporting.summary import protection

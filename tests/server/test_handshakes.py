@@ -60,7 +60,7 @@ async def main():
         if os.path.sameopenfile(2, kept):
             told.append("standard error is itself")
         os.write(2, b"a line of another kind\\n")
-        listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
+        listener = Listener(Codec(CONTRACT.kinds), 1 << 20, greet)
         port = await listener.start("127.0.0.1:0", ServerTls(server.key_pem, server.chain_pem, server.ca_pem))
         tries = []
         for _ in range(count):

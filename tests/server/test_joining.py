@@ -36,7 +36,7 @@ from colonnade.common.wire.listen import Listener, ServerTls
 from colonnade.server.membership.admission import Admission, Facts
 from colonnade.server.membership.hub import Hub
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 LIMITS = {"rows": 8, "width": 60}
 LARGEST = largest_bytes(Embedding, LIMITS) + FRAME_ALLOWANCE
 

@@ -20,22 +20,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from colonnade.common.alignment.messages import ALIGNMENT
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.messaging.label_messages import TOLD
 from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, message, schema
 from colonnade.common.prediction import messages as prediction
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
-from colonnade.common.wire import codec as codec_module
 from colonnade.common.wire._generated import tensor_pb2
-from colonnade.common.wire.codec import PROTOS, SHARED, Codec
+from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint
 from tests.federation import config
-from tests.messages import any_message, any_tensor, dimensions, fitting_message
+from tests.messages import any_message, any_tensor, dimensions, fitting_message, library
 
 ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # what has a conversation
 BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages
-CODECS = {name: Codec(name, {**contract.kinds, **BEFORE}) for name, contract in ALL.items()}
+CODECS = {name: Codec({**contract.kinds, **BEFORE}) for name, contract in ALL.items()}
 KINDS = [(name, kind) for name, contract in ALL.items() for kind in contract.messages]
 KINDS += [("split", kind) for kind in ALIGNMENT]
 
@@ -61,11 +60,6 @@ PROTO_TYPES = {
 }
 
 
-def proto_of(protocol: str, kind: type[Message]) -> type[ProtoMessage]:
-    place = next(place for place in (PROTOS[protocol], *SHARED) if hasattr(place, kind.__name__))
-    return getattr(place, kind.__name__)
-
-
 def encoded(protocol: str, message: Message) -> bytes:
     return b"".join(CODECS[protocol].encode(message))
 
@@ -88,13 +82,9 @@ def assert_same(one: Message, other: Message) -> None:
             assert (type(a), a) == (type(b), b)
 
 
-def test_every_protocol_that_says_something_has_a_proto_file_and_no_other_exists() -> None:
-    assert set(PROTOS) == {name for name, contract in ALL.items() if contract.messages}
-
-
 @every_kind
 def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str, kind: type[Message]) -> None:
-    fields = proto_of(protocol, kind).DESCRIPTOR.fields
+    fields = library(kind).DESCRIPTOR.fields
     assert [field.name for field in fields] == list(schema(kind))
     assert [field.number for field in fields] == list(range(1, len(fields) + 1))
     for field, spec in zip(fields, schema(kind).values(), strict=True):
@@ -105,15 +95,7 @@ def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str
         assert not field.is_repeated
 
 
-@pytest.mark.parametrize("protocol", PROTOS)
-def test_a_proto_file_declares_what_its_contract_does(protocol: str) -> None:
-    own = {kind.__name__ for kind in ALL[protocol].messages if kind not in (*BLINDED, *TOLD)}
-    assert set(PROTOS[protocol].DESCRIPTOR.message_types_by_name) == own
-
-
-def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
-    declared = {name for place in SHARED for name in place.DESCRIPTOR.message_types_by_name}
-    assert declared == {kind.__name__ for kind in (*BLINDED, *TOLD)} | set(BEFORE)
+def test_what_several_protocols_share_is_whole_and_its_names_are_taken() -> None:
     for contract in ALL.values():
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
@@ -126,7 +108,7 @@ def test_what_several_protocols_share_is_declared_once_and_whole() -> None:
 @given(data=st.data())
 def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
-    proto = proto_of(protocol, kind).FromString(encoded(protocol, message))
+    proto = library(kind).FromString(encoded(protocol, message))
     for name, spec in schema(kind).items():
         ours, theirs = getattr(message, name), getattr(proto, name)
         if isinstance(spec, TensorSpec):
@@ -137,7 +119,7 @@ def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], dat
     assert not len(UnknownFieldSet(proto))
 
 
-def as_proto(protocol: str, message: Message) -> ProtoMessage:
+def as_proto(message: Message) -> ProtoMessage:
     values: dict[str, Any] = {}
     for name, spec in schema(type(message)).items():
         value = getattr(message, name)
@@ -145,7 +127,7 @@ def as_proto(protocol: str, message: Message) -> ProtoMessage:
             code = tensor_pb2.Tensor.Dtype.Value(str(value.dtype).removeprefix("torch.").upper())
             value = tensor_pb2.Tensor(dtype=code, shape=value.shape, data=bits(value))
         values[name] = value
-    return proto_of(protocol, type(message))(**values)
+    return library(type(message))(**values)
 
 
 @every_form
@@ -153,7 +135,7 @@ def as_proto(protocol: str, message: Message) -> ProtoMessage:
 @given(data=st.data())
 def test_we_read_what_the_library_writes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
-    assert_same(decoded(protocol, kind, as_proto(protocol, message).SerializeToString()), message)
+    assert_same(decoded(protocol, kind, as_proto(message).SerializeToString()), message)
 
 
 @every_form
@@ -169,7 +151,7 @@ def test_every_kind_is_read_by_the_library_and_by_us(protocol: str, kind: type[M
     """As it is in a run; the tests of every form have any values."""
     message = fitting_message(kind, dimensions(rows=3, width=2, classes=4))
     written = encoded(protocol, message)
-    assert proto_of(protocol, kind).FromString(written) == as_proto(protocol, message)
+    assert library(kind).FromString(written) == as_proto(message)
     assert_same(decoded(protocol, kind, written), message)
 
 
@@ -228,9 +210,7 @@ def scalars() -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     made = message_factory.GetMessageClass(pool.FindMessageTypeByName("test.Scalars"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec_module, "PROTOS", {"scalars": SimpleNamespace(Scalars=made)})
-        yield SimpleNamespace(proto=made, codec=Codec("scalars", {"Scalars": Scalars}))
+    return SimpleNamespace(proto=made, codec=Codec({"Scalars": Scalars}))
 
 
 @given(sent=any_message(Scalars))
@@ -327,7 +307,7 @@ def test_an_undeclared_kind_is_refused_and_shortened() -> None:
 
 def test_where_nothing_is_declared_everything_is_refused() -> None:
     with pytest.raises(WireError, match=r"^Embedding: expected no message at all, got an undeclared kind$"):
-        Codec("local", {}).decode("Embedding", memoryview(b""))
+        Codec({}).decode("Embedding", memoryview(b""))
 
 
 def test_a_kind_of_python_itself_is_undeclared() -> None:

@@ -15,16 +15,17 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import check, largest_bytes, payload_bytes
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
-from colonnade.common.wire._generated import tensor_pb2, vimadmm_pb2
+from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from tests.federation import config, federate, parameters
+from tests.messages import library
 
 VIMADMM = {"name": "vimadmm", "embedding": 60, "tau": 2}
 
 
 def codec(incoming: Form = AS_IS) -> Codec:
-    return Codec("vimadmm", CONTRACT.kinds, incoming)
+    return Codec(CONTRACT.kinds, incoming)
 
 
 def body(message: Embedding | Update) -> bytes:
@@ -45,10 +46,10 @@ def test_it_comes_as_it_went(bits: int) -> None:
 
 
 def test_protobuf_reads_the_same() -> None:
-    read = vimadmm_pb2.Embedding.FromString(body(compressed(Coded(4)))).h
+    read = library(Embedding).FromString(body(compressed(Coded(4)))).h
     assert (read.bits, read.dtype, list(read.shape), len(read.data)) == (4, tensor_pb2.Tensor.FLOAT32, [50, 7], 175)
     assert read.low < 0 < read.high
-    half = vimadmm_pb2.Embedding.FromString(body(compressed(Coded(16)))).h
+    half = library(Embedding).FromString(body(compressed(Coded(16)))).h
     assert (half.bits, half.dtype, half.low) == (0, tensor_pb2.Tensor.FLOAT16, 0.0)
 
 
@@ -65,7 +66,7 @@ def test_halves_where_floats_were_agreed_are_a_wrong_dtype() -> None:
 
 
 def wrong(agreed: Form, **changes) -> bytes:
-    proto = vimadmm_pb2.Embedding.FromString(body(compressed(agreed)))
+    proto = library(Embedding).FromString(body(compressed(agreed)))
     for name, value in changes.items():
         setattr(proto.h, name, value)
     return proto.SerializeToString()
@@ -117,13 +118,13 @@ def test_every_form_comes_as_it_went(form: Form) -> None:
 
 
 def test_protobuf_reads_every_form() -> None:
-    by_column = vimadmm_pb2.Embedding.FromString(body(compressed(FORMS[0]))).h
+    by_column = library(Embedding).FromString(body(compressed(FORMS[0]))).h
     ends = [np.frombuffer(part, "<f4") for part in (by_column.lows, by_column.highs)]
     assert (by_column.form, by_column.bits, len(by_column.data)) == (tensor_pb2.Tensor.COLUMNS, 4, 175)
     assert len(ends[0]) == len(ends[1]) == 7 and (ends[0] < ends[1]).all()
-    largest = vimadmm_pb2.Embedding.FromString(body(compressed(Largest(0.1)))).h
+    largest = library(Embedding).FromString(body(compressed(Largest(0.1)))).h
     assert (largest.form, len(largest.places), len(largest.data)) == (tensor_pb2.Tensor.LARGEST, 2 * 35, 4 * 35)
-    signs = vimadmm_pb2.Embedding.FromString(body(compressed(Signs()))).h
+    signs = library(Embedding).FromString(body(compressed(Signs()))).h
     assert (signs.form, signs.bits, len(signs.data), signs.low) == (tensor_pb2.Tensor.SIGNS, 1, 44, 0.0)
     assert 0 < signs.mean < 2
 
@@ -199,7 +200,7 @@ def test_no_message_is_larger_than_the_largest(form: Form) -> None:
 
 def test_a_small_frame_does_not_become_a_large_tensor() -> None:
     """One bit an entry is 32 times as much in memory: refused before it is unpacked."""
-    strict = Codec("vimadmm", CONTRACT.kinds, Coded(1), {"rows": 50, "width": 7, "classes": 3, "parameters": 9})
+    strict = Codec(CONTRACT.kinds, Coded(1), {"rows": 50, "width": 7, "classes": 3, "parameters": 9})
     assert strict.decode("Embedding", memoryview(body(compressed(Coded(1))))) is not None
     for shape in ((51, 7), (50, 8), (350,), (1 << 12, 1 << 12)):
         data, ends = np.zeros(-(-math.prod(shape) // 8), np.uint8), np.array([[0], [1]], np.float32)

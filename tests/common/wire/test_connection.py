@@ -25,7 +25,7 @@ from colonnade.common.wire.frame import METHOD, pack
 from colonnade.common.wire.listen import Listener
 from tests.patience import PATIENCE
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20
 
 

@@ -9,18 +9,18 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Close, Open, Save
 from colonnade.common.conversation.membership import Begin, Farewell, Hello, Parcel
 from colonnade.common.messaging.message import Message, largest_bytes, payload_bytes
-from colonnade.common.protocols import CONTRACTS
 from colonnade.common.protocols.split import CONTRACT, Embedding
-from colonnade.common.wire._generated import federation_pb2, split_pb2
+from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
-from tests.messages import UINT32, any_message, any_notice, dimensions, fitting_message
+from tests.messages import UINT32, any_message, any_notice, dimensions, fitting_message, library
 
-CODEC = Codec("split", CONTRACT.kinds)
+CODEC = Codec(CONTRACT.kinds)
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]
 every_kind = pytest.mark.parametrize(("protocol", "kind"), KINDS, ids=[f"{n}.{k.__name__}" for n, k in KINDS])
 
@@ -61,7 +61,7 @@ def test_the_library_reads_our_letters_and_we_read_its(message: Message, session
     frame = federation_pb2.Frame.FromString(pack(message, session, CODEC))
     letter = frame.parcels[0].letter
     assert letter.kind == type(message).__name__
-    getattr(split_pb2, letter.kind).FromString(letter.body)
+    library(type(message)).FromString(letter.body)
     (came,) = read(frame.SerializeToString(), session)
     assert alike(came, message)
 
@@ -103,7 +103,7 @@ def test_a_frame_costs_at_most_half_a_percent_and_300_bytes(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
     message = fitting_message(kind, dimensions(rows, width, classes))
-    frame = pack(message, 2**31, Codec(protocol, CONTRACTS[protocol].kinds))
+    frame = pack(message, 2**31, Codec(CONTRACTS[protocol].kinds))
     assert len(frame) <= payload_bytes(message) * 1.005 + 300
 
 
@@ -116,7 +116,7 @@ def test_a_receivers_limit_leaves_room_for_the_largest_message(
     protocol: str, kind: type[Message], rows: int, width: int, classes: int
 ) -> None:
     sizes = dimensions(rows, width, classes)
-    frame = pack(fitting_message(kind, sizes), 2**31, Codec(protocol, CONTRACTS[protocol].kinds))
+    frame = pack(fitting_message(kind, sizes), 2**31, Codec(CONTRACTS[protocol].kinds))
     assert len(frame) <= largest_bytes(kind, sizes) < largest_bytes(kind, sizes) + FRAME_ALLOWANCE
 
 
@@ -169,7 +169,7 @@ def test_a_malformed_frame_is_refused_in_words(frame: bytes, said: str) -> None:
 
 @pytest.mark.parametrize("protocol", CONTRACTS)
 def test_a_frame_cut_short_anywhere_in_its_parcel_is_refused(protocol: str) -> None:
-    codec = Codec(protocol, CONTRACTS[protocol].kinds)
+    codec = Codec(CONTRACTS[protocol].kinds)
     for kind in CONTRACTS[protocol].messages:
         frame = pack(fitting_message(kind, dimensions(2, 3, 2)), 5, codec)
         begin = len(tag(1, VARINT) + varint(5))

@@ -1,34 +1,41 @@
-"""What is committed under common/wire/_generated is what proto/ gives."""
+"""What is committed of the wire is what is generated: .proto files from messages, Python modules from .proto files."""
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-COMMITTED = ROOT / "common" / "wire" / "_generated"
+from tests.messages import PROTO, generator
+
+COMMITTED = PROTO.parent / "common" / "wire" / "_generated"
 
 
 @pytest.fixture(scope="module")
 def regenerated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("proto") / "generated"
-    runpy.run_path(str(ROOT / "proto" / "generate.py"))["generate"](folder)
+    folder = tmp_path_factory.mktemp("proto")
+    generator()["generate"](folder / "generated", folder)
     return folder
 
 
-def contents(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".py", ".pyi")}
+def contents(folder: Path, *endings: str) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.suffix in endings}
 
 
 def test_the_generated_modules_are_those_of_the_proto_files(regenerated: Path) -> None:
-    made, committed = contents(regenerated), contents(COMMITTED)
+    made, committed = contents(regenerated / "generated", ".py", ".pyi"), contents(COMMITTED, ".py", ".pyi")
     assert sorted(made) == sorted(committed)
     differing = [name for name in made if made[name] != committed[name]]
     assert not differing, "run `make proto` and commit what it writes"
 
 
-def test_every_proto_file_gives_a_module(regenerated: Path) -> None:
-    protos = {path.stem for path in (ROOT / "proto").glob("*.proto")}
-    assert {f"{name}_pb2.py" for name in protos} < set(contents(regenerated))
+def test_the_proto_files_of_messages_say_what_the_messages_are(regenerated: Path) -> None:
+    """A field that moved, or has another type, is seen here: its number is its place."""
+    made, committed = contents(regenerated, ".proto"), contents(PROTO, ".proto")
+    assert set(made) | {f"{name}.proto" for name in generator()["BY_HAND"]} == set(committed)
+    differing = [name for name in made if made[name] != committed[name]]
+    assert not differing, "run `make proto` and commit what it writes"
+
+
+def test_every_proto_file_that_is_written_by_hand_gives_a_module(regenerated: Path) -> None:
+    assert {f"{name}_pb2.py" for name in generator()["BY_HAND"]} < set(contents(regenerated / "generated", ".py"))

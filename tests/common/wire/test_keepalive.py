@@ -27,7 +27,7 @@ from colonnade.common.wire.dial import Dialer
 from tests.patience import PATIENCE
 
 async def main():
-    dialer = Dialer(Codec("split", CONTRACT.kinds), 1 << 20)
+    dialer = Dialer(Codec(CONTRACT.kinds), 1 << 20)
     connection = await dialer.dial(lambda: f"127.0.0.1:{sys.argv[1]}", lambda _host, _port: None, 20)
     await asyncio.sleep(60)
 
@@ -50,7 +50,7 @@ def test_a_peer_that_stands_still_is_found_while_nothing_is_said(monkeypatch: py
             there.attach(lambda _parcel: None, lost.put_nowait)
             came.put_nowait(there)
 
-        listener = Listener(Codec("split", CONTRACT.kinds), 1 << 20, greet)
+        listener = Listener(Codec(CONTRACT.kinds), 1 << 20, greet)
         port = await listener.start("127.0.0.1:0", None)
         party = await asyncio.to_thread(warm.Popen, [sys.executable, "-c", PARTY, str(port)], cwd=ROOT)
         try:

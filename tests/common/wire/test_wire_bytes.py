@@ -72,7 +72,7 @@ def test_twenty_messages_each_way_cost_at_most_half_a_percent_and_300_bytes(
     server, ada = identities(SERVER), identities("ada")
 
     async def body() -> None:
-        codec, greeted = Codec("split", CONTRACT.kinds), asyncio.Queue[Connection]()
+        codec, greeted = Codec(CONTRACT.kinds), asyncio.Queue[Connection]()
 
         async def greet(connection: Connection, pem: bytes | None) -> None:
             assert pem is not None and pem.split() == ada.chain_pem.split()

@@ -1,0 +1,123 @@
+"""Every protocol by name: the house's own, and those of installed packages. See docs/adding_a_protocol.md.
+
+A protocol is registered once. One of the house stands in `NAMES`; its contract and its halves are the modules of that
+name in `common/protocols`, `server/protocols` and `client/protocols`. A package outside names one module in its
+entry-point group `colonnade.protocols`, which holds all three. Either is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import TypeVar
+
+from colonnade.common.contracts.contract import Contract
+from colonnade.common.errors import ConfigError
+
+GROUP = "colonnade.protocols"
+"""Entry points of packages outside: a protocol's name -> its module."""
+
+NAMES = (
+    "split",
+    "split_avg",
+    "fedvs",
+    "fedbcd",
+    "fdml",
+    "c_vfl",
+    "vafl",
+    "czofo",
+    "zoo_vfl",
+    "syn_zoo_vfl",
+    "vfl_afe",
+    "vimadmm",
+    "vimadmm_j",
+    "vfedmh",
+    "centralized",
+    "linear_admm",
+    "agg_vfl",
+    "local",
+)  # fmt: skip
+"""The house's own, in the order in which they are listed."""
+
+_NEEDED = ("CONTRACT", "serve", "participate")
+
+T = TypeVar("T")
+
+
+class ByName(Mapping[str, T]):
+    """One attribute of protocols' modules, by the protocol's name. A lookup imports that protocol alone.
+
+    Args:
+        package: where the house's modules are.
+        attribute: its name, which is the same in the module of a package outside.
+        everywhere: whether every protocol has it; else those are left out that do not, which imports all to list them.
+    """
+
+    def __init__(self, package: str, attribute: str, *, everywhere: bool = True) -> None:
+        self._package, self._attribute, self._everywhere = package, attribute, everywhere
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            found: T = getattr(self._module(name), self._attribute)
+        except AttributeError:
+            raise KeyError(name) from None
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        known = name in NAMES or name in outside()
+        return known if self._everywhere else known and super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in (*NAMES, *outside()) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _module(self, name: str) -> ModuleType:
+        return import_module(f"{self._package}.{name}") if name in NAMES else _from_outside(name)
+
+
+@cache
+def outside() -> Mapping[str, EntryPoint]:
+    """What installed packages register. Raises ConfigError where a name is taken: nobody else's code runs under it."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name in NAMES or entry.name in found:
+            raise ConfigError(
+                f"{_package(entry)} registers a protocol {entry.name!r}, a name that is taken",
+                hint=f"give it another name in its entry points ({GROUP}), or uninstall it",
+            )
+        found[entry.name] = entry
+    return found
+
+
+@cache
+def _from_outside(name: str) -> ModuleType:
+    """The module that a package registers. Raises KeyError where none does, ConfigError where it is no protocol."""
+    entry = outside()[name]
+    try:
+        module = entry.load()
+    except Exception as broken:
+        raise ConfigError(f"the protocol {name} of {_package(entry)} cannot be imported: {broken}") from broken
+    if missing := next((wanted for wanted in _NEEDED if not hasattr(module, wanted)), None):
+        raise ConfigError(
+            f"the protocol {name} of {_package(entry)}: {entry.value} has no {missing}",
+            hint="docs/adding_a_protocol.md says what a protocol's module holds",
+        )
+    if not isinstance(module.CONTRACT, Contract):
+        raise ConfigError(f"the protocol {name} of {_package(entry)}: CONTRACT is no Contract")
+    if module.CONTRACT.name != name:
+        raise ConfigError(f"{_package(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}")
+    loaded: ModuleType = module
+    return loaded
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value
+
+
+CONTRACTS: Mapping[str, Contract] = ByName("colonnade.common.protocols", "CONTRACT")
+"""What every protocol agrees on."""

@@ -1,0 +1,140 @@
+"""A protocol of a package outside: docs/examples/signs.py, registered as docs/adding_a_protocol.md says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from colonnade.client.protocols import LOCAL, PARTICIPATE
+from colonnade.common.contracts import registry
+from colonnade.common.contracts.registry import CONTRACTS, GROUP, NAMES
+from colonnade.common.errors import ConfigError
+from colonnade.server.protocols import ACTIVE, JOINT, SERVE
+from tests.cli.test_up import COLONNADE, finish
+from tests.federation import config, federate, tree
+
+ROOT = Path(__file__).parents[2]
+PAGE, EXAMPLE = ROOT / "docs" / "adding_a_protocol.md", ROOT / "docs" / "examples" / "signs.py"
+SIGNS = {"name": "signs", "embedding": 16}
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a package where Python finds it, with entry points as pip would write them."""
+
+    def installed(name: str, value: str, source: str = "", package: str = "colonnade-signs") -> Path:
+        folder = tmp_path / package
+        info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n")
+        (folder / f"{value}.py").write_text(source)
+        monkeypatch.syspath_prepend(folder)
+        forget()
+        return folder
+
+    def forget() -> None:
+        registry.outside.cache_clear()
+        registry._from_outside.cache_clear()
+
+    before = set(sys.modules)
+    yield installed
+    for module in set(sys.modules) - before:
+        if module.endswith("_signs"):
+            del sys.modules[module]
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def signs(install: Install) -> Path:
+    return install("signs", "colonnade_signs", EXAMPLE.read_text())
+
+
+def test_it_is_found_everywhere_and_goes_again(signs: Path) -> None:
+    assert list(CONTRACTS) == [*NAMES, "signs"]
+    assert CONTRACTS["signs"].title.startswith("Signs")
+    for side in (SERVE, PARTICIPATE, JOINT, LOCAL):
+        assert "signs" in side and callable(side["signs"])
+    assert "signs" not in ACTIVE
+
+
+def test_it_trains_on_the_virtual_clock(signs: Path) -> None:
+    outcome = federate(config(SIGNS, "federation.epochs=20"))
+    assert outcome.server.metrics["test_accuracy"] > 0.8
+
+
+@pytest.mark.processes
+def test_it_trains_over_grpc_in_processes_of_their_own(signs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "federation.yaml"
+    path.write_text(yaml.safe_dump(tree(SIGNS, epochs=1)))
+    words = [*COLONNADE, "up", str(path), "--out", str(tmp_path / "run")]
+    run = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONPATH": str(signs)},
+    )  # fmt: skip
+    said = finish(run)
+    assert run.returncode == 0, said
+    assert '"protocol": "signs"' in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_the_page_names_the_group_and_the_example() -> None:
+    page = PAGE.read_text()
+    assert f'[project.entry-points."{GROUP}"]\nsigns = "colonnade_signs"' in page and "(examples/signs.py)" in page
+
+
+@pytest.mark.parametrize("name", ["split", "local"])
+def test_a_name_of_the_house_is_not_given_away(install: Install, name: str) -> None:
+    install(name, "colonnade_signs")
+    with pytest.raises(ConfigError, match=rf"^colonnade-signs registers a protocol '{name}', a name that is taken"):
+        config({"name": "vafl"})
+
+
+def test_two_packages_do_not_share_a_name(install: Install) -> None:
+    install("signs", "one_signs", package="one")
+    install("signs", "two_signs", package="two")
+    with pytest.raises(ConfigError, match=r"^(one|two) registers a protocol 'signs', a name that is taken"):
+        config({"name": "split"})
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nowhere_at_all", "the protocol signs of colonnade-signs cannot be imported: No module named"),
+        ("CONTRACT = 1", "the protocol signs of colonnade-signs: colonnade_signs has no serve"),
+        ("serve = participate = CONTRACT = None", "the protocol signs of colonnade-signs: CONTRACT is no Contract"),
+        ("from colonnade.common.protocols.split import CONTRACT\nserve = participate = print",
+         "colonnade-signs registers 'signs', and its contract says 'split'"),
+    ],
+    ids=["cannot be imported", "no halves", "no contract", "another name"],
+)  # fmt: skip
+def test_a_package_that_is_no_protocol_is_refused_with_its_name(install: Install, source: str, said: str) -> None:
+    install("signs", "colonnade_signs", source)
+    with pytest.raises(ConfigError) as refused:
+        config(SIGNS)
+    assert str(refused.value).startswith(said)
+
+
+def test_what_no_other_protocol_needs_it_does_not_break(install: Install) -> None:
+    install("signs", "colonnade_signs", "import nowhere_at_all")
+    assert config({"name": "split"}).federation.protocol.name == "split"
+
+
+@pytest.mark.parametrize("side", ["common", "server", "client"])
+def test_the_houses_list_has_every_module_once(side: str) -> None:
+    found = {path.stem for path in (ROOT / side / "protocols").glob("*.py")} - {"__init__"}
+    assert sorted(NAMES) == sorted(found)
+
+
+def test_a_contract_is_imported_when_it_is_asked_for() -> None:
+    look = "import sys, colonnade.cli.main; print([m for m in sys.modules if '.protocols.' in m])"
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
