@@ -16,8 +16,9 @@ from colonnade.common.contracts import registry
 from colonnade.common.contracts.registry import CONTRACTS, GROUP, NAMES
 from colonnade.common.errors import ConfigError
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
-from tests.cli.test_up import COLONNADE, finish
+from tests.cli.test_up import finish
 from tests.federation import config, federate, tree
+from tests.warm import COLONNADE
 
 ROOT = Path(__file__).parents[2]
 PAGE, EXAMPLE = ROOT / "docs" / "adding_a_protocol.md", ROOT / "docs" / "examples" / "signs.py"
