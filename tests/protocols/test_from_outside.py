@@ -135,7 +135,10 @@ def test_the_houses_list_has_every_module_once(side: str) -> None:
     assert sorted(NAMES) == sorted(found)
 
 
-def test_a_contract_is_imported_when_it_is_asked_for() -> None:
-    look = "import sys, colonnade.cli.main; print([m for m in sys.modules if '.protocols.' in m])"
+def test_no_protocol_is_imported_but_the_one_that_is_asked_for() -> None:
+    look = (
+        "import sys; from tests.federation import config; from colonnade.server.protocols import SERVE; "
+        "config({'name': 'split'}); SERVE['split']; print(*sorted(m for m in sys.modules if '.protocols.' in m))"
+    )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split() == ["colonnade.common.protocols.split", "colonnade.server.protocols.split"]
