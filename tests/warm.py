@@ -394,7 +394,7 @@ def _become(request: Request, descriptors: list[int], made: dict[str, str]) -> N
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update({**request["env"], **made})
+    os.environ.update({**made, **request["env"]})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -77,6 +77,7 @@ class CodedParty:
         model: Polynomial,
         code: LagrangeCode,
         rows: CodedRows,
+        *,
         keys: Keys,
     ) -> None:
         self._ctx, self._server, self._cfg, self._model = ctx, server, cfg, model

@@ -25,7 +25,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     code, model = cfg.code(parties), _network(ctx, cfg)
     step = stepper(ctx.optimiser())
     rows = CodedRows(ctx.schedule.partition, code.segments, ctx.federation)
-    coded = CodedParty(ctx, server, cfg, model, code, rows, await agree(ctx, server))
+    coded = CodedParty(ctx, server, cfg, model, code, rows, keys=await agree(ctx, server))
     await coded.prepare()  # 2-9
     async for t in server.rounds(after=ctx.round):
         batch = rows.training(t)

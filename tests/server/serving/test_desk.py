@@ -19,11 +19,11 @@ from torch import Tensor
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
+from colonnade.server.prediction.exchange import Answer as Said
 from colonnade.server.prediction.exchange import Question, Questions
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.row_index import People
 from colonnade.server.prediction.serving.batching import Desk, Reply
-from colonnade.server.prediction.serving.batching import Reply as Said
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Callers
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
