@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from colonnade.attacks.asking import asked, shows_parts
 from colonnade.attacks.bounds import Counts, least_epsilon
-from colonnade.attacks.rows import Told, by_field, pieces
+from colonnade.attacks.predictions import predicted, shows_parts
+from colonnade.attacks.rows import FieldRecords, by_field, pieces
 from colonnade.attacks.run import AttackedRun
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
@@ -116,7 +116,7 @@ def candidates(run: AttackedRun) -> Candidates:
         InputError: it has to be made of messages, and a party captured none that would do.
         CheckpointError: a member's checkpoint is gone.
     """
-    rows, parts = asked(run) if run.opens else overheard(run)
+    rows, parts = predicted(run) if run.opens else overheard(run)
     member = torch.isin(rows, run.schedule.partition.train)
     labels, by, shown = run.labels[rows], "classifier", parts
     if run.opens:
@@ -189,9 +189,9 @@ def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
     )
 
 
-def _whole(run: AttackedRun, told: Told) -> _Said:
+def _whole(run: AttackedRun, told: FieldRecords) -> _Said:
     """The newest of every row, of full batches where there are some: a clip acts on matrices, of more rows on more."""
-    full = Told()
+    full = FieldRecords()
     for piece in told.last:
         if len(piece.rows) == run.config.federation.batch:
             full.add(piece)

@@ -90,7 +90,7 @@ def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]
 
 
 @dataclass
-class Told:
+class FieldRecords:
     """All that was said of rows in one field of one kind, as far as it is looked at: the first epoch and the newest.
 
     Args:
@@ -146,16 +146,16 @@ class Told:
         return 1 + max(int(piece.rows.max()) for piece in self._all())
 
 
-def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, Told]:
+def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, FieldRecords]:
     """What went one way, by KIND.FIELD."""
-    fields: dict[str, Told] = {}
+    fields: dict[str, FieldRecords] = {}
     for piece in found:
         if piece.way == way:
-            fields.setdefault(piece.name, Told(epochs)).add(piece)
+            fields.setdefault(piece.name, FieldRecords(epochs)).add(piece)
     return fields
 
 
-def vectors(fields: dict[str, Told]) -> tuple[Tensor, Tensor]:
+def vectors(fields: dict[str, FieldRecords]) -> tuple[Tensor, Tensor]:
     """All that is known of each row, side by side: row numbers, int64 (n,), and float32 (n, width).
 
     Rows of which a field says nothing are left out. Fields are brought to one scale.

@@ -76,7 +76,7 @@ class AttackedRun:
     def columns(self, party: str) -> Columns:
         """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
-        features = sampled(load_features(data, federation.seat(party), self.base), self.sample)
+        features = sampled(load_features(data, federation.party_index(party), self.base), self.sample)
         return prepare(data, features, self.schedule.partition.train, federation.seed, party)
 
     @property
@@ -98,7 +98,7 @@ class AttackedRun:
         round, state = self._state(party)
         ctx = ClientContext(
             party, self.config.federation, config, columns,
-            schedule=self.schedule, release=_as_it_is, conceal=_as_it_is, base=self.base,
+            schedule=self.schedule, release=_as_it_is, admit_masked=_as_it_is, base=self.base,
             state=State(state), round=round,
         )  # fmt: skip
         return LOCAL[self.protocol](ctx, self.config.federation.protocol).eval(), columns

@@ -21,7 +21,7 @@ import torch
 import uvloop
 
 from benchmarks.report import Figure, median
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.identity import load_identity
@@ -126,15 +126,15 @@ class _Stack:
         tls = ClientTls(identity.key_pem, identity.chain_pem, server, dns_name(SERVER))
         self._dialer = Dialer(Codec(CONTRACT.kinds), LARGEST)
         connection = await self._dialer.dial(lambda: f"127.0.0.1:{self._port}", lambda _host, _port: tls, 10)
-        self._door = Door(connection.post, SERVER, release_clear, self._ledger)
-        self._link = Link(SERVER, CONTRACT.kinds, LIMITS, self._door)
+        self._egress = Egress(connection.post, SERVER, release_clear, self._ledger)
+        self._link = Link(SERVER, CONTRACT.kinds, LIMITS, self._egress)
         connection.attach(self._link.deliver, self._link.lose)
 
     async def exchange(self, times: int) -> None:
         h = torch.randn(ROWS, WIDTH)
         for _ in range(times):
             self._round += 1
-            await self._link.send(Embedding(self._round, self._door.release(h)))
+            await self._link.send(Embedding(self._round, self._egress.release(h)))
             await self._link.recv(Gradient, self._round, rows=ROWS, width=WIDTH)
 
     async def close(self) -> None:

@@ -59,10 +59,10 @@ def joint_losses(steps: int) -> tuple[list[float], list[float]]:
     labels = load_labels(config.server.labels, Path())
     schedule = Schedule(federation, len(labels.values), labels.official_test)
     parts, bottoms = [], []
-    for seat, (name, party) in enumerate(config.parties.items()):
-        raw = load_features(party.data, PartyIndex(seat, 2), Path()).values
+    for index, (name, party) in enumerate(config.parties.items()):
+        raw = load_features(party.data, PartyIndex(index, 2), Path()).values
         parts.append(Scaler.fit(party.data.scale, raw, schedule.partition.train).apply(raw))
-        seed = federation.seed * 1009 + seat + 1
+        seed = federation.seed * 1009 + index + 1
         bottoms.append(bottom_model(f"parties.{name}", party.model, tuple(raw.shape[1:]), 128, seed, Path()))
     head = build_head(config.server.head, 256, 10, federation.seed * 1009)
     optimiser = torch.optim.SGD([p for m in (*bottoms, head) for p in m.parameters()], lr=0.05)

@@ -71,7 +71,7 @@ class Setting:
     def shares(self) -> list[int]:
         """How many columns each party has."""
         size, longer = divmod(COLUMNS, self.parties)
-        return [size + (seat < longer) for seat in range(self.parties)]
+        return [size + (index < longer) for index in range(self.parties)]
 
 
 def write(folder: Path, training: int = TRAINING) -> None:

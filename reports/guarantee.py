@@ -89,5 +89,5 @@ def _accounted(summary: Mapping[str, Any]) -> str:
     if not all(known.values()):
         return NOT_SAID
     words = ", ".join(f"{max(found):.2f} ({_NEIGHBOURS[kind]})" for kind, found in known.items())
-    once = f", {spent['release_epsilon']:.2f} a release" if "release_epsilon" in spent else ""
-    return f"a party: epsilon {words}{once}, at delta {summary['delta']:g}"
+    run_cache = f", {spent['release_epsilon']:.2f} a release" if "release_epsilon" in spent else ""
+    return f"a party: epsilon {words}{run_cache}, at delta {summary['delta']:g}"

@@ -41,7 +41,7 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         keys = {SERVER: RowKeys.of(load_labels(own.labels, base, federation.task).ids, federation.keys, SERVER)}
     for name in names:
         with whose(name):
-            ids = load_features(config.parties[name].data, federation.seat(name), base).ids
+            ids = load_features(config.parties[name].data, federation.party_index(name), base).ids
             keys[name] = RowKeys.of(ids, federation.keys, name)
     halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
     for name in names:

@@ -16,7 +16,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError
-from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.device import choose_device
@@ -66,7 +66,7 @@ def client_context(
     name: str,
     base: Path,
     release: Callable[..., Released],
-    conceal: Callable[..., Concealed] = lambda value, _of=None: value,
+    admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
     sample: Tensor | None = None,
 ) -> ClientContext:
     """A party's, with its columns read, scaled and, where its configuration says so, noised.
@@ -82,19 +82,27 @@ def client_context(
     """
     federation, party = config.federation, config.parties[name]
     with whose(name):
-        features = sampled(load_features(party.data, federation.seat(name), base), sample)
+        features = sampled(load_features(party.data, federation.party_index(name), base), sample)
         schedule = Schedule(federation, len(features.values), features.official_test)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)
     return ClientContext(
-        name, federation, party, columns, schedule=schedule, release=release, conceal=conceal, base=base, device=device
+        name,
+        federation,
+        party,
+        columns,
+        schedule=schedule,
+        release=release,
+        admit_masked=admit_masked,
+        base=base,
+        device=device,
     )
 
 
-def _device(wanted: str, seat: int = 0) -> torch.device:
+def _device(wanted: str, index: int = 0) -> torch.device:
     """The GPU that a configuration names; `auto` is the CPU here, on which equal runs are equal to the last bit."""
-    return choose_device("cpu" if wanted == "auto" else wanted, seat)
+    return choose_device("cpu" if wanted == "auto" else wanted, index)
 
 
 def refuse_other_rows(party: str, rows: int, labels: int) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
@@ -128,9 +128,9 @@ class Simulation:
         for name in self.only or federation.names:
             round, states = self.start
             state = State(states.get(name))
-            door = self._open_door(outcome, name, links[name], state)
+            egress = self._open_egress(outcome, name, links[name], state)
             cohort[name]._carry = self._recorded(outcome, SERVER, name, cohort[name]._carry)
-            ctx = outcome.clients[name] = self._context(name, len(outcome.server.labels), door, state, round)
+            ctx = outcome.clients[name] = self._context(name, len(outcome.server.labels), egress, state, round)
             ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
@@ -183,7 +183,7 @@ class Simulation:
         server.confirm()
         return Outcome(server, events=events)
 
-    def _open_door(self, outcome: Outcome, name: str, link: Link, state: State) -> Door:
+    def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
         federation, config = self.config.federation, self.config.parties[name].chaos
         plan = outcome.server.schedule.privacy
         privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
@@ -198,9 +198,9 @@ class Simulation:
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        door = Door(carry, SERVER, privacy.stage(state), Ledger(None))
-        link._carry = door
-        return door
+        egress = Egress(carry, SERVER, privacy.stage(state), Ledger(None))
+        link._carry = egress
+        return egress
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         wanted = self.config.parties[name].capture
@@ -210,9 +210,9 @@ class Simulation:
         outcome.captures[name] = made
         return made
 
-    def _context(self, name: str, rows: int, door: Door, state: State, round: int) -> ClientContext:
+    def _context(self, name: str, rows: int, egress: Egress, state: State, round: int) -> ClientContext:
         ctx = client_context(
-            self.config, name, self.base, door.release, door.conceal, self._rows.get(name, self.sample)
+            self.config, name, self.base, egress.release, egress.admit_masked, self._rows.get(name, self.sample)
         )
         refuse_other_rows(name, ctx.features.shape[0], rows)
         ctx.state, ctx.round = state, round
@@ -222,7 +222,7 @@ class Simulation:
         if self.save:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
             for link in self._cohort.values():
-                link.ask_to_save(Save(round))
+                link.request_save(Save(round))
 
     def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
         outcome.saved[save.round][name] = state.capture()

@@ -72,7 +72,7 @@ def _in_this_process() -> Iterator[None]:
 
 
 class Household:
-    """What `Family` is to `up`, without a process."""
+    """What `Processes` is to `up`, without a process."""
 
     def __init__(self, logs: Path = Path()) -> None:
         self._logs = logs

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from colonnade.client.run.process import ClientRun
 from colonnade.common.alignment.messages import all_kinds, all_limits
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Save
@@ -27,7 +27,7 @@ from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener
 from colonnade.server.aggregation.masked_sums import Blinded, blinded
-from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.membership.hub import Hub
 from colonnade.simulation.contexts import server_context
 
@@ -78,8 +78,8 @@ class Liar:
             out = self.home(name)
             out.mkdir(parents=True, exist_ok=True)
             own = self.config.parties[name]
-            find, tell = lambda: self.address, (self.events.put_nowait,)
-            run = ClientRun(name, federation, own, self.folder, out, False, find, tell)
+            find, broadcast = lambda: self.address, (self.events.put_nowait,)
+            run = ClientRun(name, federation, own, self.folder, out, False, find, broadcast)
             self.parties[name] = asyncio.ensure_future(run.run())
 
     def home(self, name: str) -> Path:
@@ -116,7 +116,7 @@ class Liar:
     async def summing(self, run: str) -> Blinded:
         """What sums over sets that the test says, in the session that has begun."""
         ctx = server_context(self.config, self.folder, Telemetry(None))
-        ctx.once, ctx.session = Once(), Session(self.config.federation.id, run, self.hub.session, self.hashes)
+        ctx.run_cache, ctx.session = RunCache(), Session(self.config.federation.id, run, self.hub.session, self.hashes)
         return await blinded(ctx, self.cohort, self.config.federation.protocol.embedding)  # type: ignore[attr-defined]
 
     async def sum(self, run: str, members: Collection[str]) -> Tensor | None:
@@ -129,7 +129,7 @@ class Liar:
 
     async def save(self, save: Save) -> None:
         """Asks for a checkpoint, and waits until all have it on the disk."""
-        self.hub.ask_to_save(save)
+        self.hub.request_save(save)
         for _ in self.parties:
             while await self.saved.get() != save.round:
                 pass
@@ -153,7 +153,7 @@ async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
     contract = CONTRACTS[federation.protocol.name]
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     ctx = server_context(config, folder, Telemetry(None)) if federation.align == "none" else None
-    facts = Facts(len(ctx.labels), 0) if ctx else Facts(0, 0)
+    facts = DataShape(len(ctx.labels), 0) if ctx else DataShape(0, 0)
     numbers, saved = Repeated(), asyncio.Queue[int]()
     admission = AnyRun(federation, facts, "", RevocationList(None), secure=False)
 

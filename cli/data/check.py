@@ -37,7 +37,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     coding = Coding(federation, federation.protocol) if isinstance(federation.protocol, CodedConfig) else None
     for name, party in config.parties.items():
         with whose(name):
-            features = load_features(party.data, federation.seat(name), base)
+            features = load_features(party.data, federation.party_index(name), base)
             if federation.align == "none" and rows is not None:
                 refuse_other_rows(name, len(features.values), rows)
             overlap.add(name, features.ids)

@@ -203,7 +203,7 @@ class _Dealing:
         self._say(f"{name}: {shape[0]} rows of {shape[1:]}")
 
     def _deal_columns(self, name: str, data: DataConfig, own: dict[str, Any]) -> tuple[int, ...]:
-        features = load_features(data, self.config.federation.seat(name), self.base)
+        features = load_features(data, self.config.federation.party_index(name), self.base)
         kept = {key: value for key, value in own["data"].items() if key in _LASTING}
         own["data"] = {**self._write_columns(name, own["data"], features), **kept}
         return tuple(features.values.shape)

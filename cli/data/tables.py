@@ -51,8 +51,8 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     from colonnade.common.data.split import PartyIndex, band  # noqa: PLC0415
 
     label = len(header) - 1
-    bands = [band(label, PartyIndex(seat, parties), "columns") for seat in range(parties)]
-    columns = {"server": [label], **{f"party{seat + 1}": [*range(label)[part]] for seat, part in enumerate(bands)}}
+    bands = [band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
+    columns = {"server": [label], **{f"party{index + 1}": [*range(label)[part]] for index, part in enumerate(bands)}}
     # A key says nothing of a person's place in the set that was cut.
     numbers = np.random.default_rng(seed + 1).permutation(len(rows))
     keys = [f"{name}-{number:06d}" for number in numbers]

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from colonnade.cli.launcher.processes import Family, last_words
+from colonnade.cli.launcher.processes import Processes, last_words
 from colonnade.common.config.members import Config
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
@@ -48,7 +48,7 @@ class Answerers:
         tree["server"]["listen"] = "127.0.0.1:0"
         self._tree, self.config = tree, parse(tree)
 
-    def start(self, family: Family) -> None:
+    def start(self, processes: Processes) -> None:
         """Bears them."""
         threads = max(1, (os.cpu_count() or 1) // (len(self.names) + 1))
         for name in self.names:
@@ -57,7 +57,7 @@ class Answerers:
             file.write_text(yaml.safe_dump(own, sort_keys=False))
             argv = ["answer", str(file), "--in", str(self._home(name).path), "--base", str(self._base)]
             argv += ["--server-file", str(self._address), *(["--insecure"] if self._insecure else [])]
-            family.start(name, argv, self._log(name), threads=threads)
+            processes.start(name, argv, self._log(name), threads=threads)
 
     def note(self, event: dict[str, Any]) -> None:
         """Tells them where the server listens."""
@@ -66,33 +66,33 @@ class Answerers:
             partial.write_text(event["address"])
             partial.replace(self._address)
 
-    async def watch(self, family: Family) -> None:
+    async def watch(self, processes: Processes) -> None:
         """Waits until one fails that is needed, or all have ended. Raises PartyFailed with what it said last."""
         while True:
             await asyncio.sleep(0.2)
-            family.wait(0.0)
-            for name, code in family.codes.items():
-                if code and (self._needed or len(family.codes) == len(self.names)):
+            processes.wait(0.0)
+            for name, code in processes.codes.items():
+                if code and (self._needed or len(processes.codes) == len(self.names)):
                     reason, hint = last_words(self._log(name), code)
                     raise PartyFailed(name, reason, hint=hint)
 
-    def in_its_words(self, failed: PartyFailed, family: Family) -> PartyFailed:
+    def in_its_words(self, failed: PartyFailed, processes: Processes) -> PartyFailed:
         """The same as the party has said it to itself: it runs on this machine, where all of it may be read."""
         deadline = time.monotonic() + _LINGER
-        while failed.party in family.running() and time.monotonic() < deadline:
-            family.wait(0.1)
-        if not (code := family.codes.get(failed.party)):
+        while failed.party in processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
+        if not (code := processes.codes.get(failed.party)):
             return failed
         reason, hint = last_words(self._log(failed.party), code)
         return PartyFailed(failed.party, reason, hint=hint)
 
-    def end(self, family: Family) -> None:
+    def end(self, processes: Processes) -> None:
         """Waits for those that say farewell, and ends the others."""
         deadline = time.monotonic() + _LINGER
-        while family.running() and time.monotonic() < deadline and not any(family.codes.values()):
-            family.wait(0.1)
-        for name in family.running():
-            family.signal(name, signal.SIGTERM)
+        while processes.running() and time.monotonic() < deadline and not any(processes.codes.values()):
+            processes.wait(0.1)
+        for name in processes.running():
+            processes.signal(name, signal.SIGTERM)
 
     def _identify(self, tree: dict[str, Any]) -> None:
         pins = make_federation(self._keys / "members", self._all)

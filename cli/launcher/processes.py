@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from colonnade.common.errors import EnvironmentFault
 
 
-class Family:
+class Processes:
     """A fork server and its children.
 
     Its children are out of the terminal's process group: a Ctrl-C reaches them only through us.

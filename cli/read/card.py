@@ -104,7 +104,7 @@ def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> s
     if (base := RunFolder(run.folder).base()) is None:
         return "not known here"
     try:
-        found = load_features(own.data, config.federation.seat(name), base)
+        found = load_features(own.data, config.federation.party_index(name), base)
     except (ColonnadeError, OSError):
         return "not known here"
     return str(len(found.names))

@@ -17,7 +17,7 @@ from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
@@ -117,11 +117,11 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
     owner = Owner(party, store.run(), federation.lasting_hashes())
     if not (rounds := store.usable(owner)):
         raise CheckpointError(f"{place.home.checkpoints} holds no whole checkpoint", hint="see --party")
-    features = load_features(own.data, federation.seat(party), place.base)
+    features = load_features(own.data, federation.party_index(party), place.base)
     kept = EncoderFile(place.home.path, begun=True)
     columns = prepare_others(own.data, features, federation.seed, party, kept)
     aligned = federation.align != "none"
-    rows = len(kept_rows(Once(place.home.once), party)) if aligned else len(features.values)
+    rows = len(kept_rows(RunCache(place.home.run_cache), party)) if aligned else len(features.values)
     schedule = Schedule(federation, rows, 0 if aligned else features.official_test)
     never: Any = None  # nothing is released here
     state, device = State(store.load(rounds[0], owner)), choose_device("cpu")
@@ -132,7 +132,7 @@ def _open(place: ExportPlace, party: str) -> OpenedParty:
         columns,
         schedule=schedule,
         release=never,
-        conceal=never,
+        admit_masked=never,
         base=place.base,
         device=device,
         state=state,

@@ -14,7 +14,7 @@ from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.pages import ComparisonPages
 from colonnade.reproduction.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.papers.keeping import keep_all, refuse_failed
@@ -72,15 +72,17 @@ def compare(asked: ComparisonOptions) -> None:
     refuse_failed(failed)
 
 
-def _lane(plan: ComparisonPlan, name: str, asked: ComparisonOptions, results: Results) -> Lane:
+def _lane(plan: ComparisonPlan, name: str, asked: ComparisonOptions, results: Results) -> ProtocolResults:
     found = {}
     for condition, run in plan.conditions(name).items():
         records = (results.get(job(name, condition, run, seed)) for seed in range(asked.seeds))
         found[condition] = [record for record in records if record is not None]
-    return Lane(name, plan.protocols[name], {condition: records for condition, records in found.items() if records})
+    return ProtocolResults(
+        name, plan.protocols[name], {condition: records for condition, records in found.items() if records}
+    )
 
 
-def _show(lanes: list[Lane], plan: ComparisonPlan) -> None:
+def _show(lanes: list[ProtocolResults], plan: ComparisonPlan) -> None:
     table = Table(*_some(head(plan.epsilons, deltas(plan))), title="protocols side by side")
     for lane in lanes:
         table.add_row(*_some(row(lane, plan.epsilons)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.cli.launcher.prediction_parties import Answerers
-from colonnade.cli.launcher.processes import Family
+from colonnade.cli.launcher.processes import Processes
 from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
@@ -41,7 +41,7 @@ class OpenedRun:
         config: Config,
         base: Path,
         folder: Path,
-        answerers: tuple[Answerers, Family] | None,
+        answerers: tuple[Answerers, Processes] | None,
         terms: PredictionTerms,
     ) -> None:
         self._config, self._base, self._folder = config, base, folder
@@ -106,12 +106,12 @@ class OpenedRun:
         if self._answerers is None:
             run_to_end(run.run())
             return
-        answerers, family = self._answerers
-        answerers.start(family)
+        answerers, processes = self._answerers
+        answerers.start(processes)
         try:
             run_to_end(run.run())
         except PartyFailed as failed:
-            raise answerers.in_its_words(failed, family) from failed
+            raise answerers.in_its_words(failed, processes) from failed
 
     def check(self) -> None:
         """Refuses what cannot be asked, before anybody is started. Raises InputError."""
@@ -135,10 +135,10 @@ class OpenedRun:
     def _watched(self, work: Work) -> Work:
         """The work, which ends when a party's process fails."""
         assert self._answerers is not None  # it is asked for then alone
-        answerers, family = self._answerers
+        answerers, processes = self._answerers
 
         async def both(model: Model) -> None:
-            tasks = [asyncio.ensure_future(work(model)), asyncio.ensure_future(answerers.watch(family))]
+            tasks = [asyncio.ensure_future(work(model)), asyncio.ensure_future(answerers.watch(processes))]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -170,18 +170,18 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
             yield OpenedRun(config, file.parent.resolve(), home, None, terms)
             return
-        family = Family()
+        processes = Processes()
         try:
             with scratch() as keys:
                 base = _base(home)
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
                 answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, family), terms)
+                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms)
                 finally:
-                    answerers.end(family)
+                    answerers.end(processes)
         finally:
-            family.close()
+            processes.close()
 
 
 def _base(folder: Path) -> Path:

@@ -17,9 +17,9 @@ from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
-from colonnade.server.prediction.serving.batching import Desk
+from colonnade.server.prediction.serving.batching import Batcher
 from colonnade.server.prediction.serving.grpc_service import Remote
-from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Web
 from colonnade.server.prediction.terms import PredictionTerms
 
@@ -74,26 +74,26 @@ def serve(folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors)
         run.check()
         doors.refuse_shut()
         tokens = doors.tokens or RunFolder(run.folder).tokens
-        callers = Callers.read(tokens, doors.rate)
+        callers = Tokens.read(tokens, doors.rate)
         console.print(f"tokens: {tokens}", markup=False, soft_wrap=True)
         run.listen(Digest(partial(say, run.without, terms.absent)))
         run.ask(partial(_work, run, callers, doors))
 
 
-async def _work(run: OpenedRun, callers: Callers, doors: Doors, model: Model) -> None:
-    desk = Desk(model)
-    model.show(desk)
+async def _work(run: OpenedRun, callers: Tokens, doors: Doors, model: Model) -> None:
+    batcher = Batcher(model)
+    model.show(batcher)
     async with AsyncExitStack() as open_doors:
         if doors.http:
-            web = Web(desk, callers, {"federation": run.federation, "protocol": run.protocol, "run": model.run})
+            web = Web(batcher, callers, {"federation": run.federation, "protocol": run.protocol, "run": model.run})
             open_doors.push_async_callback(web.stop)
             scheme = "https" if doors.certificate else "http"
             console.print(f"HTTP: {scheme}://{await web.start(doors.http, _context(doors))}/v1/predict", markup=False)
         if doors.grpc:
-            remote = Remote(desk, callers)
+            remote = Remote(batcher, callers)
             open_doors.push_async_callback(remote.stop)
             console.print(f"gRPC: {await remote.start(doors.grpc, _pair(doors))}", markup=False)
-        await desk.run()
+        await batcher.run()
 
 
 def _context(doors: Doors) -> ssl.SSLContext | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from colonnade.cli.launcher.processes import Family, last_words
+from colonnade.cli.launcher.processes import Processes, last_words
 from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import INTERRUPTED, debugging, show_error
@@ -46,7 +46,7 @@ def up(
     """
     launched = time.time()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    family = Family()  # it imports torch while we read the configuration
+    processes = Processes()  # it imports torch while we read the configuration
     try:
         from colonnade.cli.data.check import check_members, refuse_others  # noqa: PLC0415  # these import torch: the fork server is first
         from colonnade.cli.launcher.folder_lock import locked_folder  # noqa: PLC0415
@@ -66,9 +66,9 @@ def up(
             _shown(folder, dashboard),
         ):
             run = _Run(config, base, folder, place, launched, secure=not insecure, resumed=resume is not None)
-            code = run.go(family)
+            code = run.go(processes)
     finally:
-        family.close()
+        processes.close()
     if ids is not None and code == 0:
         from colonnade.cli.run.predict import predict  # noqa: PLC0415
         from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
@@ -165,7 +165,7 @@ class _Run:
         self._restarts = Restarts(config.launch)
         self._sent_away: set[str] = set()  # whom we have ended ourselves
 
-    def go(self, family: Family) -> int:
+    def go(self, processes: Processes) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
         from colonnade.reports.console.summary import show_summary  # noqa: PLC0415
 
@@ -173,16 +173,16 @@ class _Run:
         self._files = self._make_files()
         if not self._resumed:
             self._keep()
-        self._start(family)
+        self._start(processes)
         try:
-            self._watch(family)
+            self._watch(processes)
         except KeyboardInterrupt:
             interrupted = True
             console.print("stopping ...", style="yellow")
-            self._stop(family)
+            self._stop(processes)
         self._take_events()
         self._progress.close()
-        code = INTERRUPTED if interrupted else self._report(family.codes)
+        code = INTERRUPTED if interrupted else self._report(processes.codes)
         if code and (self._begun or self._resumed):
             console.print(f"  go on with it: colonnade up --resume {self._folder.path}", markup=False, soft_wrap=True)
         if self._went_on or not self._resumed:
@@ -240,11 +240,11 @@ class _Run:
             _replace(path, text)
         self._files = {}
 
-    def _start(self, family: Family) -> None:
+    def _start(self, processes: Processes) -> None:
         for name in ("server", *self._names):
-            self._start_one(family, name)
+            self._start_one(processes, name)
 
-    def _start_one(self, family: Family, name: str) -> None:
+    def _start_one(self, processes: Processes, name: str) -> None:
         home, file = self._folder.member(name), self._file(name)
         home.make()
         how = "--resume" if home.begun else "--out"
@@ -252,26 +252,26 @@ class _Run:
         argv += [] if self._secure else ["--insecure"]
         argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
         threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
-        family.start(name, argv, self._log(name), threads=threads)
+        processes.start(name, argv, self._log(name), threads=threads)
 
-    def _watch(self, family: Family) -> None:
+    def _watch(self, processes: Processes) -> None:
         """Until the server has ended, or a member has failed; then the others have a while to end too."""
-        while not self._over(family):
-            family.wait(0.1)
+        while not self._over(processes):
+            processes.wait(0.1)
             self._take_events()
-            self._restart(family)
+            self._restart(processes)
         patience = _LINGER
-        if any(family.codes.values()):
+        if any(processes.codes.values()):
             patience = _NOTICE if self._begun else _HASTE
-        self._linger(family, patience)
+        self._linger(processes, patience)
 
-    def _over(self, family: Family) -> bool:
-        ended = {name: code for name, code in family.codes.items() if not self._restarts.hopeful(name, code)}
+    def _over(self, processes: Processes) -> bool:
+        ended = {name: code for name, code in processes.codes.items() if not self._restarts.hopeful(name, code)}
         return "server" in ended or any(ended.values())
 
-    def _restart(self, family: Family) -> None:
+    def _restart(self, processes: Processes) -> None:
         """Starts those again that were killed, when their time has come."""
-        for name, code in list(family.codes.items()):
+        for name, code in list(processes.codes.items()):
             if not self._restarts.hopeful(name, code):
                 continue
             if self._restarts.noticed(name):
@@ -280,28 +280,28 @@ class _Run:
             if self._restarts.due(name):
                 if name == "server":
                     self._address.unlink(missing_ok=True)  # it will listen somewhere else
-                self._start_one(family, name)
+                self._start_one(processes, name)
 
-    def _stop(self, family: Family) -> None:
+    def _stop(self, processes: Processes) -> None:
         """The server first, whose summary is to say that it was stopped, and not that its parties went."""
         deadline = time.monotonic() + _LINGER
-        family.signal("server", signal.SIGTERM)
-        while "server" in family.running() and time.monotonic() < deadline:
-            family.wait(0.1)
-        self._linger(family, 0.0)
+        processes.signal("server", signal.SIGTERM)
+        while "server" in processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
+        self._linger(processes, 0.0)
 
-    def _linger(self, family: Family, seconds: float) -> None:
+    def _linger(self, processes: Processes, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         for number in (signal.SIGTERM, signal.SIGKILL):
-            while family.running() and time.monotonic() < deadline:
-                family.wait(0.1)
+            while processes.running() and time.monotonic() < deadline:
+                processes.wait(0.1)
                 self._take_events()
-            for name in family.running():
+            for name in processes.running():
                 self._sent_away.add(name)
-                family.signal(name, number)
+                processes.signal(name, number)
             deadline = time.monotonic() + 3.0
-        while family.running() and time.monotonic() < deadline:
-            family.wait(0.1)
+        while processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
 
     def _take_events(self) -> None:
         from colonnade.common.observability.telemetry import advances  # noqa: PLC0415

@@ -84,7 +84,7 @@ class CodedParty:
         self._code, self._rows, self._verifier = code, rows, keys.server
         self._exchange, self._uniform = ShareExchange(ctx, server, keys.seals), secure_elements(code.field.p)
         self._least = max(smallest_set(ctx.federation), ctx.config.policy.min_parties or 0)
-        self._record = MemberRecord(ctx.once, ctx.session.run, ctx.federation.names)
+        self._record = MemberRecord(ctx.run_cache, ctx.session.run, ctx.federation.names)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
         self._columns: tuple[int, ...] = ()
         self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
@@ -102,7 +102,7 @@ class CodedParty:
         self._refuse_large_evaluations()
         columns = columns_of(ctx.name, self._model, self._cfg)
         self._largest = torch.zeros(1, columns, dtype=torch.int64)
-        await self._server.send(Prepared(round, ctx.once.number(_SHARES), columns))
+        await self._server.send(Prepared(round, ctx.run_cache.number(_SHARES), columns))
         plan = await self._server.recv(Preparation, round, parties=len(ctx.federation.names))
         if plan is None:
             raise ContractError(SERVER, "Preparation", "", "before the first round", "a round")
@@ -115,17 +115,17 @@ class CodedParty:
             if plan.anew:
                 received[block.positions] = await self._share_data(round, stage, quantised)
         if plan.anew:
-            ctx.once.keep(_SHARES, plan.sharing, {"shares": received})
-        self._data = ctx.once.get(_SHARES)["shares"]
+            ctx.run_cache.keep(_SHARES, plan.sharing, {"shares": received})
+        self._data = ctx.run_cache.get(_SHARES)["shares"]
 
     def _check_plan(self, plan: Preparation, ours: int) -> tuple[int, ...]:
         """Everybody's columns, if the server's plan can be followed."""
         ctx, columns = self._ctx, tuple(plan.columns.tolist())
-        seat, most = ctx.federation.names.index(ctx.name), self._cfg.columns
-        if columns[seat] != ours or not all(1 <= count <= most for count in columns):
+        index, most = ctx.federation.names.index(ctx.name), self._cfg.columns
+        if columns[index] != ours or not all(1 <= count <= most for count in columns):
             expected = f"1 to {most} each, and {ours} of ours"
             raise ContractError(SERVER, "Preparation", "columns", expected, str(list(columns)))
-        if not plan.anew and plan.sharing != (held := ctx.once.number(_SHARES)):
+        if not plan.anew and plan.sharing != (held := ctx.run_cache.number(_SHARES)):
             raise ContractError(SERVER, "Preparation", "sharing", held or "a new one", plan.sharing)
         return columns
 
@@ -156,7 +156,7 @@ class CodedParty:
         self._check_set(announced, stage)
         members = [name for name, is_in in zip(names, announced.senders.tolist(), strict=True) if is_in]
         if not self._enter(round, stage, members) or any(name not in opened for name in members):
-            empty = self._ctx.conceal(nothing(0, self._cfg.embedding, dtype=torch.int32))
+            empty = self._ctx.admit_masked(nothing(0, self._cfg.embedding, dtype=torch.int32))
             await self._server.send(Answer(round, stage, 0, hash_of(announced.senders), empty))
             return None
         return self._sum(hash_of(announced.senders), members, opened, coded)
@@ -172,7 +172,7 @@ class CodedParty:
         """
         masks = None if total.masks is None else total.masks[first : first + len(positions)]
         h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
-        await self._server.send(Answer(round, stage, number, total.senders, self._ctx.conceal(h)))
+        await self._server.send(Answer(round, stage, number, total.senders, self._ctx.admit_masked(h)))
 
     def _quantised(self, block: Block) -> Tensor:
         """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""

@@ -73,7 +73,7 @@ class _Blinded:
         self._ctx, self._server, self._ring = ctx, server, ring(ctx.federation)
         names, self._least = ctx.federation.names, smallest_set(ctx.federation)
         self._blinder = Blinder(ctx.name, names, masks, least=self._least)
-        self._record = MemberRecord(ctx.once, ctx.session.run, names)
+        self._record = MemberRecord(ctx.run_cache, ctx.session.run, names)
         self._set: frozenset[str] = frozenset()
         self._clipped = False
         if self._least == 2:  # the smallest that there is
@@ -98,7 +98,7 @@ class _Blinded:
         if not self._record.enter(round, self._set):
             before = ", ".join(sorted(self._record.bound(round) or ()))
             self._ctx.warn(f"round {round} may have been summed over {before}: nothing is sent for it over another set")
-            await self._server.send(Masked(round, 0, self._ctx.conceal(nothing(0, 0, dtype=torch.int32))))
+            await self._server.send(Masked(round, 0, self._ctx.admit_masked(nothing(0, 0, dtype=torch.int32))))
             return False
         return True
 
@@ -114,7 +114,7 @@ class _Blinded:
         values = released.detach().cpu()
         self._warn_of_clipping(values)
         words = self._blinder.blind(self._ring.encode(values), round, stage, self._set)
-        return Masked(round, stage, self._ctx.conceal(words.viewed(torch.int32), released))
+        return Masked(round, stage, self._ctx.admit_masked(words.viewed(torch.int32), released))
 
     def _warn_of_clipping(self, values: Tensor) -> None:
         if not self._clipped and bool((values.abs() > self._ring.bound).any()):

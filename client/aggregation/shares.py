@@ -50,7 +50,7 @@ class ShareExchange:
         rows = shares.contiguous().view(torch.uint8).numpy()
         others = {name: row.data for name, row in zip(names, rows, strict=True) if name != me}
         sealed = self.seals.boxes(others, purpose, round, stage)
-        await self.server.send(Shares(round, stage, self.ctx.conceal(sealed)))
+        await self.server.send(Shares(round, stage, self.ctx.admit_masked(sealed)))
         bundle = await self.server.recv(Bundle, round, parties=len(names))
         if bundle is None:
             return None

@@ -14,7 +14,7 @@ from colonnade.client.alignment.foreign_keys import ForeignKeys
 from colonnade.common.alignment.comparison import distinct
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
-from colonnade.common.alignment.psi_member import Hand, about, draw_for, tag_of
+from colonnade.common.alignment.psi_member import PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import NUMBER, Scratch, to_records
@@ -27,7 +27,7 @@ from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import M
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_bytes
 
 
@@ -58,7 +58,7 @@ class Matching:
     keys: RowKeys
     session: Session
     server: Link
-    conceal: Callable[[Concealed], Concealed] = lambda value: value
+    admit_masked: Callable[[MaskedTensor], MaskedTensor] = lambda value: value
     keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
     work: Work = at_once
     told: Callable[[int, int], None] = lambda _done, _of: None
@@ -99,7 +99,7 @@ class Matching:
         self.seed.forget()
         return found
 
-    async def _gather(self) -> tuple[PsiRing, Hand]:
+    async def _gather(self) -> tuple[PsiRing, PsiMember]:
         self._round = 1
         await self.server.send(Census(self._round, len(self.keys)))
         self._sizes = sizes = tuple((await self._hear(Sizes, members=len(self._members))).rows.tolist())
@@ -111,7 +111,7 @@ class Matching:
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
-        return ring, Hand(ring, self._seat, keys, tag, draw_for(self.federation, self.name, own))
+        return ring, PsiMember(ring, self._seat, keys, tag, draw_for(self.federation, self.name, own))
 
     def _tell_repeat(self, before: int) -> None:
         if before:
@@ -120,20 +120,20 @@ class Matching:
                 "Others' lists of keys that differ from those before are counted on"
             )
 
-    async def _go_round(self, ring: PsiRing, hand: Hand) -> None:
+    async def _go_round(self, ring: PsiRing, hand: PsiMember) -> None:
         """Our list goes out, and every other one by way of us."""
-        for stage in range(ring.seats):
+        for stage in range(ring.members):
             for block in range(ring.blocks()):
                 self._round += 1
                 points = await self.work(partial(hand.give, stage, block))
-                await self.server.send(Points(self._round, self.conceal(points)))
-                if stage < ring.seats - 1:
+                await self.server.send(Points(self._round, self.admit_masked(points)))
+                if stage < ring.members - 1:
                     await self._take(ring, hand, stage, block)
                 else:
                     await self._hear(Points, keys=0, element=ELEMENT)
-                self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
+                self.told(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
 
-    async def _take(self, ring: PsiRing, hand: Hand, stage: int, block: int) -> None:
+    async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)
         came = await self._hear(Points, keys=ring.length(owner, block), element=ELEMENT)
         self._count(owner, block, came.points, last=block == ring.blocks() - 1)
@@ -150,10 +150,10 @@ class Matching:
         if last:
             self._foreign.count(self._members[owner], self._sizes[owner], self._hash.hexdigest())
 
-    async def _come_back(self, ring: PsiRing, hand: Hand, rows: int) -> Tensor:
+    async def _come_back(self, ring: PsiRing, hand: PsiMember, rows: int) -> Tensor:
         """Undoes our shuffle of every list for the common keys; the last is our own."""
         own = Scratch(NUMBER, self.keys.folder)
-        for stage in range(ring.seats):
+        for stage in range(ring.members):
             owner = ring.owner_back(self._seat, stage)
             for span in ring.spans_of(rows):
                 self._round += 1
@@ -161,14 +161,14 @@ class Matching:
                 before = self._undo(hand, owner, came.positions)
                 if owner == self._seat:
                     own.write(span.start, to_records(before))
-                await self.server.send(Positions(self._round, self.conceal(hand.hand_back(owner, before))))
+                await self.server.send(Positions(self._round, self.admit_masked(hand.next_positions(owner, before))))
         found = own.numbers(rows)
         if not distinct(found, len(self.keys)):
             raise ContractError(SERVER, "Positions", "positions", "every row once", "some again")
         return found
 
     @staticmethod
-    def _undo(hand: Hand, owner: int, positions: Tensor) -> Tensor:
+    def _undo(hand: PsiMember, owner: int, positions: Tensor) -> Tensor:
         try:
             return hand.undo(owner, positions)
         except InputError as broken:

@@ -14,7 +14,7 @@ from torch import Tensor
 from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.matching import Matching
 from colonnade.client.membership.dialer import Membership
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_kinds, alignment_limits
@@ -23,7 +23,7 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.alignment.work import aside
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation.control import Item
@@ -62,7 +62,7 @@ class PartyRows:
     federation: FederationConfig
     policy: PolicyConfig
     features: Features
-    once: Once
+    run_cache: RunCache
     kept: Path
     out: Path
     telemetry: Telemetry
@@ -72,7 +72,7 @@ class PartyRows:
 
     def __post_init__(self) -> None:
         keys = RowKeys.of(self.features.ids, self.federation.keys, self.name, self.out)
-        self.record = AlignmentRecord(self.once, keys, self.name)
+        self.record = AlignmentRecord(self.run_cache, keys, self.name)
         self._seed, path = Seed(self.kept / SEED), self.kept / NAME
         most, asked = self.policy.max_other_rows, self.policy.max_predicted_rows
         if self.whole or asked is None:
@@ -98,12 +98,12 @@ class PartyRows:
             self._refuse_again()
         started, found = time.monotonic(), list[Tensor]()
         with closing(Ledger(PartyFolder(self.out).ledger, after=sys.maxsize)) as ledger:  # with secrets of its own
-            door = Door(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
+            egress = Egress(membership.post, SERVER, release_clear, ledger, self.progress.traffic.sent)
             kinds, limits = alignment_kinds(self.federation), alignment_limits(len(self.federation.parties) + 1)
-            link = Link(SERVER, kinds, limits, door, outlet=membership.outlet)
+            link = Link(SERVER, kinds, limits, egress, outlet=membership.outlet)
 
             async def match() -> None:
-                found.append(await self._matching(link, door, begin)())
+                found.append(await self._matching(link, egress, begin)())
 
             half_done = await membership.attend(partial(_sort, link, membership), match, last=False, link=link)
         if not half_done:
@@ -132,13 +132,13 @@ class PartyRows:
         there = {name: pin for name, pin in self.federation.parties.items() if name in begin.parties}
         return self.federation.model_copy(update={"parties": there})
 
-    def _matching(self, link: Link, door: Door, begin: Begin) -> Matching:
+    def _matching(self, link: Link, egress: Egress, begin: Begin) -> Matching:
         if self.federation.keys.seeded:
             self._warn("federation.keys.seeded: anyone can compute our secret; for tests")
         session = Session(self.federation.id, begin.run, begin.session, self.federation.hashes())
         return Matching(
             self.name, self._federation(begin), self.policy, self.record.keys,
-            session=session, server=link, conceal=door.conceal, keep=self.record.keep, work=aside,
+            session=session, server=link, admit_masked=egress.admit_masked, keep=self.record.keep, work=aside,
             told=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
             seed=self._seed, foreign=self._foreign, warn=self._warn,
         )  # fmt: skip

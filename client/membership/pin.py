@@ -95,7 +95,7 @@ class Pin:
     def _holds(self) -> bool:
         """Whether there is a ledger, something that was made once, or a checkpoint."""
         own = self._folder
-        folders = (own.once, own.once_predictions, own.checkpoints)
+        folders = (own.run_cache, own.prediction_cache, own.checkpoints)
         return own.ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def _read(self) -> Pinned:

@@ -15,11 +15,11 @@ from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.departure import ways_out
 from colonnade.common.messaging.message import Message
-from colonnade.common.messaging.outgoing import Concealed, Outgoing, Released
+from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import Release
 
-_ALLOWED = {Released: "a tensor from ctx.release", Concealed: "a tensor from ctx.conceal"}
+_ALLOWED = {Released: "a tensor from ctx.release", MaskedTensor: "a tensor from ctx.conceal"}
 
 
 class _Pass(NamedTuple):
@@ -41,7 +41,7 @@ class _Pass(NamedTuple):
     packed: Packed | None = None
 
 
-class Door:
+class Egress:
     """A carrier that lets only released values through, as they were when they were released.
 
     Args:
@@ -70,7 +70,7 @@ class Door:
         self._admit(released, released.mechanism, released.epsilon, released.packed)
         return released
 
-    def conceal(self, value: Concealed, of: Released | None = None) -> Concealed:
+    def admit_masked(self, value: MaskedTensor, of: Released | None = None) -> MaskedTensor:
         """Lets values leave that say nothing by themselves: sealed for others, blinded, shares of a code.
 
         Args:
@@ -81,7 +81,7 @@ class Door:
             InputError: nothing has concealed it; what the receiver learns the sum of was not released; `of` did not
                 come from `release`, or was concealed, sent or changed before.
         """
-        if not isinstance(value, Concealed):
+        if not isinstance(value, MaskedTensor):
             raise InputError(
                 f"a {type(value).__name__} is not concealed",
                 hint="pass on what common.crypto or the code has returned, as it is",

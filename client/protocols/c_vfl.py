@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
-from colonnade.client.training.label_messages import told
+from colonnade.client.training.label_messages import receive_labels
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.data.rows import generator
@@ -27,19 +27,19 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     """Sends embeddings and makes Q local steps down the joint loss, in which all others stand still."""
     model, optimiser, head = ctx.model(cfg.embedding), ctx.optimiser(), _head(ctx, cfg)
     bottom, step = ctx.backprop(model), stepper(optimiser)
-    seat, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)
+    index, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
         h = bottom.forward(x)  # (rows, width)
         await server.send(Embedding(t, ctx.release(h, rows=batch)))  # 1
-        labels = await told(ctx, server, t, len(batch))
+        labels = await receive_labels(ctx, server, t, len(batch))
         others = await _others(ctx, server, t, rows=len(batch), width=cfg.embedding)
         theta = await server.recv(Head, t, parameters=size)
         if labels is None or others is None or theta is None:  # the server went on without us: follow it
             continue
         nn.utils.vector_to_parameters(theta.parameters.to(ctx.device), head.parameters())
-        logits = partial(_logits, head, others[:seat], others[seat:])
+        logits = partial(_logits, head, others[:index], others[index:])
         loss = partial(OBJECTIVES[ctx.federation.task].mean, targets=labels)
         lone_steps(bottom, step, h, x, logits, loss, steps=cfg.local_steps)  # 5
         await evaluate(ctx, server, t, model, partial(Evaluation, t))

@@ -7,7 +7,7 @@ from functools import partial
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
-from colonnade.client.training.round_modes import take_turns
+from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
@@ -43,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async def report(t: int) -> None:
         await evaluate(ctx, server, t, model, partial(Evaluation, t))
 
-    await take_turns(ctx, server, exchange, report, arrivals=cfg.arrivals)
+    await follow_rounds(ctx, server, exchange, report, arrivals=cfg.arrivals)
 
 
 def refuse_others(answer: Differences, drawn: Drawn) -> None:

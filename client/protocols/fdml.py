@@ -10,7 +10,7 @@ from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.models.local import Local, headed
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
-from colonnade.client.training.label_messages import told
+from colonnade.client.training.label_messages import receive_labels
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.models.optimiser import stepper
 from colonnade.common.numerics.backprop import backprop
@@ -38,7 +38,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
             o = head(h)
         released = ctx.release(o)
         await server.send(own.training(t, released))  # 1
-        labels = await told(ctx, server, t, len(batch))
+        labels = await receive_labels(ctx, server, t, len(batch))
         mean = await server.recv(Aggregate, t, rows=len(batch), classes=classes)
         if labels is None or mean is None:  # the server went on without us: follow it
             continue

@@ -8,7 +8,7 @@ from colonnade.client.aggregation.masked_sums import terms
 from colonnade.client.models.local import bottom as local
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
-from colonnade.client.training.round_modes import take_turns
+from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import SERVER, Link
 from colonnade.common.errors import ContractError
@@ -41,4 +41,4 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async def report(t: int) -> None:
         await evaluate(ctx, server, t, model, partial(own.evaluation, t))
 
-    await take_turns(ctx, server, exchange, report, arrivals=cfg.arrivals, begin=own.begin)
+    await follow_rounds(ctx, server, exchange, report, arrivals=cfg.arrivals, begin=own.begin)

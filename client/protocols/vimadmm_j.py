@@ -39,7 +39,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         with torch.no_grad():
             o = ctx.release(head(bottom.forward(x)))  # (rows, classes)
         await server.send(own.training(t, o))  # 1
-        told = await _told(cfg, server, t, o, rows=len(batch), classes=classes)
+        told = await _receive_signal(cfg, server, t, o, rows=len(batch), classes=classes)
         if told is None:  # the server went on without us: follow it
             continue
         dual, residual = (part.to(ctx.device) for part in told)
@@ -49,7 +49,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         await evaluate(ctx, server, t, whole, partial(own.evaluation, t))
 
 
-async def _told(cfg: Config, server: Link, t: int, o: Tensor, **dims: int) -> tuple[Tensor, Tensor] | None:
+async def _receive_signal(cfg: Config, server: Link, t: int, o: Tensor, **dims: int) -> tuple[Tensor, Tensor] | None:
     """lambda and s_k, or g and the o_k that was sent, which make the same gradients; None if we are late."""
     if cfg.update == "signal":
         signal = await server.recv(Signal, t, **dims)

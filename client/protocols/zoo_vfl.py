@@ -8,7 +8,7 @@ from colonnade.client.models.local import bottom as local
 from colonnade.client.models.pairs import Follower
 from colonnade.client.training.context import ClientContext
 from colonnade.client.training.evaluation import evaluate
-from colonnade.client.training.round_modes import take_turns
+from colonnade.client.training.round_modes import follow_rounds
 from colonnade.common.contracts.pairs import Evaluation
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.protocols.zoo_vfl import Config
@@ -23,4 +23,4 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     async def report(t: int) -> None:
         await evaluate(ctx, server, t, party.model, partial(Evaluation, t))
 
-    await take_turns(ctx, server, party.exchange, report, arrivals=True)
+    await follow_rounds(ctx, server, party.exchange, report, arrivals=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.run.metrics import ClientMetrics
 from colonnade.client.run.sessions import PartySessions
-from colonnade.client.run.task import PartyTask, answering, training
+from colonnade.client.run.task import PartyTask, prediction_task, training
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import FederationConfig
@@ -25,7 +25,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.sources import load_features
 from colonnade.common.errors import ConfigError, IdentityError, PartyAway
 from colonnade.common.messaging.message import largest_bytes
-from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
@@ -67,15 +67,15 @@ class ClientRun:
             ColonnadeError: the party could not join, or the run has failed.
         """
         raise_limit()
-        with Watch(f"parties.{self.name}", self.config) as watch:
+        with Endpoints(f"parties.{self.name}", self.config) as watch:
             await self._take_part(watch)
 
-    async def _take_part(self, watch: Watch) -> None:
+    async def _take_part(self, watch: Endpoints) -> None:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
         read = self._features()
-        task = answering(self.federation) if self.answers else training(self.federation)
+        task = prediction_task(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
         doubtful = () if self.answers else doubts(read)
         features: Features | None = read
@@ -130,7 +130,7 @@ class ClientRun:
         telemetry.event("warning", party=self.name, reason=reason)
 
     def _features(self) -> Features:
-        return load_features(self.config.data, self.federation.seat(self.name), self.base)
+        return load_features(self.config.data, self.federation.party_index(self.name), self.base)
 
     def _hello(self, features: Features, task: PartyTask) -> Hello:
         return Hello(

@@ -15,7 +15,7 @@ from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.membership.dialer import Membership
 from colonnade.client.membership.pin import Pin
 from colonnade.client.prediction.own_predictions import OwnPredictions
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.run.incidents import RealIncidents
 from colonnade.client.run.task import PartyTask
@@ -23,7 +23,7 @@ from colonnade.client.training.context import ClientContext
 from colonnade.client.training.progress import TrainingProgress
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
@@ -91,7 +91,7 @@ class PartySessions:
 
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
-        self._once = Once(self.task.once(self._folder))
+        self._once = RunCache(self.task.run_cache(self._folder))
         self._pin = Pin(self.name, self.out, self.store)
 
     def take(self, features: Features) -> None:
@@ -108,8 +108,8 @@ class PartySessions:
         policy.refuse(self.name, self.federation)
         self._rows = PartyRows(
             self.name, self.federation, policy, features,
-            once=self._once, kept=self.task.once(self._folder), out=self.out,
-            telemetry=self.telemetry, progress=self.progress, whole=not self.task.answers,
+            run_cache=self._once, kept=self.task.run_cache(self._folder), out=self.out,
+            telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
@@ -120,8 +120,8 @@ class PartySessions:
         """
         if self.progress.privacy is not None:
             self.progress.privacy.close()
-        others = self.task.answers and self.federation.align != "none"  # rows than those that were trained on
-        trained = len(kept_rows(Once(self._folder.once), self.name)) if others else len(features.values)
+        others = self.task.predicts and self.federation.align != "none"  # rows than those that were trained on
+        trained = len(kept_rows(RunCache(self._folder.run_cache), self.name)) if others else len(features.values)
         self._schedule = Schedule(self.federation, trained, features.official_test)
         ledger, plan, rows = self._folder.ledger, self._schedule.privacy, len(features.values)
         self._privacy = Privacy(self.name, self.federation, self.config.policy, plan, ledger, rows)
@@ -184,7 +184,7 @@ class PartySessions:
                 return False
             with membership.telling():
                 self._prepare(aligned)
-            if not self.task.answers:  # who may be asked again for others
+            if not self.task.predicts:  # who may be asked again for others
                 self._rows = None  # the table as the source had it; what is kept is scaled
             release_free_memory()
         return await self._attend(membership, begin)
@@ -199,19 +199,19 @@ class PartySessions:
             chaos = self._chaos()
             post = membership.post if capture is None else capture.outward(membership.post)
             carry = post if chaos is None else chaos.outward(post)
-            door = Door(
+            egress = Egress(
                 carry,
                 SERVER,
-                self._privacy.stage(State() if self.task.answers else state),
+                self._privacy.stage(State() if self.task.predicts else state),
                 ledger,
                 self.progress.traffic.sent,
             )
             link = Link(
-                SERVER, contract.kinds, contract.limits(self.federation), door, self.progress.mailbox(),
+                SERVER, contract.kinds, contract.limits(self.federation), egress, self.progress.mailbox(),
                 outlet=membership.outlet,
             )  # fmt: skip
             link.known = begin.round
-            link.last = None if self.task.answers else self._schedule.rounds
+            link.last = None if self.task.predicts else self._schedule.rounds
             self.progress.follow(link, begin.round)
             self.telemetry.event(
                 "begin",
@@ -228,8 +228,8 @@ class PartySessions:
                 self.config,
                 self._columns,
                 schedule=self._schedule,
-                release=door.release,
-                conceal=door.conceal,
+                release=egress.release,
+                admit_masked=egress.admit_masked,
                 warn=self._warn,
                 keep=self._own.add,
                 base=self.base,
@@ -238,7 +238,7 @@ class PartySessions:
                 round=begin.round,
                 session=Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
                 identity=self.identity,
-                once=self._once,
+                run_cache=self._once,
                 steps=self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)
@@ -255,7 +255,7 @@ class PartySessions:
 
     def _capture(self, session: int) -> Capture | None:
         """What keeps all that crosses our link, nearest to the line, if our configuration asks for it."""
-        if self.config.capture is None or self.task.answers:  # a capture is of training
+        if self.config.capture is None or self.task.predicts:  # a capture is of training
             return None
         self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
         return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
@@ -265,9 +265,9 @@ class PartySessions:
         if self.config.chaos == ChaosConfig():
             return None
         names = self.federation.names
-        seat = PatternIndex(names.index(self.name), len(names), self.federation.batch)
+        index = PatternIndex(names.index(self.name), len(names), self.federation.batch)
         told = partial(self.telemetry.event, party=self.name)
-        return Chaos(self.config.chaos, seat, self.federation.seed, RealIncidents(self._folder.chaos), told)
+        return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), told)
 
     async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
         self._tell_spent(membership)

@@ -17,7 +17,7 @@ from colonnade.common.conversation.conversation import Link
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.runtime.run_folder import PartyFolder
 
-Half = Callable[[ClientContext, Link], Awaitable[None]]
+PartySide = Callable[[ClientContext, Link], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,26 @@ class PartyTask:
         half: who says it.
         federation: the agreed section, as the half has to take it.
         purpose: what the Hello says beside what is agreed on.
-        answers: whether it answers: the last round is not agreed on, and rows may be others than those of training.
+        predicts: whether it answers: the last round is not agreed on, and rows may be others than those of training.
     """
 
     contract: Contract
-    half: Half
+    half: PartySide
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
-    answers: bool = False
+    predicts: bool = False
 
     def events(self, folder: PartyFolder) -> Path:
         """The file of the party's own record."""
-        return folder.prediction_events if self.answers else folder.events
+        return folder.prediction_events if self.predicts else folder.events
 
-    def once(self, folder: PartyFolder) -> Path:
+    def run_cache(self, folder: PartyFolder) -> Path:
         """The folder of what is made once."""
-        return folder.once_predictions if self.answers else folder.once
+        return folder.prediction_cache if self.predicts else folder.run_cache
 
     def repeats_after(self, round: int) -> int:
         """What left after this round leaves again. Answers are numbered anew with every start, and never repeat."""
-        return sys.maxsize if self.answers else round
+        return sys.maxsize if self.predicts else round
 
 
 def training(federation: FederationConfig) -> PartyTask:
@@ -57,7 +57,7 @@ def training(federation: FederationConfig) -> PartyTask:
     return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: half(ctx, server, protocol), federation)
 
 
-def answering(federation: FederationConfig) -> PartyTask:
+def prediction_task(federation: FederationConfig) -> PartyTask:
     """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
-    contract, asked = prediction.contract(federation), prediction.asking(federation)
+    contract, asked = prediction.contract(federation), prediction.prediction_federation(federation)
     return PartyTask(contract, answer, asked, prediction.PURPOSE, True)

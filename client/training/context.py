@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from colonnade.client.privacy.stage import rescale
 from colonnade.client.training.cut_layer import Adjusted, NoisyBackprop, ShapedBackprop
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
@@ -20,7 +20,7 @@ from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
 from colonnade.common.errors import ConfigError
-from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
 from colonnade.common.models.mixing import mixing
@@ -59,7 +59,7 @@ class ClientContext:
     features: Columns
     schedule: Schedule
     release: Callable[..., Released]
-    conceal: Callable[..., Concealed]
+    admit_masked: Callable[..., MaskedTensor]
     warn: Callable[[str], None] = lambda _reason: None
     keep: Callable[[Tensor, Tensor], None] = lambda _rows, _values: None
     base: Path = Path()
@@ -68,7 +68,7 @@ class ClientContext:
     round: int = 0
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
-    once: Once = field(default_factory=Once)
+    run_cache: RunCache = field(default_factory=RunCache)
     steps: NoisySteps | None = None
 
     def model(self, width: int) -> nn.Module:

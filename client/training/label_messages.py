@@ -6,11 +6,11 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.conversation.conversation import Link
-from colonnade.common.messaging.label_messages import TOLD, Beliefs, Labels, Targets
+from colonnade.common.messaging.label_messages import LABEL_MESSAGES, Beliefs, Labels, Targets
 from colonnade.common.messaging.message import Message
 
 
-async def told(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
+async def receive_labels(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
     """y of the batch, for the loss to take.
 
     Returns:
@@ -24,4 +24,4 @@ async def told(ctx: ClientContext, server: Link, round: int, rows: int) -> Tenso
         {Targets: wide} if regression else {Labels: {"rows": rows}, Beliefs: wide}
     )
     came = await server.recv_one(kinds, round)
-    return came.y.to(ctx.device) if isinstance(came, TOLD) else None
+    return came.y.to(ctx.device) if isinstance(came, LABEL_MESSAGES) else None

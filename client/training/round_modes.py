@@ -22,7 +22,7 @@ class Exchange(Protocol):
         """
 
 
-async def take_turns(
+async def follow_rounds(
     ctx: ClientContext,
     server: Link,
     exchange: Exchange,

@@ -15,7 +15,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.messaging.message import Kinds, PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 
 BLOCK = 8192
 """Keys that a message holds at most: 256 KiB of elements, a quarter of a second of exponentiations."""
@@ -46,7 +46,7 @@ class Points(PartyMessage, ServerMessage):
         points: u-coordinates on curve25519.
     """
 
-    points: Annotated[Concealed, TensorSpec("keys", "element", dtype=torch.uint8)]
+    points: Annotated[MaskedTensor, TensorSpec("keys", "element", dtype=torch.uint8)]
 
 
 @message
@@ -69,7 +69,7 @@ class Positions(PartyMessage, ServerMessage):
     last stage, where it says that the next block may come.
     """
 
-    positions: Annotated[Concealed, TensorSpec("keys", dtype=torch.int64)]
+    positions: Annotated[MaskedTensor, TensorSpec("keys", dtype=torch.int64)]
 
 
 @message

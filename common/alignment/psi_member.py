@@ -21,7 +21,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.crypto.group import ELEMENT, Secret, check_elements, hash_to_curve
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import InputError
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 Draw = Callable[[int], bytes]
@@ -32,7 +32,7 @@ _RAISED = "hashed keys, raised to a secret and shuffled"
 _RANDOM = 8  # bytes that a shuffle sorts by
 
 
-class Hand:
+class PsiMember:
     """A member's part in one alignment. Its secret is drawn here, and gone with it.
 
     Lists and shuffles are on the disk, each but a block or a bucket at a time: memory does not grow with keys.
@@ -45,8 +45,8 @@ class Hand:
         draw: randomness; the system's own unless the configuration says `seeded`.
     """
 
-    def __init__(self, ring: PsiRing, seat: int, keys: RowKeys, tag: bytes, draw: Draw = os.urandom) -> None:
-        self._ring, self._seat, self._keys, self._tag, self._draw = ring, seat, keys, tag, draw
+    def __init__(self, ring: PsiRing, index: int, keys: RowKeys, tag: bytes, draw: Draw = os.urandom) -> None:
+        self._ring, self._seat, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
         self._secret = Secret(draw(ELEMENT))
         self._inverse = self._secret.inverse()
         self._starts = (0, *accumulate(ring.sizes))
@@ -54,16 +54,16 @@ class Hand:
         self._coming: Sorter
         self._passing: Scratch
 
-    def give(self, stage: int, block: int) -> Concealed:
+    def give(self, stage: int, block: int) -> MaskedTensor:
         """A block of the list that is passed on in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
         if not stage and not block:
             self._shuffle_own()
         span = self._ring.span(self._ring.owner(self._seat, stage), block)
         if stage:
-            return Concealed(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
+            return MaskedTensor(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
         rows = self._orders.read(self._starts[self._seat] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
-        return Concealed(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
+        return MaskedTensor(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
         """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
@@ -107,9 +107,9 @@ class Hand:
             raise InputError(f"positions of 0 to {size - 1}")
         return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
 
-    def hand_back(self, owner: int, places: Tensor) -> Concealed:
+    def next_positions(self, owner: int, places: Tensor) -> MaskedTensor:
         """Of what `undo` found, what the next member is told: nothing of our own list, whose places are our rows."""
-        return Concealed(places[:0] if owner == self._seat else places, SHUFFLED)
+        return MaskedTensor(places[:0] if owner == self._seat else places, SHUFFLED)
 
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)

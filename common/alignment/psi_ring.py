@@ -32,21 +32,21 @@ class PsiRing:
     block: int
 
     @property
-    def seats(self) -> int:
+    def members(self) -> int:
         """n, how many there are."""
         return len(self.sizes)
 
-    def raises(self, seat: int, owner: int) -> bool:
+    def raises(self, index: int, owner: int) -> bool:
         """Whether a seat raises a list: a party all, the server its own, since it compares the others anyway."""
-        return seat != SERVER_SEAT or owner == SERVER_SEAT
+        return index != SERVER_SEAT or owner == SERVER_SEAT
 
-    def owner(self, seat: int, stage: int) -> int:
+    def owner(self, index: int, stage: int) -> int:
         """Whose list a seat passes on in a stage."""
-        return (seat - stage) % self.seats
+        return (index - stage) % self.members
 
-    def owner_back(self, seat: int, stage: int) -> int:
+    def owner_back(self, index: int, stage: int) -> int:
         """In whose list a seat finds the positions from before its shuffle, in a stage of the return."""
-        return (seat + 1 + stage) % self.seats
+        return (index + 1 + stage) % self.members
 
     def blocks(self) -> int:
         """Of the longest list: all lists take as many, and are over earlier or later."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.alignment.keys import RowKeys
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
@@ -25,18 +25,18 @@ class AlignmentRecord:
         member: whose it is, for messages.
     """
 
-    once: Once
+    run_cache: RunCache
     keys: RowKeys
     member: str
 
     @property
     def number(self) -> str:
         """Of the alignment that is kept here; "" if there is none."""
-        return self.once.number(_NAME)
+        return self.run_cache.number(_NAME)
 
     def keep(self, number: str, rows: Tensor) -> None:
         """Keeps row numbers, int64 (common,), in the place of earlier ones; they are on the disk when this returns."""
-        self.once.keep(_NAME, number, {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)})
+        self.run_cache.keep(_NAME, number, {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)})
 
     def rows(self, number: str) -> Tensor:
         """What was kept, int64 (common,).
@@ -53,7 +53,7 @@ class AlignmentRecord:
                 f"{self.member}: the run goes on with the alignment {number}, and here is {self.number or 'none'}",
                 hint="resume every member from its own folder of this run, or begin a new run",
             )
-        kept = self.once.get(_NAME)
+        kept = self.run_cache.get(_NAME)
         if to_bytes(kept["keys"]) != self.keys.digest:
             raise DataError(
                 f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
@@ -63,8 +63,8 @@ class AlignmentRecord:
         return kept["rows"]
 
 
-def kept_rows(once: Once, member: str) -> Tensor:
+def kept_rows(run_cache: RunCache, member: str) -> Tensor:
     """The rows of a run that has ended, int64 (common,). Raises CheckpointError if they are not there."""
-    if not once.number(_NAME):
+    if not run_cache.number(_NAME):
         raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a run folder that is whole")
-    return once.get(_NAME)["rows"]
+    return run_cache.get(_NAME)["rows"]

@@ -16,7 +16,7 @@ from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.durable import write_durably
 
 
-class Once:
+class RunCache:
     """Tensors by name in a folder, each with a number that says which making of it this is.
 
     Args:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.errors import InputError
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.field import Field
 
 _SETS = 256  # of senders, whose decoding matrices are kept
@@ -118,7 +118,7 @@ class LagrangeCode:
         self._check("masks", masks, (self.masks, *model.shape))
         return self._apply(self._collapsed, torch.cat([model[None], masks]))
 
-    def answer(self, data: Tensor, weights: Tensor, masks: Tensor | None) -> Concealed:
+    def answer(self, data: Tensor, weights: Tensor, masks: Tensor | None) -> MaskedTensor:
         """H_j of some coded rows (Eq. 5), int32 (coded, width).
 
         Args:
@@ -128,7 +128,7 @@ class LagrangeCode:
         """
         h = self.field.matmul(data, weights)
         h = h if masks is None else self.field.add(h, masks)
-        return Concealed(h.to(torch.int32), f"coded sum, T={self.masks}")
+        return MaskedTensor(h.to(torch.int32), f"coded sum, T={self.masks}")
 
     def decode(self, senders: Sequence[int], answers: Tensor) -> Tensor:
         """ψ(β_1) .. ψ(β_K), from the first R of the answers.

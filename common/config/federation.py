@@ -101,12 +101,12 @@ class FederationConfig(Section):
         return tuple(self.parties)
 
     @property
-    def answers(self) -> Quorum:
+    def round_quorum(self) -> Quorum:
         """How long a round waits for answers, and for whom."""
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
 
-    def seat(self, member: str) -> PartyIndex:
+    def party_index(self, member: str) -> PartyIndex:
         """A member's place among those who hold columns: the active party has the first, where there is one."""
         holders = (SERVER, *self.names) if self.protocol.active else self.names
         return PartyIndex(holders.index(member), len(holders))

@@ -22,7 +22,7 @@ from colonnade.common.models.heads import LinearHeadConfig
 from colonnade.common.models.optimiser import OptimiserConfig, SgdConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.privacy.labels import LabelPrivacyConfig
-from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.section import Section
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
@@ -62,7 +62,7 @@ class ServerPrivacyConfig(Section):
     """What the server protects of its own."""
 
     labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
-    answers: AnswerPrivacyConfig | None = Field(
+    answers: ResponseNoiseConfig | None = Field(
         default=None, description="noise on all that goes back to the parties, in protocols that can"
     )
 

@@ -61,7 +61,7 @@ class Schedule:
         if self._share == len(names):
             return names
         draw = torch.randperm(len(names), generator=generator("participants", self._seed, round))
-        return tuple(names[seat] for seat in sorted(draw[: self._share].tolist()))
+        return tuple(names[index] for index in sorted(draw[: self._share].tolist()))
 
     def epoch(self, round: int) -> float:
         """Epochs that are over after a round."""

@@ -46,7 +46,7 @@ class Contract:
     limits: Callable[[FederationConfig], Mapping[str, int]]
     sees: Mapping[str, str]
     subsampling: bool = False
-    answers_protected: bool = False
+    response_noise: bool = False
     embeddings: bool = False
     gradients: bool = False
     predicts: Literal["", "embedding", "logits"] = ""

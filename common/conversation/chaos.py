@@ -91,7 +91,7 @@ class Pattern:
             )
         return cls(name, values)
 
-    def draw(self, draws: random.Random, seat: PatternIndex) -> float:
+    def draw(self, draws: random.Random, index: PatternIndex) -> float:
         """One delay."""
         match self.name:
             case "constant":
@@ -101,17 +101,17 @@ class Pattern:
             case "exp":
                 return draws.expovariate(1 / self.values[0]) if self.values[0] else 0.0
             case _:
-                return draws.expovariate(1 / mean) if (mean := self._fedvs_mean(seat)) else 0.0
+                return draws.expovariate(1 / mean) if (mean := self._fedvs_mean(index)) else 0.0
 
-    def _fedvs_mean(self, seat: PatternIndex) -> float:
+    def _fedvs_mean(self, index: PatternIndex) -> float:
         """FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
 
         For model shares the same times (log^2 N) / |B|; the paper leaves the base of the logarithm
         open, here it is e.
         """
-        i = seat.number + 1 - math.ceil(seat.of / 2)
-        mean = 0.1 if i <= 0 else 2 + 4 * i / seat.of
-        factor = math.log(seat.of) ** 2 / seat.batch if self.name == "fedvs-shares" else 1.0
+        i = index.number + 1 - math.ceil(index.of / 2)
+        mean = 0.1 if i <= 0 else 2 + 4 * i / index.of
+        factor = math.log(index.of) ** 2 / index.batch if self.name == "fedvs-shares" else 1.0
         return mean * factor * self.values[0]
 
 
@@ -219,12 +219,12 @@ class Chaos:
     def __init__(
         self,
         config: ChaosConfig,
-        seat: PatternIndex,
+        index: PatternIndex,
         seed: int,
         incidents: Incidents,
         told: Callable[..., object] = lambda *_what, **_fields: None,
     ) -> None:
-        self._config, self._seat, self._seed, self._incidents, self.told = config, seat, seed, incidents, told
+        self._config, self._seat, self._seed, self._incidents, self.told = config, index, seed, incidents, told
         self._delays, self._drops = config.delay, config.drop
         self._jitter = Pattern.parse(config.jitter)
         self._bandwidth = bits_per_second(config.bandwidth)
@@ -232,7 +232,7 @@ class Chaos:
         self._pauses = [parse_pause(text) for text in config.pause]
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
-        self._jitters = random.Random(f"{seed}/{seat.number}/jitter")  # noqa: S311  # faults, not privacy
+        self._jitters = random.Random(f"{seed}/{index.number}/jitter")  # noqa: S311  # faults, not privacy
         self._still_until = 0.0
         self._up, self._down = _NarrowLine(), _NarrowLine()
         self._making: dict[type[Message], _NarrowLine] = {}
@@ -310,9 +310,9 @@ class _NarrowLine:
         # The next float after the last one: timers of equal times would fire in any order.
         self.free = max(ready, math.nextafter(self.free, math.inf))
         self.waiting += 1
-        loop.call_at(self.free, self.hand_on, to, item)
+        loop.call_at(self.free, self.deliver, to, item)
 
-    def hand_on(self, to: Callable[[Any], None], item: Item) -> None:
+    def deliver(self, to: Callable[[Any], None], item: Item) -> None:
         self.waiting -= 1
         to(item)
 

@@ -25,7 +25,7 @@ from typing import Protocol
 from colonnade.common.conversation.capacity import AHEAD, Capacity, Unlimited, bound
 from colonnade.common.conversation.control import Close, Item, Open, Save
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.conversation.responses import Gathering, Harvest, Quorum
+from colonnade.common.conversation.responses import Quorum, ResponseCollector, Responses
 from colonnade.common.conversation.traffic import Traffic
 from colonnade.common.errors import ContractError, PartyAway, PartyLost
 from colonnade.common.messaging.message import (
@@ -123,7 +123,7 @@ class Link(Capacity):
         """Server only: there will be no more rounds."""
         self._carry(Close())
 
-    def ask_to_save(self, save: Save) -> None:
+    def request_save(self, save: Save) -> None:
         """Server only: asks the other end for a checkpoint."""
         self.given_up = save.round
         self._carry(save)
@@ -285,7 +285,7 @@ class Cohort(Mapping[str, Link]):
     def __len__(self) -> int:
         return len(self._links)
 
-    async def tell(self, what: Message | Mapping[str, Message]) -> None:
+    async def broadcast(self, what: Message | Mapping[str, Message]) -> None:
         """Sends one message to all, or to each party named its own.
 
         A party that is lost is passed over: the next harvest that needs it raises.
@@ -317,7 +317,7 @@ class Cohort(Mapping[str, Link]):
         among: Collection[str] | None = None,
         stale: Callable[[M], bool] | None = None,
         **dims: int,
-    ) -> Harvest[M]:
+    ) -> Responses[M]:
         """Waits for one message of a kind and round from every party, as long as the quorum says.
 
         Args:
@@ -332,9 +332,11 @@ class Cohort(Mapping[str, Link]):
             PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
         """
         asked = tuple(party for party in self._links if among is None or party in among)
-        harvest = await Gathering(self._mailbox, asked, kind, round, quorum=quorum, dims=dims, stale=stale).finish()
+        responses = await ResponseCollector(
+            self._mailbox, asked, kind, round, quorum=quorum, dims=dims, stale=stale
+        ).finish()
         others = tuple(party for party in self._links if party not in asked)
-        return replace(harvest, missing=(*harvest.missing, *others)) if others else harvest
+        return replace(responses, missing=(*responses.missing, *others)) if others else responses
 
     async def arrivals(
         self,

@@ -130,9 +130,9 @@ class _Wire(Bounded, Carrier):
             self._held.clear()
             sender.lose(PartyAway(sender.peer, f"it does not read: {size} bytes wait for it"))
         elif self._handing is None:
-            self._handing = asyncio.get_running_loop().create_task(self._hand_on(link, self._held))
+            self._handing = asyncio.get_running_loop().create_task(self._deliver(link, self._held))
 
-    async def _hand_on(self, link: Link, held: Outbox[Item]) -> None:
+    async def _deliver(self, link: Link, held: Outbox[Item]) -> None:
         while held:
             await link.room()
             while held and not link.full:

@@ -33,7 +33,7 @@ class Quorum:
 
 
 @dataclass(frozen=True)
-class Harvest(Mapping[str, M_co]):
+class Responses(Mapping[str, M_co]):
     """The answers of one kind and round by party, in the cohort's order.
 
     `missing` did not answer in time; `slowest` answered last, `lag` seconds after the first.
@@ -54,7 +54,7 @@ class Harvest(Mapping[str, M_co]):
         return len(self.answers)
 
 
-class Gathering(Generic[M]):
+class ResponseCollector(Generic[M]):
     """One harvest under way.
 
     Args:
@@ -83,7 +83,7 @@ class Gathering(Generic[M]):
         self._clock = asyncio.get_running_loop().time
         self._times: dict[str, float] = {}
 
-    async def finish(self) -> Harvest[M]:
+    async def finish(self) -> Responses[M]:
         """Waits as the quorum says. Raises ContractError and PartyLost, as `Cohort.collect` has it."""
         begin = self._clock()
         enough_since: float | None = None
@@ -96,7 +96,7 @@ class Gathering(Generic[M]):
             if enough_since is not None:
                 left = enough_since + self._quorum.grace - self._clock()
                 if not hopeful or left <= 0:
-                    return self._harvest(silent)
+                    return self._responses(silent)
             else:
                 self._give_up_if_hopeless(silent, hopeful, begin)
                 left = begin + self._quorum.limit - self._clock()
@@ -128,10 +128,10 @@ class Gathering(Generic[M]):
             hint = "raise federation.timeouts.answer, or lower federation.quorum.need to go on without it"
             raise PartyLost(hopeful[0], what + others, hint=hint)
 
-    def _harvest(self, missing: list[str]) -> Harvest[M]:
+    def _responses(self, missing: list[str]) -> Responses[M]:
         ordered = {party: self._answers[party] for party in self._parties if party in self._answers}
         if not self._times:
-            return Harvest(ordered, tuple(missing))
+            return Responses(ordered, tuple(missing))
         slowest = max(self._times, key=self._times.__getitem__)
         lag = self._times[slowest] - min(self._times.values())
-        return Harvest(ordered, tuple(missing), slowest, lag)
+        return Responses(ordered, tuple(missing), slowest, lag)

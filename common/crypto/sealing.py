@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.signatures import ForgedError, Signer, Verifier
 from colonnade.common.errors import PeerError
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
 
 KEY_BYTES = PROOF_BYTES = 32
@@ -227,7 +227,7 @@ class Seals:
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
         return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context))
 
-    def boxes(self, contents: Mapping[str, memoryview], purpose: str, *context: _Context) -> Concealed:
+    def boxes(self, contents: Mapping[str, memoryview], purpose: str, *context: _Context) -> MaskedTensor:
         """Boxes of one size, uint8 (others, bytes).
 
         Args:
@@ -235,7 +235,9 @@ class Seals:
             purpose, context: what they are.
         """
         boxes = [self.seal(to, content, purpose, *context) for to, content in contents.items()]
-        return Concealed(to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0), f"{purpose} shares, sealed")
+        return MaskedTensor(
+            to_tensor(b"".join(boxes)).view(len(boxes), -1 if boxes else 0), f"{purpose} shares, sealed"
+        )
 
     def open(self, sender: str, box: bytes | memoryview, *context: _Context) -> bytes:
         """What a box holds.

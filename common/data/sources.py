@@ -256,7 +256,7 @@ LabelConfig = Annotated[
 """What the server's configuration says under `labels`."""
 
 
-def load_features(config: DataConfig, seat: PartyIndex, base: Path) -> Features:
+def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
     """Reads a party's columns, as they are: not encoded.
 
     Args:
@@ -269,9 +269,9 @@ def load_features(config: DataConfig, seat: PartyIndex, base: Path) -> Features:
         ConfigError: the split does not fit the source or the roster.
     """
     if isinstance(config, TableColumnsConfig):
-        return config.features(seat, base)
+        return config.features(member, base)
     source = config.open(base)
-    part = config.split.part(source.shape, source.names, seat)
+    part = config.split.part(source.shape, source.names, member)
     if not part.pick(source.names):
         raise DataError(f"source {config.source!r} leaves no column", hint="a party brings one at least: see `split`")
     return Features(source.read(part), part.pick(source.names), source.official_test, source.ids())

@@ -61,20 +61,20 @@ class Part:
         return tuple(names[position] for position in self.positions.tolist())
 
 
-def band(length: int, seat: PartyIndex, what: str) -> slice:
+def band(length: int, member: PartyIndex, what: str) -> slice:
     """The seat's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
 
     Raises:
         ConfigError: there are more seats than things to deal (`what`, for the message).
     """
-    if seat.count > length:
+    if member.count > length:
         raise ConfigError(
-            f"{seat.count} parties cannot share {length} {what}: some would hold nothing",
+            f"{member.count} parties cannot share {length} {what}: some would hold nothing",
             hint="take fewer parties, or another split",
         )
-    size, longer = divmod(length, seat.count)
-    start = seat.index * size + min(seat.index, longer)
-    return slice(start, start + size + (seat.index < longer))
+    size, longer = divmod(length, member.count)
+    start = member.index * size + min(member.index, longer)
+    return slice(start, start + size + (member.index < longer))
 
 
 class _Split(BaseModel):
@@ -86,11 +86,11 @@ class AllSplit(_Split):
 
     kind: Literal["all"] = "all"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """Every position, in the row's own shape."""
         return Part(torch.arange(math.prod(shape)), shape)
 
-    def pinned(self, seat: PartyIndex) -> AllSplit:  # noqa: ARG002
+    def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
         """The same: it goes by no seat."""
         return self
 
@@ -101,14 +101,14 @@ class _SeatedSplit(_Split):
     index: int | None = Field(default=None, ge=0)
     count: PositiveInt | None = None
 
-    def seat(self, given: PartyIndex) -> PartyIndex:
+    def counted(self, given: PartyIndex) -> PartyIndex:
         """The seat that counts for this split."""
         index = given.index if self.index is None else self.index
         return PartyIndex(index, self.count or given.count)
 
-    def pinned(self, seat: PartyIndex) -> Self:
+    def pinned(self, member: PartyIndex) -> Self:
         """The split that gives the party of this seat the same part in any roster."""
-        own = self.seat(seat)
+        own = self.counted(member)
         return self.model_copy(update={"index": own.index, "count": own.count})
 
 
@@ -123,7 +123,7 @@ class ColumnsSplit(_SeatedSplit):
     take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = "even"
     seed: int = 0
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
         """The party's columns, flat.
 
         Raises:
@@ -133,7 +133,7 @@ class ColumnsSplit(_SeatedSplit):
         if isinstance(self.take, tuple):
             positions = _by_name(self.take, names)
         else:
-            share = band(math.prod(shape), self.seat(seat), "columns")
+            share = band(math.prod(shape), self.counted(member), "columns")
             positions = self._order(math.prod(shape))[share].sort().values
         return Part(positions, (len(positions),))
 
@@ -153,13 +153,13 @@ class WindowsSplit(_SeatedSplit):
     kind: Literal["windows"] = "windows"
     columns: PositiveInt
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's columns, flat.
 
         Raises:
             ConfigError: a row has fewer columns, or the windows leave some out.
         """
-        width, own = math.prod(shape), self.seat(seat)
+        width, own = math.prod(shape), self.counted(member)
         if not self.columns <= width <= self.columns * own.count:
             raise ConfigError(
                 f"{own.count} windows of {self.columns} columns do not cover a row of {width}",
@@ -174,14 +174,14 @@ class ImageRowsSplit(_SeatedSplit):
 
     kind: Literal["image_rows"] = "image_rows"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's band: (..., rows, width).
 
         Raises:
             ConfigError: rows are no images, or there are more parties than pixel rows.
         """
         height, _ = _size(shape, self.kind)
-        return _window(shape, band(height, self.seat(seat), "pixel rows"), slice(None))
+        return _window(shape, band(height, self.counted(member), "pixel rows"), slice(None))
 
 
 class PatchesSplit(_Split):
@@ -194,7 +194,7 @@ class PatchesSplit(_Split):
     grid: tuple[PositiveInt, PositiveInt]
     index: int | None = Field(default=None, ge=0)
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's patch: (..., rows, columns).
 
         Raises:
@@ -202,20 +202,20 @@ class PatchesSplit(_Split):
                 patch a party.
         """
         down, across = self.grid
-        if self.index is None and seat.count != down * across:
+        if self.index is None and member.count != down * across:
             raise ConfigError(
-                f"a grid of {down} x {across} has {down * across} patches, the roster {seat.count} parties",
+                f"a grid of {down} x {across} has {down * across} patches, the roster {member.count} parties",
                 hint="choose a grid with one patch a party, or name this party's patch with `index`",
             )
         height, width = _size(shape, self.kind)
-        cell = PartyIndex(seat.index if self.index is None else self.index, down * across)
+        cell = PartyIndex(member.index if self.index is None else self.index, down * across)
         row, column = divmod(cell.index, across)
         rows = band(height, PartyIndex(row, down), "pixel rows")
         return _window(shape, rows, band(width, PartyIndex(column, across), "pixel columns"))
 
-    def pinned(self, seat: PartyIndex) -> PatchesSplit:
+    def pinned(self, member: PartyIndex) -> PatchesSplit:
         """The split that gives the party of this seat the same patch in any roster."""
-        return self if self.index is not None else self.model_copy(update={"index": seat.index})
+        return self if self.index is not None else self.model_copy(update={"index": member.index})
 
 
 Side = Literal["left", "right", "top", "bottom", "left-right", "top-bottom"]
@@ -231,32 +231,32 @@ class HalvesSplit(_Split):
     kind: Literal["halves"] = "halves"
     side: Side = "left-right"
 
-    def part(self, shape: Shape, names: Sequence[str], seat: PartyIndex) -> Part:  # noqa: ARG002
+    def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's half: (..., rows, columns).
 
         Raises:
             ConfigError: rows are no images, or the roster has not two parties and `side` names none.
         """
-        side = self._side(seat)
+        side = self._side(member)
         height, width = _size(shape, self.kind)
         half = PartyIndex(int(side in ("right", "bottom")), 2)
         if side in ("left", "right"):
             return _window(shape, slice(None), band(width, half, "pixel columns"))
         return _window(shape, band(height, half, "pixel rows"), slice(None))
 
-    def pinned(self, seat: PartyIndex) -> HalvesSplit:
+    def pinned(self, member: PartyIndex) -> HalvesSplit:
         """The split that gives the party of this seat the same half in any roster."""
-        return self.model_copy(update={"side": self._side(seat)})
+        return self.model_copy(update={"side": self._side(member)})
 
-    def _side(self, seat: PartyIndex) -> str:
+    def _side(self, member: PartyIndex) -> str:
         if self.side not in _PAIRS:
             return self.side
-        if seat.count != len(_PAIRS[self.side]):
+        if member.count != len(_PAIRS[self.side]):
             raise ConfigError(
-                f"halves are for two parties, the roster has {seat.count}",
+                f"halves are for two parties, the roster has {member.count}",
                 hint="give every party its `side`: left, right, top or bottom",
             )
-        return _PAIRS[self.side][seat.index]
+        return _PAIRS[self.side][member.index]
 
 
 def _expand(value: object) -> object:

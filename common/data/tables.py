@@ -87,7 +87,7 @@ class TableColumnsConfig(_Table):
                 raise ValueError(f"{name!r} has a unit, and is no number under `types`")
         return self
 
-    def features(self, seat: PartyIndex, base: Path) -> Features:
+    def features(self, member: PartyIndex, base: Path) -> Features:
         """Reads the columns of this seat, and the keys.
 
         Raises:
@@ -101,7 +101,7 @@ class TableColumnsConfig(_Table):
         require(table, [name for name in named if name is not None])
         names = self.columns or tuple(name for name in table.header if name not in (self.key, *self.drop))
         require_names(table, names)
-        chosen = self.split.part((len(names),), names, seat).pick(names)
+        chosen = self.split.part((len(names),), names, member).pick(names)
         gaps = self.missing != "refuse"
         return TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units).features()
 

@@ -43,4 +43,4 @@ class Targets(ServerMessage):
     y: Annotated[Tensor, TensorSpec("rows", "classes", dtype=torch.float64)]
 
 
-TOLD = (Labels, Beliefs, Targets)
+LABEL_MESSAGES = (Labels, Beliefs, Targets)

@@ -52,7 +52,7 @@ class Released(Outgoing):
         return made
 
 
-class Concealed(Outgoing):
+class MaskedTensor(Outgoing):
     """Something that says nothing by itself: sealed for others, blinded, a share of a code, a list that was shuffled.
 
     Made by the code that seals, blinds, codes and shuffles alone, as a test checks.
@@ -71,13 +71,13 @@ class Concealed(Outgoing):
         made.summed = summed
         return made
 
-    def viewed(self, dtype: torch.dtype) -> Concealed:
+    def viewed(self, dtype: torch.dtype) -> MaskedTensor:
         """The same bits as words of another size."""
-        return Concealed(self.view(dtype), self.mechanism, summed=self.summed)
+        return MaskedTensor(self.view(dtype), self.mechanism, summed=self.summed)
 
 
-def nothing(*shape: int, dtype: torch.dtype) -> Concealed:
+def nothing(*shape: int, dtype: torch.dtype) -> MaskedTensor:
     """A tensor without entries, for a message that has nothing to say. Raises ValueError if it has entries."""
     if (empty := torch.empty(shape, dtype=dtype)).numel():
         raise ValueError(f"a tensor of shape {shape} has entries")
-    return Concealed(empty, "an empty answer")
+    return MaskedTensor(empty, "an empty answer")

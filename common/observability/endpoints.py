@@ -36,7 +36,7 @@ class Collector(Protocol):
         """What there is to show now."""
 
 
-class Watch(AbstractContextManager["Watch"]):
+class Endpoints(AbstractContextManager["Endpoints"]):
     """Both endpoints while it is entered; where neither is asked for it opens no port and costs nothing.
 
     Args:

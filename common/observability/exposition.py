@@ -21,9 +21,9 @@ from colonnade.common.network.web_gate import Gate
 from colonnade.common.observability.metric import Metric
 
 T = TypeVar("T")
-Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
+Processes = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
 
-_FAMILIES: Mapping[str, Callable[..., Family]] = {
+_FAMILIES: Mapping[str, Callable[..., Processes]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
     "info": InfoMetricFamily,
@@ -94,11 +94,11 @@ class _Collected(Collector):
     def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._collect = collect
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[Processes]:
         return map(family, self._collect())
 
 
-def family(metric: Metric) -> Family:
+def family(metric: Metric) -> Processes:
     """A metric in the library's terms."""
     made = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
     for labels, value in metric.values.items():

@@ -74,11 +74,11 @@ def _able(trait: str) -> str:
 def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
     """Refuses noise on answers in a protocol that would send labels past it."""
     name = federation.protocol.name
-    if server.privacy.answers is None or CONTRACTS[name].answers_protected:
+    if server.privacy.answers is None or CONTRACTS[name].response_noise:
         return
     raise ConfigError(
         f"server.privacy.answers: in {name} what goes back to the parties is not noised",
-        hint=f"take one of {_able('answers_protected')}; "
+        hint=f"take one of {_able('response_noise')}; "
         "or protect the labels once, before training: server.privacy.labels",
     )
 

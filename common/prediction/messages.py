@@ -113,7 +113,7 @@ def refuse_own(federation: FederationConfig) -> None:
         )
 
 
-def asking(federation: FederationConfig) -> FederationConfig:
+def prediction_federation(federation: FederationConfig) -> FederationConfig:
     """The same for a prediction, which waits for everybody: no next round makes good for this one."""
     return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"})
 

@@ -24,7 +24,7 @@ from colonnade.common.privacy.settings import Accounting
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
-class AnswerPrivacyConfig(BaseModel):
+class ResponseNoiseConfig(BaseModel):
     """`server.privacy.answers`: how much noise what goes back to the parties gets.
 
     Args:

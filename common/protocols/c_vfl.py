@@ -30,7 +30,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Evaluation
-from colonnade.common.messaging.label_messages import TOLD
+from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
@@ -96,7 +96,7 @@ CONTRACT = Contract(
     title="C-VFL: compressed exchanges, many local steps; every party is given labels and others' embeddings",
     source="Castiglia et al. 2022, Algorithm 1",
     config=Config,
-    messages=(Embedding, *TOLD, Other, Head, Evaluation),
+    messages=(Embedding, *LABEL_MESSAGES, Other, Head, Evaluation),
     limits=limits,
     embeddings=True,
     gradients=True,

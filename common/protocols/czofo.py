@@ -130,7 +130,7 @@ CONTRACT = Contract(
     embeddings=True,
     gradients=True,
     check=check,
-    answers_protected=True,
+    response_noise=True,
     predicts="embedding",
     sees={
         "server": "every party's embeddings of the training, validation and test rows, in the clear",

@@ -27,7 +27,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.messaging.label_messages import TOLD
+from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, blinded_limits
@@ -85,7 +85,7 @@ CONTRACT = Contract(
     title="FDML: averaged logits; every party is given the labels",
     source="Hu et al. 2019",
     config=Config,
-    messages=(Logits, *TOLD, Aggregate, Evaluation, *BLINDED),
+    messages=(Logits, *LABEL_MESSAGES, Aggregate, Evaluation, *BLINDED),
     limits=limits,
     predicts="logits",
     shares_labels=True,

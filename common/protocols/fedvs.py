@@ -38,7 +38,7 @@ from colonnade.common.contracts.contract import Contract
 from colonnade.common.crypto.sealing import OVERHEAD, Session
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.field import Field as PrimeField
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
@@ -134,7 +134,7 @@ class Shares(PartyMessage):
     """
 
     stage: int
-    boxes: Annotated[Concealed, TensorSpec("parties", "box", dtype=torch.uint8)]
+    boxes: Annotated[MaskedTensor, TensorSpec("parties", "box", dtype=torch.uint8)]
 
 
 @message
@@ -185,7 +185,7 @@ class Answer(PartyMessage):
     stage: int
     block: int
     senders: str
-    h: Annotated[Concealed, TensorSpec("coded", "width", dtype=torch.int32)]
+    h: Annotated[MaskedTensor, TensorSpec("coded", "width", dtype=torch.int32)]
 
 
 @message

@@ -84,5 +84,5 @@ CONTRACT = Contract(
         "party": "the gradients of the loss at its own cut layer, which carry information about the labels, unless "
         "server.privacy.answers puts noise on them",
     },
-    answers_protected=True,
+    response_noise=True,
 )

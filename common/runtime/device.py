@@ -9,7 +9,7 @@ import torch
 from colonnade.common.errors import EnvironmentFault
 
 
-def choose_device(wanted: str, seat: int = 0) -> torch.device:
+def choose_device(wanted: str, index: int = 0) -> torch.device:
     """The device that a config names.
 
     Args:
@@ -23,7 +23,7 @@ def choose_device(wanted: str, seat: int = 0) -> torch.device:
         return torch.device("cpu")
     gpus = torch.cuda.device_count()
     if wanted == "auto":
-        return _repeatable(torch.device("cuda", seat % gpus)) if gpus else torch.device("cpu")
+        return _repeatable(torch.device("cuda", index % gpus)) if gpus else torch.device("cpu")
     device = torch.device(wanted)
     if device.index >= gpus:
         raise EnvironmentFault(

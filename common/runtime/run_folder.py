@@ -58,9 +58,9 @@ class MemberFolder:
     """The same of the time in which the model was asked."""
     checkpoints = _Below("checkpoints")
     """The folder of checkpoints."""
-    once = _Below("once")
+    run_cache = _Below("once")
     """The folder of what is made once a run."""
-    once_predictions = _Below("once-predictions")
+    prediction_cache = _Below("once-predictions")
     """The folder of what is made once for predictions."""
     encoder = _Below("encoder.json")
     """How the member's columns were encoded."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.ring import Ring
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 
@@ -53,7 +53,7 @@ class Masked(PartyMessage):
     """
 
     stage: int
-    words: Annotated[Concealed, TensorSpec("rows", "words", dtype=torch.int32)]
+    words: Annotated[MaskedTensor, TensorSpec("rows", "words", dtype=torch.int32)]
 
 
 BLINDED = (*AGREEMENT, Members, Masked)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.common.errors import InputError, PeerError
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 
 LEAST = 2  # of fewer parties the sum is the embedding
 
@@ -70,7 +70,7 @@ class Blinder:
         if least < LEAST:
             raise InputError(f"{name!r} would blind for {least} parties, which hides nothing", hint=f"take {LEAST}")
 
-    def blind(self, words: Tensor, round: int, stage: int, parties: Collection[str]) -> Concealed:
+    def blind(self, words: Tensor, round: int, stage: int, parties: Collection[str]) -> MaskedTensor:
         """[E_k] = E_k + r_k (Eq. 5), once for a round and stage.
 
         Args:
@@ -94,7 +94,7 @@ class Blinder:
         message = [round, stage, chosen, blinded.shape, 8 * blinded.itemsize]
         self._add_masks(blinded.reshape(-1), chosen, sha256(json.dumps(message).encode()).digest())
         said = f"blinded, a sum of {len(chosen)}"
-        return Concealed(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
+        return MaskedTensor(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
 
     def _agreed(self, round: int, stage: int, parties: set[str]) -> tuple[str, ...]:
         """The set in the roster's order; from here on the round and stage are used up."""

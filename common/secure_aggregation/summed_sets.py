@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError
 
 _NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
@@ -35,8 +35,8 @@ class MemberRecord:
         CheckpointError: what is kept there is of another run.
     """
 
-    def __init__(self, once: Once, run: str, roster: Sequence[str]) -> None:
-        self._once, self._run, self._roster = once, run, tuple(roster)
+    def __init__(self, run_cache: RunCache, run: str, roster: Sequence[str]) -> None:
+        self._run_cache, self._run, self._roster = run_cache, run, tuple(roster)
         self._first = torch.empty(0, dtype=torch.int64)
         self._sets = torch.empty(0, len(self._roster), dtype=torch.uint8)
         self._count = self._until = 0
@@ -73,7 +73,7 @@ class MemberRecord:
 
     def _read(self, name: str) -> None:
         """Takes over what lies there, if it is of this run and newer than what we have."""
-        number = self._once.number(name)
+        number = self._run_cache.number(name)
         if not number:
             return
         run, count, until = number.rsplit(" ", 2)
@@ -84,13 +84,13 @@ class MemberRecord:
             )
         if int(count) > self._count:
             self._count, self._until = int(count), int(until)
-            kept = self._once.get(name)
+            kept = self._run_cache.get(name)
             self._first, self._sets = kept["first"], kept["sets"]
 
     def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
         """On the disk first: what could not be kept is not held either."""
         count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
-        self._once.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
+        self._run_cache.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
         self._first, self._sets, self._count, self._until = first, sets, count, until
 
     def _named(self, row: Tensor) -> frozenset[str]:

@@ -26,7 +26,7 @@ from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.embeddings import Embedding, Evaluation
 from colonnade.common.conversation.conversation import Cohort, Link
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import ServerMessage, TensorSpec, message
 from colonnade.common.models.optimiser import stepper
 from colonnade.server.fusion.joint import JointHead
@@ -78,7 +78,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains the head and returns signs."""
     whole, present = joint(ctx, cfg), StandIn(ctx, tuple(clients), cfg.embedding, "zero")
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -89,7 +89,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, answers)
             continue
         loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
-        await clients.tell({party: _signs(t, dh[party]) for party in answers})  # 3
+        await clients.broadcast({party: _signs(t, dh[party]) for party in answers})  # 3
         whole.step()
         ctx.record(t, loss, answers)
         await at_server.evaluate(ctx, clients, Evaluation, t, predict, answers, width=cfg.embedding)

@@ -139,6 +139,6 @@ def claim_words(claim: Mapping[str, Any]) -> str:
 
 
 def answer_words(answers: dict[str, Any]) -> str:
-    """What `answer_privacy` of a summary comes to."""
+    """What `response_noise_summary` of a summary comes to."""
     spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
     return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

@@ -83,8 +83,8 @@ class Findings:
     @property
     def ranked(self) -> list[PartyFindings]:
         """The most important party first."""
-        order = sorted(range(len(self.parties)), key=lambda seat: -self.importance[seat])
-        return [self.parties[seat] for seat in order]
+        order = sorted(range(len(self.parties)), key=lambda index: -self.importance[index])
+        return [self.parties[index] for index in order]
 
     def agreement(self, drops: Sequence[float]) -> float | None:
         """Spearman's rank correlation of the importance with what accuracy lost; None where there is none."""
@@ -109,16 +109,16 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
         embeddings = {name: _embeddings(trained.clients[name], own[name], part) for name in trained.names}
         sent = [own[name].answer(embeddings[name]) for name in trained.names]
 
-        def accuracy(seat: int = -1, instead: Tensor | None = None) -> float:
-            parts = [instead if at == seat and instead is not None else part for at, part in enumerate(sent)]
+        def accuracy(index: int = -1, instead: Tensor | None = None) -> float:
+            parts = [instead if at == index and instead is not None else part for at, part in enumerate(sent)]
             return (trained.joint.logits(parts).argmax(1) == labels).float().mean(dtype=torch.float64).item()
 
         found = []
-        for seat, name in enumerate(trained.names):
+        for index, name in enumerate(trained.names):
             progress(name)
             noisy = own[name].answer(_embeddings(trained.clients[name], own[name], part, sigma))
-            noised, missing = accuracy(seat, noisy), accuracy(seat, torch.zeros_like(sent[seat]))
-            norm, first = _norm(trained.heads, seat), _norm(trained.first_heads, seat)
+            noised, missing = accuracy(index, noisy), accuracy(index, torch.zeros_like(sent[index]))
+            norm, first = _norm(trained.heads, index), _norm(trained.first_heads, index)
             found.append(PartyFindings(name, norm, first, noised, missing))
         return Findings(part, labels, embeddings, sigma, accuracy(), tuple(found))
 
@@ -140,8 +140,8 @@ def _embeddings(ctx: ClientContext, local: Local, part: str, sigma: float = 0.0)
     return torch.cat([local.model(add_gaussian(x, sigma, draws) if sigma else x) for x in features])
 
 
-def _norm(heads: list[Tensor] | None, seat: int) -> float | None:
-    return None if heads is None else heads[seat].double().norm().item()
+def _norm(heads: list[Tensor] | None, index: int) -> float | None:
+    return None if heads is None else heads[index].double().norm().item()
 
 
 def _spearman(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

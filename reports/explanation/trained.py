@@ -14,7 +14,7 @@ from colonnade.client.protocols import LOCAL
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.record import kept_rows
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
@@ -121,7 +121,7 @@ def _open_party(trained: Trained, run: RunFolder, name: str, snapshot: Snapshot)
 
 def _rows(config: Config, run: RunFolder, member: str) -> Tensor | None:
     """The rows that the run knew of a member's table; None for all."""
-    return None if config.federation.align == "none" else kept_rows(Once(run.member(member).once), member)
+    return None if config.federation.align == "none" else kept_rows(RunCache(run.member(member).run_cache), member)
 
 
 def _all(heads: list[Any]) -> list[Tensor] | None:

@@ -66,11 +66,11 @@ def _lines(runs: Mapping[str, RecordedRun], what: str) -> list[_Line]:
     """Of a run alone a colour a part; of several a colour a run, and no training losses, which would hide the rest."""
     alone, most = len(runs) == 1, max(20, min(MOST, _ALL // (6 * len(runs))))
     lines = []
-    for seat, (name, run) in enumerate(runs.items()):
+    for index, (name, run) in enumerate(runs.items()):
         for number, (part, (word, dash)) in enumerate(_PARTS.items()):
             found = run.trace.series.get(f"{part}_{what}", [])
             if found and (alone or part != "train"):
-                said, stroke = (word, colour(number)) if alone else (f"{name}, {word}", colour(seat))
+                said, stroke = (word, colour(number)) if alone else (f"{name}, {word}", colour(index))
                 lines.append(_Line(said, thin(found, lambda at: at.value, most), stroke, dash))
     return lines
 

@@ -12,7 +12,7 @@ from colonnade.reports.html.svg import colour
 from colonnade.reports.plots import as_file, lines
 from colonnade.reproduction.comparison.epsilons import ABOUT
 from colonnade.reproduction.comparison.plan import PLAIN, UNITS, Unit
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.papers.measures import Point, RunRecord
 
 _SIZE = (460, 320)
@@ -53,7 +53,7 @@ class Figure:
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 
-def figures(lanes: Sequence[Lane], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
+def figures(lanes: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
     """Those that have something to show."""
     plain = [(lane, _first(lane, PLAIN)) for lane in lanes]
     slow = [(lane, _first(lane, lane.fastest[0] or PLAIN)) for lane in lanes]
@@ -74,7 +74,7 @@ def strokes(number: int) -> tuple[str, str]:
     return colour(number % 10), _DASHES[number // 10]
 
 
-def _curves(found: Sequence[tuple[Lane, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
+def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
     drawn = []
     for number, (lane, record) in enumerate(found):
         points = [(x(at), at.accuracy) for at in record.points] if record else []
@@ -83,7 +83,7 @@ def _curves(found: Sequence[tuple[Lane, RunRecord | None]], x: Callable[[Point],
     return drawn
 
 
-def _noisy(lanes: Sequence[Lane], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
+def _noisy(lanes: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
     drawn = []
     for number, lane in enumerate(lanes):
         epsilons = sorted(float(name.partition("-")[2]) for name in lane.found if name.startswith(f"{unit}-"))
@@ -95,7 +95,7 @@ def _noisy(lanes: Sequence[Lane], unit: Unit, deltas: Mapping[Unit, float]) -> F
     return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
 
 
-def _first(lane: Lane, condition: str) -> RunRecord | None:
+def _first(lane: ProtocolResults, condition: str) -> RunRecord | None:
     records = lane.found.get(condition, ())
     return records[0] if records else None
 

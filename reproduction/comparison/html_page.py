@@ -11,7 +11,7 @@ from colonnade.reproduction.comparison import leaks
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.figures import Figure, figures, strokes
 from colonnade.reproduction.comparison.plan import ComparisonPlan, Unit
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
@@ -35,7 +35,7 @@ if (every) {
 """
 
 
-def html_page(plan: ComparisonPlan, lanes: Sequence[Lane], seeds: int) -> str:
+def html_page(plan: ComparisonPlan, lanes: Sequence[ProtocolResults], seeds: int) -> str:
     """All of it."""
     epsilons, at = plan.epsilons, deltas(plan)
     wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons, at)]
@@ -53,12 +53,12 @@ def html_page(plan: ComparisonPlan, lanes: Sequence[Lane], seeds: int) -> str:
     ], SCRIPT + _CHOICE)  # fmt: skip
 
 
-def _curves(lanes: Sequence[Lane], at: Mapping[Unit, float]) -> Html:
+def _curves(lanes: Sequence[ProtocolResults], at: Mapping[Unit, float]) -> Html:
     pictures = [_figure(figure) for figure in figures(lanes, at)]
     return section("Curves", _legend(lanes), tag("div", *pictures, class_="charts")) if pictures else Html()
 
 
-def _leaks(lanes: Sequence[Lane]) -> Html:
+def _leaks(lanes: Sequence[ProtocolResults]) -> Html:
     drawn = Html(leaks.draw(lanes))
     return tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label=leaks.TITLE) if drawn else Html()
 
@@ -69,7 +69,7 @@ def _figure(figure: Figure) -> Html:
     return tag("figure", tag("figcaption", figure.title), Html(figure.picture()), foot, said)
 
 
-def _legend(lanes: Sequence[Lane]) -> Html:
+def _legend(lanes: Sequence[ProtocolResults]) -> Html:
     items = [tag("li", tag("label", tag("input", type="checkbox", id="every", checked=True, autocomplete="off"), " all",
                            hidden=True))]  # fmt: skip
     for number, lane in enumerate(lanes):
@@ -84,6 +84,6 @@ def _legend(lanes: Sequence[Lane]) -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _sees(lanes: Sequence[Lane]) -> Html:
+def _sees(lanes: Sequence[ProtocolResults]) -> Html:
     rows = [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))] for lane in lanes]
     return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Who learns what")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from colonnade.reports.plots import GREY, RING, Mark, legend, picture, rows
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ _MEANINGS = {
 }
 
 
-def draw(lanes: Sequence[Lane]) -> str:
+def draw(lanes: Sequence[ProtocolResults]) -> str:
     """A row a protocol that was attacked; "" where none was."""
     shown = [lane for lane in lanes if not (math.isnan(lane.named[0]) and math.isnan(lane.rebuilt))]
     if not shown:
@@ -42,12 +42,12 @@ def draw(lanes: Sequence[Lane]) -> str:
     return picture(size, paint, title=TITLE, about="; ".join(_spoken(lane) for lane in shown))
 
 
-def rebuilt_share(lane: Lane) -> float:
+def rebuilt_share(lane: ProtocolResults) -> float:
     """How much of the columns' variance the server rebuilds, from 0 to 1; not a number where no message names a row."""
     return math.nan if math.isnan(lane.rebuilt) else max(0.0, 1 - lane.rebuilt)
 
 
-def _spoken(lane: Lane) -> str:
+def _spoken(lane: ProtocolResults) -> str:
     named = "no labels to be read" if math.isnan(lane.named[0]) else f"{lane.named[0]:.0%} of labels"
     made = "no rows to rebuild" if math.isnan(lane.rebuilt) else f"{rebuilt_share(lane):.0%} of the variance"
     return f"{lane.name}: {named}, {made}"

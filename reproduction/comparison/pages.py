@@ -13,7 +13,7 @@ from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.figures import figures
 from colonnade.reproduction.comparison.html_page import html_page
 from colonnade.reproduction.comparison.plan import ComparisonPlan
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import Need, needs
 from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
@@ -32,7 +32,7 @@ class ComparisonPages:
     """
 
     plan: ComparisonPlan
-    lanes: Sequence[Lane]
+    lanes: Sequence[ProtocolResults]
     seeds: int
 
     def write(self, folder: Path) -> list[Path]:

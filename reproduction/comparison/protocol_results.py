@@ -17,7 +17,7 @@ Found = Mapping[str, Sequence[RunRecord]]
 
 
 @dataclass(frozen=True)
-class Lane:
+class ProtocolResults:
     """A protocol's runs.
 
     Args:

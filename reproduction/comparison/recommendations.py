@@ -10,7 +10,7 @@ from types import MappingProxyType
 from colonnade.reproduction.comparison.epsilons import ABOUT, at
 from colonnade.reproduction.comparison.leaks import rebuilt_share
 from colonnade.reproduction.comparison.plan import OWN, PLAIN, UNITS, Unit
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.table import amount
 
 GOOD = 90.0
@@ -47,7 +47,9 @@ class Need:
         return ", ".join(self.best) or "none"
 
 
-def needs(lanes: Sequence[Lane], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Need]:
+def needs(
+    lanes: Sequence[ProtocolResults], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN
+) -> list[Need]:
     """All of them; those that nothing was measured for are left out.
 
     Who sends the labels to parties is named for no protection, whatever its numbers.
@@ -81,10 +83,10 @@ def needs(lanes: Sequence[Lane], epsilons: Sequence[float], deltas: Mapping[Unit
 
 def _ranked(
     need: str,
-    lanes: Sequence[Lane],
-    key: Callable[[Lane], float],
-    say: Callable[[Lane], str],
-    serves: Callable[[Lane], bool] = lambda _lane: True,
+    lanes: Sequence[ProtocolResults],
+    key: Callable[[ProtocolResults], float],
+    say: Callable[[ProtocolResults], str],
+    serves: Callable[[ProtocolResults], bool] = lambda _lane: True,
 ) -> Need | None:
     """The first few that serve; if none does, nobody, and what the first came to. Nothing if nothing was measured."""
     ranked = sorted((lane for lane in lanes if math.isfinite(key(lane))), key=key)
@@ -96,7 +98,7 @@ def _ranked(
     return Need(need, [lane.name for lane in best], ", ".join(f"{lane.name} {say(lane)}" for lane in best))
 
 
-def _under(unit: Unit, need: str, epsilon: float, lanes: Sequence[Lane]) -> Need | None:
+def _under(unit: Unit, need: str, epsilon: float, lanes: Sequence[ProtocolResults]) -> Need | None:
     return _ranked(
         need,
         lanes,
@@ -106,15 +108,15 @@ def _under(unit: Unit, need: str, epsilon: float, lanes: Sequence[Lane]) -> Need
     )
 
 
-def _in_seconds(lane: Lane) -> str:
+def _in_seconds(lane: ProtocolResults) -> str:
     way, seconds = lane.fastest
     return f"{amount(seconds, digits=0)} s ({lane.entry.way if way == OWN else 'waiting for all'})"
 
 
-def _by_nature(lanes: Sequence[Lane]) -> list[Need]:
+def _by_nature(lanes: Sequence[ProtocolResults]) -> list[Need]:
     """What a protocol can do by its making, rather than by its numbers."""
 
-    def able(test: Callable[[Lane], bool]) -> list[str]:
+    def able(test: Callable[[ProtocolResults], bool]) -> list[str]:
         return [lane.name for lane in lanes if test(lane)]
 
     return [
@@ -126,16 +128,16 @@ def _by_nature(lanes: Sequence[Lane]) -> list[Need]:
         Need("every party a whole model of its own", able(lambda one: one.name == "vfedmh"),
              "own architecture, head and optimiser; in the others bottom models may differ as well, behind embeddings "
              "or logits of one width"),
-        Need("noise on what goes back, for the labels", able(lambda one: one.contract.answers_protected),
+        Need("noise on what goes back, for the labels", able(lambda one: one.contract.response_noise),
              "server.privacy.answers; server.privacy.labels, noise on the labels themselves, goes with every protocol"),
     ]  # fmt: skip
 
 
-def _has(lane: Lane, key: str) -> bool:
+def _has(lane: ProtocolResults, key: str) -> bool:
     return key in lane.contract.config.model_fields
 
 
-def _sums_alone(lane: Lane) -> bool:
+def _sums_alone(lane: ProtocolResults) -> bool:
     """VFedMH's parties show what they predict as well, and who sends labels around hides little."""
     able = lane.name == "fedvs" or _has(lane, "aggregate")
     return able and lane.name != "vfedmh" and not lane.contract.shares_labels

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from colonnade.reproduction.comparison.epsilons import ABOUT, at
 from colonnade.reproduction.comparison.leaks import rebuilt_share
 from colonnade.reproduction.comparison.plan import OWN, PLAIN, SLOW, UNITS, Unit
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 
 _DASH = "-"
 _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
@@ -25,7 +25,7 @@ def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> 
     ]  # fmt: skip
 
 
-def row(lane: Lane, epsilons: Sequence[float]) -> list[str]:
+def row(lane: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
     """The numbers of a protocol in words; a dash where there is nothing to measure."""
     noisy = [_share(lane.under(unit, each)) for unit in UNITS for each in epsilons]
     return [
@@ -49,13 +49,13 @@ def amount(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else "never"
 
 
-def named(lane: Lane) -> str:
+def named(lane: ProtocolResults) -> str:
     """The share of labels that a party names, beside chance."""
     found, chance = lane.named
     return _DASH if math.isnan(found) else f"{found:.0%} ({chance:.0%})"
 
 
-def rebuilt(lane: Lane) -> str:
+def rebuilt(lane: ProtocolResults) -> str:
     """The share of the columns' variance that the server rebuilds."""
     return _DASH if math.isnan(lane.rebuilt) else f"{rebuilt_share(lane):.0%}"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.reproduction.comparison.attacked import VICTIM
 from colonnade.reproduction.comparison.plan import ATTACKED, OWN, PLAIN, SLOW, ComparisonPlan
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import GOOD
 
 _CONDITIONS = {
@@ -51,7 +51,7 @@ CAUTIONS = (
 """What numbers do not say, a sentence each."""
 
 
-def notes(plan: ComparisonPlan, lanes: Sequence[Lane], seeds: int) -> list[tuple[str, str]]:
+def notes(plan: ComparisonPlan, lanes: Sequence[ProtocolResults], seeds: int) -> list[tuple[str, str]]:
     """What was not as for the others, by protocol; also which of its numbers have fewer seeds than were asked for."""
     found = []
     for lane in lanes:
@@ -61,7 +61,7 @@ def notes(plan: ComparisonPlan, lanes: Sequence[Lane], seeds: int) -> list[tuple
     return found
 
 
-def _lost(plan: ComparisonPlan, lane: Lane, seeds: int) -> str:
+def _lost(plan: ComparisonPlan, lane: ProtocolResults, seeds: int) -> str:
     wanted = {condition: 1 if condition == ATTACKED else seeds for condition in plan.conditions(lane.name)}
     there = {condition: len(lane.found.get(condition, ())) for condition in wanted}
     few = [f"{_condition(each)} {there[each]} of {most}" for each, most in wanted.items() if there[each] < most]

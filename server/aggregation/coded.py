@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.coded_computing.lagrange import LagrangeCode
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest, Quorum
+from colonnade.common.conversation.responses import Quorum, Responses
 from colonnade.common.crypto.signatures import Signer
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import check_exact
@@ -49,7 +49,7 @@ class CodedSums:
     def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config, code: LagrangeCode, signer: Signer) -> None:
         self._ctx, self._clients, self._code, self._cfg, self._signer = ctx, clients, code, cfg, signer
         self._names, self._least = tuple(clients), smallest_set(ctx.federation)
-        self._record = MemberRecord(ctx.once, ctx.session.run, self._names)
+        self._record = MemberRecord(ctx.run_cache, ctx.session.run, self._names)
         self._all = Quorum(limit=ctx.federation.timeouts.answer)
         self._enough = Quorum(need=code.threshold, limit=ctx.federation.timeouts.answer)
 
@@ -61,7 +61,7 @@ class CodedSums:
         anew = len(numbers) > 1 or "" in numbers
         sharing = secrets.token_hex(8) if anew else numbers.pop()
         columns = torch.tensor([self._columns(party, answer) for party, answer in held.items()])
-        await self._clients.tell(Preparation(round, sharing, anew, columns))
+        await self._clients.broadcast(Preparation(round, sharing, anew, columns))
         chunks = len(rows.chunks(self._cfg.chunk)) if anew else 0
         for stage in range(chunks):
             await self._pass_on(round, stage, self._all)
@@ -99,12 +99,12 @@ class CodedSums:
         if left_out := [name for name in self._names if name not in members]:
             self._ctx.telemetry.event("partial_sum", round=round, stage=stage, without=left_out)
         signature = self._signer.sign(signed_senders(self._ctx.session, round, stage, senders))
-        await self._clients.tell(Senders(round, stage, senders, to_tensor(signature)))
+        await self._clients.broadcast(Senders(round, stage, senders, to_tensor(signature)))
         return senders
 
     async def decode(
         self, round: int, stage: int, number: int, coded: int, senders: Tensor
-    ) -> tuple[Tensor | None, Harvest[Answer]]:
+    ) -> tuple[Tensor | None, Responses[Answer]]:
         """The average embedding of a block of coded rows, from the first R answers: steps 27 to 30.
 
         Args:
@@ -129,7 +129,7 @@ class CodedSums:
         bits = self._cfg.data_bits + self._cfg.weight_bits
         return fixed_point.dequantise(self._code.field, sums, bits, len(self._names)).float(), answers
 
-    async def _answers(self, round: int, stage: int, number: int, coded: int, senders: str) -> Harvest[Answer]:
+    async def _answers(self, round: int, stage: int, number: int, coded: int, senders: str) -> Responses[Answer]:
         """R answers of those who do not refuse, or all that there can be if they are fewer."""
         asked, given, need = set(self._names), dict[str, Answer](), self._code.threshold
         while True:
@@ -145,21 +145,21 @@ class CodedSums:
 
     async def _pass_on(
         self, round: int, stage: int, quorum: Quorum, among: Collection[str] | None = None
-    ) -> Harvest[Shares]:
+    ) -> Responses[Shares]:
         others, late = len(self._names) - 1, partial(_before, stage)
         shares = await self._clients.collect(Shares, round, quorum, among=among, stale=late, parties=others)
         for party, answer in shares.items():
             _check_stage(party, answer, stage)
         for party in await self._clients.collect(Shares, round, Quorum(need=0), among=set(shares), stale=late):
             raise ContractError(party, "Shares", "", "one a stage", "a second")
-        await self._clients.tell({name: self._bundle(name, round, stage, shares) for name in self._names})
+        await self._clients.broadcast({name: self._bundle(name, round, stage, shares) for name in self._names})
         return shares
 
     def _bundle(self, receiver: str, round: int, stage: int, shares: Mapping[str, Shares]) -> Bundle:
         """The boxes for one party: of each sender the row that the receiver has among the others."""
-        seat, nothing = self._names.index(receiver), torch.empty(0, dtype=torch.uint8)
+        index, nothing = self._names.index(receiver), torch.empty(0, dtype=torch.uint8)
         boxes = [
-            shares[name].boxes[seat - (seat > place)] if name in shares and name != receiver else nothing
+            shares[name].boxes[index - (index > place)] if name in shares and name != receiver else nothing
             for place, name in enumerate(self._names)
         ]
         return Bundle(round, stage, *lay_out(boxes))

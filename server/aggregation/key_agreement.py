@@ -45,11 +45,13 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
         signature_lengths=signature_lengths,
         server=to_tensor(signer.certificate),
     )
-    await clients.tell(ring)
+    await clients.broadcast(ring)
     proofs = await clients.collect(KeyProof, ctx.round, patience, parties=len(clients), proof=PROOF_BYTES)
     await _refuse_more(KeyProof, clients, ctx.round)
     received = torch.stack([proof.proofs for proof in proofs.values()], dim=1)  # (receivers, senders, proof)
-    await clients.tell({party: KeyProofs(ctx.round, theirs) for party, theirs in zip(clients, received, strict=True)})
+    await clients.broadcast(
+        {party: KeyProofs(ctx.round, theirs) for party, theirs in zip(clients, received, strict=True)}
+    )
     return signer
 
 

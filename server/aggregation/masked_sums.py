@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message, check_exact
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring, smallest_set, words
@@ -46,7 +46,7 @@ class Blinded:
     def __init__(self, ctx: ServerContext, clients: Cohort, width: int) -> None:
         self._ctx, self._clients = ctx, clients
         self._ring, self._words = ring(ctx.federation), words(ctx.federation, width)
-        self._record = MemberRecord(ctx.once, ctx.session.run, tuple(clients))
+        self._record = MemberRecord(ctx.run_cache, ctx.session.run, tuple(clients))
         self._failures: dict[str, int] = {}
         self._rests_until: dict[str, int] = {}
 
@@ -54,9 +54,9 @@ class Blinded:
         """Tells the set, and sums over it."""
         members = self._members(round)
         if members is None:
-            return Found(None, Harvest({}, tuple(self._clients)))
+            return Found(None, Responses({}, tuple(self._clients)))
         told = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
-        await self._clients.tell(dict.fromkeys(members, told))
+        await self._clients.broadcast(dict.fromkeys(members, told))
         found = await self._sum(round, 0, len(batch), members)
         self._judge(round, members, found.answers)
         return found
@@ -99,7 +99,7 @@ class Blinded:
         mailbox = self._clients[party].mailbox
         return mailbox.excused(party) or mailbox.fault([party]) is not None
 
-    def _judge(self, round: int, members: list[str], answers: Harvest[Message]) -> None:
+    def _judge(self, round: int, members: list[str], answers: Responses[Message]) -> None:
         """Who failed the round rests for a while: a set that changes back and forth helps nobody."""
         for party in members:
             if party in answers:
@@ -110,7 +110,7 @@ class Blinded:
             self._ctx.telemetry.event("abandoned", round=round, party=party)
 
 
-def _with_rows(answers: Harvest[Masked]) -> Harvest[Masked]:
+def _with_rows(answers: Responses[Masked]) -> Responses[Masked]:
     """Without those who refuse the round."""
     given = {party: answer for party, answer in answers.items() if len(answer.words)}
     refused = tuple(party for party in answers if party not in given)

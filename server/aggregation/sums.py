@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import collect_block
@@ -28,7 +28,7 @@ class Found:
     """
 
     total: Tensor | None
-    answers: Harvest[Message]
+    answers: Responses[Message]
     parts: list[Tensor] | None = None
 
 
@@ -105,5 +105,5 @@ class Clear:
         parts = self._present.zeros(self._values(answers), rows)
         return Found(torch.stack(parts).sum(0), answers, parts)
 
-    def _values(self, answers: Harvest[Message]) -> dict[str, Tensor]:
+    def _values(self, answers: Responses[Message]) -> dict[str, Tensor]:
         return {party: self._value(answer) for party, answer in answers.items()}

@@ -14,7 +14,7 @@ from torch import Tensor
 from colonnade.common.alignment.comparison import RAISED, compare, distinct
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import BLOCK, Census, Common, Kept, Points, Positions, Settled, Sizes
-from colonnade.common.alignment.psi_member import SHUFFLED, Hand, about, draw_for, tag_of
+from colonnade.common.alignment.psi_member import SHUFFLED, PsiMember, about, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import SERVER_SEAT, PsiRing
 from colonnade.common.alignment.refusal import refuse_nothing, refuse_other_sizes
 from colonnade.common.alignment.scratch import Scratch, places_of, to_numbers, to_records
@@ -23,12 +23,12 @@ from colonnade.common.alignment.sorting import Sorter
 from colonnade.common.alignment.work import T, Work, at_once
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
-from colonnade.common.conversation.responses import Harvest, Quorum
+from colonnade.common.conversation.responses import Quorum, Responses
 from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import ContractError, InputError, PartyAway
 from colonnade.common.messaging.message import M, check_exact
-from colonnade.common.messaging.outgoing import Concealed, nothing
+from colonnade.common.messaging.outgoing import MaskedTensor, nothing
 
 _NONE = nothing(0, ELEMENT, dtype=torch.uint8)
 
@@ -78,7 +78,7 @@ class Aligning:
         number = secrets.token_hex(8)
         rows = len(self.keys) * common if self.federation.align == "sorted" else common
         self._round += 1
-        await self.cohort.tell(Common(self._round, rows, number))
+        await self.cohort.broadcast(Common(self._round, rows, number))
         refuse_nothing(self.federation.align, common)
         if self.federation.align == "sorted":
             found = torch.tensor(self.keys.order)
@@ -87,10 +87,10 @@ class Aligning:
         await self._hear(Kept)
         self.keep(number, found)
         self.seed.forget()
-        await self.cohort.tell(Settled(self._round))
+        await self.cohort.broadcast(Settled(self._round))
         return found
 
-    async def _gather(self) -> tuple[PsiRing, Hand]:
+    async def _gather(self) -> tuple[PsiRing, PsiMember]:
         """Everybody's sizes, which everybody learns."""
         self._round = 1
         census = await self._hear(Census)
@@ -98,7 +98,7 @@ class Aligning:
             if not count.rows:
                 raise ContractError(party, "Census", "rows", "at least 1", "0")
         sizes = (len(self.keys), *(count.rows for count in census.values()))
-        await self.cohort.tell(Sizes(self._round, torch.tensor(sizes)))
+        await self.cohort.broadcast(Sizes(self._round, torch.tensor(sizes)))
         keys = self.keys
         refuse_other_sizes(self.federation.align, self._members, sizes)
         if self.federation.align == "sorted":
@@ -106,37 +106,37 @@ class Aligning:
         ring = PsiRing(sizes, self.block)
         tag = tag_of(self.session)
         own = self.seed.draw(about(tag, ring, self.keys))
-        return ring, Hand(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
+        return ring, PsiMember(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
 
-    async def _go_round(self, ring: PsiRing, hand: Hand) -> dict[str, Sorter]:
+    async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
         """Every list, raised by all parties."""
         longest = max(ring.sizes)  # so that all have as many buckets
         lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
-        for stage in range(ring.seats):
+        for stage in range(ring.members):
             for block in range(ring.blocks()):
                 held = await self._exchange(ring, hand, stage, block)
-                if stage < ring.seats - 1:
+                if stage < ring.members - 1:
                     await self._pass_on(hand, stage, block, held)
                 else:
                     home = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
-                    await self.cohort.tell(Points(self._round, _NONE))
-                self.told(stage * ring.blocks() + block + 1, ring.seats * ring.blocks())
+                    await self.cohort.broadcast(Points(self._round, _NONE))
+                self.told(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
         return lists
 
-    async def _exchange(self, ring: PsiRing, hand: Hand, stage: int, block: int) -> list[Concealed]:
+    async def _exchange(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> list[MaskedTensor]:
         """What every seat passes on."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
         came = await self._hear(Points)
-        for seat, (party, message) in enumerate(came.items(), start=1):
-            check_exact(party, message, {"keys": ring.length(ring.owner(seat, stage), block), "element": ELEMENT})
+        for index, (party, message) in enumerate(came.items(), start=1):
+            check_exact(party, message, {"keys": ring.length(ring.owner(index, stage), block), "element": ELEMENT})
         return [own, *(message.points for message in came.values())]
 
-    async def _pass_on(self, hand: Hand, stage: int, block: int, held: list[Concealed]) -> None:
+    async def _pass_on(self, hand: PsiMember, stage: int, block: int, held: list[MaskedTensor]) -> None:
         """Every seat's block goes to the next one, the last one's to us."""
         names = self.federation.names
-        await self.cohort.tell({name: Points(self._round, held[seat]) for seat, name in enumerate(names)})
+        await self.cohort.broadcast({name: Points(self._round, held[index]) for index, name in enumerate(names)})
         await self._accept(partial(hand.take, stage, block, held[-1]))
 
     async def _accept(self, call: Callable[[], T]) -> T:
@@ -149,24 +149,24 @@ class Aligning:
 
     def _lay_down(self, ring: PsiRing, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
         """The last stage's block of every list, to be compared."""
-        for seat, points in enumerate(held):
-            owner, raiser = ring.owner(seat, ring.seats - 1), self.federation.names[seat - 1]
+        for index, points in enumerate(held):
+            owner, raiser = ring.owner(index, ring.members - 1), self.federation.names[index - 1]
             try:
                 lists[self._members[owner]].add(np.hstack([points.numpy(), places_of(ring.span(owner, block))]))
             except InputError as broken:
                 raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
 
-    async def _come_back(self, ring: PsiRing, hand: Hand, at: list[Scratch], common: int) -> Tensor:
+    async def _come_back(self, ring: PsiRing, hand: PsiMember, at: list[Scratch], common: int) -> Tensor:
         """Where the common keys stand in our table: every member undoes its shuffle of every list."""
-        for stage in range(ring.seats):
-            owners = [ring.owner_back(seat, stage) for seat in range(ring.seats)]
+        for stage in range(ring.members):
+            owners = [ring.owner_back(index, stage) for index in range(ring.members)]
             for span in ring.spans_of(common):
                 self._round += 1
                 own, *others = (to_numbers(at[owner].read(span.start, span.stop - span.start)) for owner in owners)
-                messages = (Positions(self._round, Concealed(after, SHUFFLED)) for after in others)
-                await self.cohort.tell(dict(zip(self.federation.names, messages, strict=True)))
+                messages = (Positions(self._round, MaskedTensor(after, SHUFFLED)) for after in others)
+                await self.cohort.broadcast(dict(zip(self.federation.names, messages, strict=True)))
                 at[owners[SERVER_SEAT]].write(span.start, to_records(hand.undo(owners[SERVER_SEAT], own)))
-                await self._take_back(ring, owners, at, span, last=stage == ring.seats - 1)
+                await self._take_back(ring, owners, at, span, last=stage == ring.members - 1)
         found = at[SERVER_SEAT].numbers(common)
         if not distinct(found, len(self.keys)):
             raise ContractError(self.federation.names[0], "Positions", "positions", "every row once", "some again")
@@ -184,10 +184,10 @@ class Aligning:
                 raise ContractError(party, "Positions", "positions", f"0 to {size - 1}", "others")
             at[owner].write(span.start, to_records(found))
 
-    async def _hear(self, kind: type[M]) -> Harvest[M]:
+    async def _hear(self, kind: type[M]) -> Responses[M]:
         """One message of every party."""
         patience = Quorum(limit=self.federation.timeouts.answer)
-        harvest = await self.cohort.collect(kind, self._round, patience)
-        if harvest.missing:
-            raise PartyAway(harvest.missing[0], "it is gone while rows are aligned, which needs every list")
-        return harvest
+        responses = await self.cohort.collect(kind, self._round, patience)
+        if responses.missing:
+            raise PartyAway(responses.missing[0], "it is gone while rows are aligned, which needs every list")
+        return responses

@@ -48,7 +48,7 @@ def load_columns(
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.seat(SERVER), base)
+    features = load_features(config.active.data, federation.party_index(SERVER), base)
     same = federation.keys.normal
     if getattr(config.labels, "missing", "") == "drop" and ids is not None and features.ids is not None:
         labelled = set(map(same, ids))
@@ -80,7 +80,7 @@ def columns_of(
     """
     if config.active is None:
         return None
-    features = load_features(config.active.data, federation.seat(SERVER), base)
+    features = load_features(config.active.data, federation.party_index(SERVER), base)
     own = {federation.keys.normal(id): row for row, id in enumerate(features.ids or ())}
     if lacking := sum(key not in own for key in places):
         raise DataError(
@@ -98,7 +98,7 @@ def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> 
     """The keys, as they are compared, of whom the server has columns; None where it has none at all."""
     if config.active is None:
         return None
-    ids = load_features(config.active.data, federation.seat(SERVER), base).ids
+    ids = load_features(config.active.data, federation.party_index(SERVER), base).ids
     return frozenset(federation.keys.normal(id) for id in ids or ())
 
 

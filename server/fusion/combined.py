@@ -13,7 +13,7 @@ from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.common.numerics.row_gradients import Parameters
 from colonnade.server.fusion.heads import joint_head
 from colonnade.server.fusion.joint import Targets
-from colonnade.server.privacy.response_noise import Answers
+from colonnade.server.privacy.response_noise import ResponseNoise
 from colonnade.server.training.context import ServerContext
 
 How = Literal["average", "max", "concatenate"]
@@ -69,7 +69,7 @@ class CombinedHead:
         assert leaf.grad is not None  # it requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
-    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: Answers) -> float:
+    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: ResponseNoise) -> float:
         """The batch's mean loss, which stays here; its gradient at the head's parameters gets noise.
 
         Args:

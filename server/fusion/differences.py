@@ -35,12 +35,12 @@ class Perturbed:
         self._slopes = Slopes(whole.head, mu=cfg.mu, antithetic=cfg.antithetic, loss=ctx.loss)
         self._directions = Directions(ctx.federation.seed, cfg.draw, cfg.directions, cfg.embedding)
         self._places = {
-            party: EmbeddingColumns(seat * cfg.embedding)
+            party: EmbeddingColumns(index * cfg.embedding)
             if cfg.combine == "concatenate"
             else EmbeddingColumns(0, 1 / len(parties))
-            for seat, party in enumerate(parties)
+            for index, party in enumerate(parties)
         }
-        self._seats = {party: seat for seat, party in enumerate(parties)}
+        self._indices = {party: index for index, party in enumerate(parties)}
         self._private = ctx.protection(whole.head)
         self._h = self._y = self._batch = torch.empty(0)
         self._dh: Sequence[Tensor] = ()
@@ -102,7 +102,7 @@ class Perturbed:
         """Enters zeta, the largest norm of a row's gradient, and now and then sigma^2 = tr(Psi) / (q d), of a turn."""
         measured = self._ctx.state.keep("theorem", lambda: dict(_NOTHING))
         rows = len(u)
-        gradient = self._dh[self._seats[party]] * (rows / self._shared)  # of each row's own loss
+        gradient = self._dh[self._indices[party]] * (rows / self._shared)  # of each row's own loss
         measured["zeta"] = max(measured["zeta"], float(gradient.norm(dim=1).max()))
         if measured["turns"] % _SAMPLED == 0 and u.shape[1] > 1:
             measured["variance"] += spread(delta, u, self._directions.factor) / (u.shape[1] * u.shape[2])

@@ -64,9 +64,9 @@ class LinearHeads:
         self._heads.grad = head_gradients(h, self._heads.detach(), signal)
         self._optimiser.step()
 
-    def flat(self, seat: int) -> Tensor:
+    def flat(self, index: int) -> Tensor:
         """W_k row by row, (width * classes)."""
-        return self._heads[seat].detach().flatten()
+        return self._heads[index].detach().flatten()
 
 
 class MlpHeads:
@@ -82,7 +82,7 @@ class MlpHeads:
     def __init__(self, ctx: ServerContext, config: MlpHeadConfig, parties: int, width: int) -> None:
         seed, classes = ctx.federation.seed, ctx.federation.outputs
         draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
-        seeds = [generator("head", seed, seat).initial_seed() for seat in range(parties)]
+        seeds = [generator("head", seed, index).initial_seed() for index in range(parties)]
         built = nn.ModuleList(build_agreed_head(config, width, classes, each, draws) for each in seeds)
         self._heads = heads = ctx.state.keep("heads", lambda: built.to(ctx.device))
         make = lambda: build_optimiser(ctx.config.optimiser, heads.parameters())  # noqa: E731
@@ -107,9 +107,9 @@ class MlpHeads:
             torch.autograd.backward(self._all(h).sum(0), signal)
         self._optimiser.step()
 
-    def flat(self, seat: int) -> Tensor:
+    def flat(self, index: int) -> Tensor:
         """W_k layer by layer, weight (out, in) and then bias."""
-        return nn.utils.parameters_to_vector(self._heads[seat].parameters()).detach()
+        return nn.utils.parameters_to_vector(self._heads[index].parameters()).detach()
 
     def _all(self, h: Tensor) -> Tensor:
         return torch.stack([head(part) for head, part in zip(self._heads, h, strict=True)])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.pairs import Difference, Evaluation, Pair, PairsConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.data.rows import generator
 from colonnade.common.errors import InputError
 from colonnade.common.numerics.two_point import TwoPoint, row_losses
@@ -21,7 +21,7 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
-Turns = Awaitable[tuple[Harvest[Pair], float | None]]  # who answered in a round, and the loss
+Turns = Awaitable[tuple[Responses[Pair], float | None]]  # who answered in a round, and the loss
 
 
 class PairedHead(CombinedHead):
@@ -50,7 +50,7 @@ class PairedHead(CombinedHead):
         Raises:
             InputError: a loss is not finite any more.
         """
-        moved = [self.combined([*parts[:seat], h, *parts[seat + 1 :]]) for seat, h in perturbed.items()]
+        moved = [self.combined([*parts[:index], h, *parts[index + 1 :]]) for index, h in perturbed.items()]
         logits, *others = self._two_point(self.combined(parts), *moved)
         y = targets(logits)
         losses = row_losses(self.loss, logits, y)
@@ -70,7 +70,7 @@ def _refuse_divergence(*values: float) -> None:
         )
 
 
-async def answer_pairs(
+async def serve_pairs(
     ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
 ) -> None:
     """All rounds of either protocol.
@@ -81,7 +81,7 @@ async def answer_pairs(
     """
     width, turn = present.width, partial(_learn, ctx, clients, whole=whole, present=present)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -111,9 +111,9 @@ async def _learn(
     parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
     if parts is None:
         return None
-    seats = {seat: party for seat, party in enumerate(clients) if party in answers}
-    perturbed = {seat: answers[party].perturbed for seat, party in seats.items()}
+    indices = {index: party for index, party in enumerate(clients) if party in answers}
+    perturbed = {index: answers[party].perturbed for index, party in indices.items()}
     loss, slopes = whole.slopes(parts, perturbed, partial(ctx.targets, batch))
-    await clients.tell({party: Difference(t, torch.tensor([slopes[seat]])) for seat, party in seats.items()})
+    await clients.broadcast({party: Difference(t, torch.tensor([slopes[index]])) for index, party in indices.items()})
     whole.step()
     return loss

@@ -12,7 +12,7 @@ from colonnade.common.models.optimiser import SgdConfig, build_optimiser, steppe
 from colonnade.common.numerics.row_gradients import Parameters
 from colonnade.server.fusion.heads import joint_head
 from colonnade.server.fusion.joint import Targets
-from colonnade.server.privacy.response_noise import Answers
+from colonnade.server.privacy.response_noise import ResponseNoise
 from colonnade.server.training.context import ServerContext
 
 
@@ -59,7 +59,7 @@ class WeightedHead:
         return loss.item(), h.grad
 
     def protected(
-        self, parts: list[Tensor], targets: Targets, batch: Tensor, seats: Sequence[int], answers: Answers
+        self, parts: list[Tensor], targets: Targets, batch: Tensor, indices: Sequence[int], answers: ResponseNoise
     ) -> tuple[float, Mapping[int, Tensor]]:
         """As `backward`, with noise on all that depends on labels but the loss, which stays here.
 
@@ -79,7 +79,7 @@ class WeightedHead:
         h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
         named = dict(self.module.named_parameters())
         loss, at_h = answers.descend(self._loss_of_row, named, h, targets(self.logits(parts)), batch)
-        return loss, {seat: answers.rows(at_h[:, seat], batch) / len(batch) for seat in seats}
+        return loss, {index: answers.rows(at_h[:, index], batch) / len(batch) for index in indices}
 
     def step(self) -> None:
         """One step of theta_0 and of the weights down the gradients of the last `backward`."""

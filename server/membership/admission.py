@@ -21,7 +21,7 @@ _MOST = 12  # keys that a refusal names
 
 
 @dataclass(frozen=True)
-class Facts:
+class DataShape:
     """What the server knows of the data, which every party's must agree with."""
 
     rows: int
@@ -43,14 +43,14 @@ class Admission:
     def __init__(
         self,
         federation: FederationConfig,
-        facts: Facts,
+        data_shape: DataShape,
         run: str,
         revoked: RevocationList,
         *,
         secure: bool,
         purpose: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._federation, self._facts, self._run = federation, facts, run
+        self._federation, self._data_shape, self._run = federation, data_shape, run
         self._revoked, self._secure = revoked, secure
         self._hashes = {**federation.hashes(), **purpose}
 
@@ -118,7 +118,7 @@ class Admission:
     def _check_rows(self, hello: Hello) -> None:
         if self._federation.align != "none":
             return  # rows have keys; which of them count is found when everyone is here
-        ours = (self._facts.rows, self._facts.official_test)
+        ours = (self._data_shape.rows, self._data_shape.official_test)
         if (hello.rows, hello.official_test) != ours:
             raise RefusedError(
                 f"{hello.party!r} has {_in_rows(hello.rows, hello.official_test)}, the labels have {_in_rows(*ours)}",

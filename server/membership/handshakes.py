@@ -31,7 +31,7 @@ _REASONS = {
 
 
 @contextmanager
-def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
+def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
     """Tells of every handshake that fails inside, where GRPC_VERBOSITY has gRPC say so; leaves all as it is if NONE.
 
     Args:
@@ -48,7 +48,7 @@ def watch_handshakes(tell: Callable[[str], None]) -> Iterator[None]:
 
     def tell_loop(reason: str) -> None:
         with suppress(RuntimeError):  # the loop is closed: the run is over
-            loop.call_soon_threadsafe(tell, reason)
+            loop.call_soon_threadsafe(broadcast, reason)
 
     reader = threading.Thread(target=_sift, args=(source, kept, tell_loop), name="handshakes", daemon=True)
     reader.start()
@@ -70,7 +70,7 @@ def reason_of(line: bytes) -> str | None:
     return _REASONS[code] + (f": {escaped(detail)}" if code == "CERTIFICATE_VERIFY_FAILED" and detail else "")
 
 
-def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
+def _sift(source: int, kept: int, broadcast: Callable[[str], None]) -> None:
     with os.fdopen(source, "rb", buffering=0) as lines, os.fdopen(kept, "wb", buffering=0) as through:
         bounded = Digest(lambda said: through.write(f"{said['reason']}\n".encode()))
         rest = b""
@@ -78,7 +78,7 @@ def _sift(source: int, kept: int, tell: Callable[[str], None]) -> None:
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 if (reason := reason_of(line)) is not None:
-                    tell(reason)
+                    broadcast(reason)
                 elif _GRPC.match(line):
                     bounded({"kind": "refused", "time": 0.0, "reason": line.decode(errors="replace")})
                 else:

@@ -168,10 +168,10 @@ class Hub:
             member.parted.clear()
             member.connection.post(said.Rewind(reason))
 
-    def ask_to_save(self, save: Save) -> None:
+    def request_save(self, save: Save) -> None:
         """Asks all parties for a checkpoint."""
         for link in self._links.values():
-            link.ask_to_save(save)
+            link.request_save(save)
 
     @property
     def here(self) -> tuple[str, ...]:

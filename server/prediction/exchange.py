@@ -23,7 +23,7 @@ from colonnade.server.training.context import ServerContext
 
 
 @dataclass(frozen=True)
-class Answer:
+class Outputs:
     """The joint model's outputs.
 
     Args:
@@ -45,7 +45,7 @@ class Question:
     """
 
     ids: tuple[str, ...]
-    answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    answer: asyncio.Future[Outputs] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Questions:
@@ -61,7 +61,7 @@ class Questions:
         self._open: Question | None = None
         self.over, self.hearing = False, asyncio.Event()
 
-    async def ask(self, ids: Iterable[str]) -> Answer:
+    async def ask(self, ids: Iterable[str]) -> Outputs:
         """What the joint model says of some people. Raises whatever has ended the conversation."""
         question = Question(tuple(ids))
         self._waiting.put_nowait(question)
@@ -114,11 +114,11 @@ async def predict(
         places = {id: row for id in question.ids if (row := place(id)) is not None}
         rows = torch.tensor(sorted(set(places.values())), dtype=torch.int64)
         if not len(rows):
-            _tell(question, Answer({}, torch.empty(0, ctx.federation.outputs)))
+            _tell(question, Outputs({}, torch.empty(0, ctx.federation.outputs)))
             continue
         t = await anext(rounds)
         joint = of_rows(rows)
-        await clients.tell(Ask(t, own, rows))  # 1
+        await clients.broadcast(Ask(t, own, rows))  # 1
         with torch.no_grad():
             if sums is None:
                 answers = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
@@ -132,14 +132,14 @@ async def predict(
                 total = _whole(found, clients)
                 logits = joint.of_sum(total)
         if own and total is not None and isinstance(joint, ActiveJoint):
-            await clients.tell(Averaged(t, joint.average(total)))  # 4
+            await clients.broadcast(Averaged(t, joint.average(total)))  # 4
         line = {row: number for number, row in enumerate(rows.tolist())}
-        _tell(question, Answer({id: line[row] for id, row in places.items()}, logits.cpu()))
+        _tell(question, Outputs({id: line[row] for id, row in places.items()}, logits.cpu()))
     async for _ in rounds:  # which are over: the parties are told
         pass
 
 
-def _tell(question: Question, answer: Answer) -> None:
+def _tell(question: Question, answer: Outputs) -> None:
     if not question.answer.done():  # who asked may have gone
         question.answer.set_result(answer)
 

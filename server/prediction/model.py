@@ -11,7 +11,7 @@ from torch import Tensor
 from colonnade.common.observability.endpoints import Collector
 from colonnade.common.prediction import messages as prediction
 from colonnade.server.prediction.exchange import Questions
-from colonnade.server.prediction.row_index import People
+from colonnade.server.prediction.row_index import RowIndex
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Model:
 
     run: str
     round: int
-    people: People
+    row_index: RowIndex
     names: tuple[str, ...]
     classes: bool
     questions: Questions
@@ -41,7 +41,7 @@ class Model:
     async def token(self) -> str:
         """Changes with whatever changes what the model says; waits until the parties are there."""
         await self.questions.hearing.wait()
-        return f"{self.run} {self.round} {','.join(self.people.here)} {','.join(self.names)}"
+        return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}"
 
     async def say(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
         """What the model says of people: a value a name. Who is not there is not known to all members.

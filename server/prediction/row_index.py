@@ -12,7 +12,7 @@ from torch import Tensor
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import Seed
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.labels import LabelColumn
@@ -22,7 +22,7 @@ from colonnade.server.alignment.rows import ServerRows
 
 
 @dataclass
-class People:
+class RowIndex:
     """Positions of rows by who they are about.
 
     Args:
@@ -71,7 +71,12 @@ class People:
         federation = self.federation.model_copy(update={"parties": there})
         keys = RowKeys.of(self.asked, self.federation.keys, SERVER)
         return ServerRows(
-            federation, AlignmentRecord(Once(), keys, SERVER), telemetry, kinds, partial(self._settle, use), self.seed
+            federation,
+            AlignmentRecord(RunCache(), keys, SERVER),
+            telemetry,
+            kinds,
+            partial(self._settle, use),
+            self.seed,
         )
 
     def history(self) -> Tensor:

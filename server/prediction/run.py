@@ -16,7 +16,7 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
@@ -24,23 +24,23 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.kept_encoder import EncoderFile
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import CheckpointError, ColonnadeError, InputError
-from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.fusion.active import load_columns, own_keys
-from colonnade.server.membership.admission import Facts
+from colonnade.server.membership.admission import DataShape
 from colonnade.server.membership.hub import Hub
 from colonnade.server.membership.session_numbers import SessionNumbers
 from colonnade.server.prediction.exchange import Questions
 from colonnade.server.prediction.model import Model
-from colonnade.server.prediction.row_index import People, distinct
-from colonnade.server.prediction.sessions import Asking
+from colonnade.server.prediction.row_index import RowIndex, distinct
+from colonnade.server.prediction.sessions import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.privacy.label_digest import refuse_other_labels
-from colonnade.server.run.service import Service, asking
+from colonnade.server.run.service import Service, prediction_task
 from colonnade.server.training.context import ServerContext, check_labels
 
 Work = Callable[[Model], Awaitable[None]]
@@ -70,7 +70,7 @@ class PredictionRun:
     ids: Collection[str] | None = field(default=None, kw_only=True)
     listeners: tuple[Listener, ...] = field(default=(), kw_only=True)
 
-    _facts: Facts = field(init=False)
+    _data_shape: DataShape = field(init=False)
 
     def __post_init__(self) -> None:
         self._folder = RunFolder(self.out)
@@ -83,19 +83,19 @@ class PredictionRun:
             ColonnadeError: somebody did not come, or has failed.
         """
         raise_limit()
-        task, (owner, store, held) = asking(self.federation), self.check()
+        task, (owner, store, held) = prediction_task(self.federation), self.check()
         service = Service(self.federation, self.config, self.base, task, secure=self.terms.secure)
         with (
-            Watch(SERVER, self.config) as watch,
+            Endpoints(SERVER, self.config) as watch,
             closing(Telemetry(self._folder.prediction_events, watch, *self.listeners)) as telemetry,
             service.watch_handshakes(telemetry),
         ):
-            ctx, people = self._context(telemetry)
+            ctx, row_index = self._context(telemetry)
             ctx.identity = service.identity
-            admission, numbers = service.admission(self._facts, owner.run), SessionNumbers(self.out)
+            admission, numbers = service.admission(self._data_shape, owner.run), SessionNumbers(self.out)
             hub = Hub(task.federation, task.contract, admission, owner.run, telemetry, numbers=numbers)
             ctx.traffic, ctx.phases = hub.totals.wire, hub.phases
-            sessions = Asking(
+            sessions = PredictionSessions(
                 self.terms,
                 self.federation,
                 ctx,
@@ -103,11 +103,11 @@ class PredictionRun:
                 store=store,
                 owner=owner,
                 held=held,
-                people=people,
+                row_index=row_index,
                 folder=self.out,
             )
             async with service.listen(hub, telemetry, watch):
-                await self._converse(service, sessions, self._model(ctx, people, owner.run, held[0], watch))
+                await self._converse(service, sessions, self._model(ctx, row_index, owner.run, held[0], watch))
 
     def check(self) -> tuple[Owner, Checkpoints, list[int]]:
         """Refuses what cannot be asked, before anybody is started or anything is written.
@@ -136,7 +136,9 @@ class PredictionRun:
             )
         return owner, store, held
 
-    async def _converse(self, service: Service, sessions: Asking, model: Callable[[Questions], Model]) -> None:
+    async def _converse(
+        self, service: Service, sessions: PredictionSessions, model: Callable[[Questions], Model]
+    ) -> None:
         """The work beside the sessions: whatever fails first ends both."""
         questions, ctx = Questions(), sessions.ctx
         work = asyncio.ensure_future(self.work(model(questions)))
@@ -153,21 +155,21 @@ class PredictionRun:
 
         await service.converse(sessions.hub, _all_done(both), over, told=told, beside=both)
 
-    def _context(self, telemetry: Telemetry) -> tuple[ServerContext, People]:
+    def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation
         check_labels(labels, federation)
-        self._facts = Facts(len(labels.values), labels.official_test)
+        self._data_shape = DataShape(len(labels.values), labels.official_test)
         if federation.align != "none":
             record = AlignmentRecord(
-                Once(self._folder.once), RowKeys.of(labels.ids, federation.keys, SERVER, self.out), SERVER
+                RunCache(self._folder.run_cache), RowKeys.of(labels.ids, federation.keys, SERVER, self.out), SERVER
             )
             labels = labels.rows(record.rows(record.number))
         else:
-            refuse_other_labels(Once(self._folder.once), labels)
+            refuse_other_labels(RunCache(self._folder.run_cache), labels)
         schedule = Schedule(federation, len(labels.values), labels.official_test)
         device = choose_device(self.config.device)
         ctx = ServerContext(
-            prediction.asking(federation),
+            prediction.prediction_federation(federation),
             self.config,
             labels.values.to(device),
             schedule,
@@ -175,26 +177,26 @@ class PredictionRun:
             base=self.base,
             device=device,
         )
-        ctx.once = Once(self._folder.once_predictions)
+        ctx.run_cache = RunCache(self._folder.prediction_cache)
         if federation.align == "none":
             kept = EncoderFile(self.out, begun=True)
             columns = load_columns(federation, self.config, schedule, self.base, len(labels.values), kept=kept)
             ctx.columns = columns and columns.to(device)
-            return ctx, People(federation, labels)
+            return ctx, RowIndex(federation, labels)
         asked = distinct(federation, self.ids or labels.ids or ())
         own = own_keys(federation, self.config, self.base)
-        seed = Seed(self._folder.once_predictions / SEED)
-        return ctx, People(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
+        seed = Seed(self._folder.prediction_cache / SEED)
+        return ctx, RowIndex(federation, labels, tuple(key for key in asked if own is None or key in own), seed)
 
     def _model(
-        self, ctx: ServerContext, people: People, run: str, round: int, watch: Watch
+        self, ctx: ServerContext, row_index: RowIndex, run: str, round: int, watch: Endpoints
     ) -> Callable[[Questions], Model]:
-        names, classes = people.labels.classes, ctx.scale is None
+        names, classes = row_index.labels.classes, ctx.scale is None
         if ctx.scale is not None:
             names = tuple(f"value_{number}" for number in range(1, self.federation.outputs + 1))
         finish = partial(torch.softmax, dim=1) if ctx.scale is None else ctx.scale.undo
         return lambda questions: Model(
-            run, round, people, names, classes=classes, questions=questions, finish=finish, show=watch.show
+            run, round, row_index, names, classes=classes, questions=questions, finish=finish, show=watch.show
         )
 
     def _owner(self) -> Owner:

@@ -18,13 +18,13 @@ from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import columns_of
 from colonnade.server.membership.hub import Hub
 from colonnade.server.prediction.exchange import Questions, predict
-from colonnade.server.prediction.row_index import People
+from colonnade.server.prediction.row_index import RowIndex
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.training.context import ServerContext
 
 
 @dataclass
-class Asking:
+class PredictionSessions:
     """The sessions of one start.
 
     Args:
@@ -46,7 +46,7 @@ class Asking:
     store: Checkpoints
     owner: Owner
     held: list[int]
-    people: People
+    row_index: RowIndex
     folder: Path
     _rows: ServerRows | None = None
     _aligned: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Asking:
         ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
             names = await self._gather()
-            self.people.here = names
+            self.row_index.here = names
             self._prepare(names)
             cohort, round = hub.begin(self.held, self.held[0], hub.revocations.seen, lambda: questions.over, names)
             ctx.restore(round, self.store.load(round, self.owner))
@@ -73,7 +73,7 @@ class Asking:
                 if self._rows is not None:
                     hub.aligned = await self._rows.align(cohort, ctx.session)
                 ctx.telemetry.event("begin", parties=list(cohort), round=round, absent=absent)
-                place, history = self.people.place, self.people.history()
+                place, history = self.row_index.place, self.row_index.history()
                 await self._while_here(
                     predict(ctx, cohort, questions, place, self.terms.absent, history, own=self.terms.own)
                 )
@@ -132,12 +132,12 @@ class Asking:
             return
         if names != self._aligned:
             kinds = prediction.contract(federation).kinds
-            self._rows = self.people.rows(names, kinds, self.ctx.telemetry, self._use)
+            self._rows = self.row_index.rows(names, kinds, self.ctx.telemetry, self._use)
             self._aligned = names
         assert self._rows is not None  # made with the first names
         hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
 
     def _use(self) -> None:
         """The server's own columns, where it has any, of the rows that are common now."""
-        columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.people.places, self.folder)
+        columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.row_index.places, self.folder)
         self.ctx.columns = columns and columns.to(self.ctx.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.accounting.accountant import epsilon
-from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.privacy.settings import BEFORE, Accounting
 from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.run_folder import RunFolder
@@ -37,7 +37,7 @@ class RowReleases:
     """
 
     def __init__(
-        self, config: AnswerPrivacyConfig, rows: int, block: int = 1, path: Path | None = None, spent: int = 0
+        self, config: ResponseNoiseConfig, rows: int, block: int = 1, path: Path | None = None, spent: int = 0
     ) -> None:
         self._config, self._block, self._path, self._ceiling = config, block, path, spent
         self._counts = torch.full((rows,), spent, dtype=torch.int64)
@@ -90,7 +90,7 @@ class RowReleases:
 
 
 def open_releases(
-    config: AnswerPrivacyConfig | None,
+    config: ResponseNoiseConfig | None,
     schedule: Schedule,
     parties: int,
     rows: int,
@@ -133,7 +133,7 @@ def open_releases(
     return releases
 
 
-def _check_delta(config: AnswerPrivacyConfig, rows: int) -> None:
+def _check_delta(config: ResponseNoiseConfig, rows: int) -> None:
     if config.delta >= 1 / rows:
         raise ConfigError(
             f"server.privacy.answers.delta = {config.delta:g}: with {rows} training rows it must be below "
@@ -142,7 +142,7 @@ def _check_delta(config: AnswerPrivacyConfig, rows: int) -> None:
         )
 
 
-def _read(path: Path, config: AnswerPrivacyConfig) -> tuple[int, str]:
+def _read(path: Path, config: ResponseNoiseConfig) -> tuple[int, str]:
     """The ceiling, and how releases were added up."""
     try:
         record = json.loads(path.read_text())
@@ -162,6 +162,6 @@ def _read(path: Path, config: AnswerPrivacyConfig) -> tuple[int, str]:
     return ceiling, accounting
 
 
-def _settings(config: AnswerPrivacyConfig) -> dict[str, float | bool]:
+def _settings(config: ResponseNoiseConfig) -> dict[str, float | bool]:
     """What a release costs depends on these; clips and delta may change."""
     return {"noise_multiplier": config.noise_multiplier, "seeded": config.seeded}

@@ -6,21 +6,21 @@ import hashlib
 
 import torch
 
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 
 _NAME = "labels"
 
 
-def hold_labels(once: Once, digest: str) -> None:
+def hold_labels(run_cache: RunCache, digest: str) -> None:
     """Keeps the digest of a run's labels on the server's disk. It can be guessed, and is never sent."""
-    once.keep(_NAME, digest, {"format": torch.tensor(1)})
+    run_cache.keep(_NAME, digest, {"format": torch.tensor(1)})
 
 
-def refuse_other_labels(once: Once, labels: LabelColumn) -> None:
+def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
     """Raises DataError if they are others than those that were held."""
-    if (held := once.number(_NAME)) and held != digest_of(labels):
+    if (held := run_cache.number(_NAME)) and held != digest_of(labels):
         raise DataError(
             "server.labels has changed since the run was begun: its ids, its values or their order are others",
             hint="restore the table, by which ids find the parties' rows; or train on the one that is there now",

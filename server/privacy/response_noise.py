@@ -10,11 +10,11 @@ from colonnade.common.checkpointing.state import State
 from colonnade.common.data.rows import generator
 from colonnade.common.numerics.row_gradients import Parameters, RowLoss, row_gradients
 from colonnade.common.privacy.noise import Normals, secure_normals, seeded_normals
-from colonnade.common.privacy.response_noise import AnswerPrivacyConfig, RowNoise
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig, RowNoise
 from colonnade.server.privacy.label_budget import RowReleases
 
 
-class Answers:
+class ResponseNoise:
     """Protects the training labels of one session's messages: the mechanism is common/privacy/response_noise.py.
 
     A half makes it once a session, by `ServerContext.protection`, and passes through it *everything* that depends on
@@ -32,7 +32,7 @@ class Answers:
         seed: of the federation, for seeded noise.
     """
 
-    def __init__(self, config: AnswerPrivacyConfig, paid: RowReleases, state: State, seed: int) -> None:
+    def __init__(self, config: ResponseNoiseConfig, paid: RowReleases, state: State, seed: int) -> None:
         normals: Normals = secure_normals
         if config.seeded:
             normals = seeded_normals(state.keep("answer noise", lambda: generator("answers", seed)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Prediction
 from colonnade.server.fusion.active import active_party
 from colonnade.server.fusion.active_joint import ActiveJoint, active_joint
@@ -36,7 +36,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     def average(r_a: Tensor, parts: Sequence[Tensor], count: int) -> Tensor:
         return (r_a + torch.stack(list(parts)).sum(0).to(ctx.device)) / count
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         with own.evaluation() as model:
             r_a = model.predict(model.embed(columns[block]))
         parts = present.zeros({party: answer.r for party, answer in answers.items()}, len(block))
@@ -54,7 +54,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         r = average(r_a, parts, count)  # 2, (rows, classes)
         y = ctx.targets(batch, r)
         dr = loss.gradient(r, y) / (len(batch) * count)
-        await clients.tell({party: Gradient(t, dr) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, dr) for party in answers})  # 3
         own.learn(dr)  # 4
         ctx.record(t, loss.value(r, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)

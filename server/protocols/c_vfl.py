@@ -7,14 +7,14 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.c_vfl import Config, Embedding, Head, Other
 from colonnade.server.fusion.heads import agreed_head
 from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
-from colonnade.server.training.label_messages import told
+from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
@@ -32,7 +32,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -44,11 +44,11 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         with torch.no_grad():
             y = ctx.targets(batch, whole.logits(parts))  # for server and parties alike, in all their steps
-        await clients.tell(dict.fromkeys(answers, told(ctx, t, y)))  # 2
+        await clients.broadcast(dict.fromkeys(answers, label_message(ctx, t, y)))  # 2
         for sender, h in zip(parties, parts, strict=True):
-            await clients.tell({party: Other(t, h) for party in answers if party != sender})  # 3
+            await clients.broadcast({party: Other(t, h) for party in answers if party != sender})  # 3
         theta = whole.flat()
-        await clients.tell({party: Head(t, theta) for party in answers})  # 4
+        await clients.broadcast({party: Head(t, theta) for party in answers})  # 4
         losses = [_descend(whole, parts, y) for _ in range(cfg.local_steps)]  # 6
         ctx.record(t, losses[0], answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

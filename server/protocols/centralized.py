@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.models.optimiser import build_optimiser
 from colonnade.common.protocols.centralized import Config, Evaluation, Features
 from colonnade.server.fusion.heads import joint_head
@@ -21,7 +21,7 @@ async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:
     if joined.columns:  # a run that is resumed
         _learner(ctx, joined.columns)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         said = {party: answer.x for party, answer in answers.items()}
         joined.learn("Evaluation", said)
         model, _ = _learner(ctx, joined.columns)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.czofo import Config, Differences, Embedding
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.fusion.differences import Perturbed
@@ -30,7 +30,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     present = StandIn(ctx, parties, width, "last")
     perturbed = Perturbed(ctx, cfg, whole, parties)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
@@ -41,7 +41,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         loss = perturbed.begin(parts, batch)
         turns = {party: answer.turn if cfg.arrivals else t for party, answer in answers.items()}
         told = {party: perturbed.of(party, turn) for party, turn in turns.items()}  # 2
-        await clients.tell({party: Differences(t, mark, delta) for party, (mark, delta) in told.items()})  # 3
+        await clients.broadcast({party: Differences(t, mark, delta) for party, (mark, delta) in told.items()})  # 3
         whole.step()  # 4
         return loss
 

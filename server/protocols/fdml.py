@@ -11,7 +11,7 @@ from colonnade.server.aggregation.sums import Clear, evaluate_sums
 from colonnade.server.fusion.joint import LogitSum
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.imputation import StandIn
-from colonnade.server.training.label_messages import told
+from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
@@ -35,7 +35,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
         y = ctx.targets(batch, mean)
-        await clients.tell(dict.fromkeys(answers, told(ctx, t, y)))  # 2
-        await clients.tell({party: Aggregate(t, mean) for party in answers})  # 3
+        await clients.broadcast(dict.fromkeys(answers, label_message(ctx, t, y)))  # 2
+        await clients.broadcast({party: Aggregate(t, mean) for party in answers})  # 3
         ctx.record(t, ctx.loss.mean(mean, y).item(), answers)
         await evaluate_sums(ctx, everyone, t, lambda o, _count: o * share, answers)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedbcd import Config
 from colonnade.server.fusion.joint import JointHead
 from colonnade.server.training.context import ServerContext
@@ -26,7 +26,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -37,7 +37,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             ctx.skip(t, answers)
             continue
         loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
-        await clients.tell({party: Gradient(t, dh[party]) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, dh[party]) for party in answers})  # 3
         whole.step()
         ctx.record(t, loss, answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

@@ -8,7 +8,7 @@ import torch
 
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.fedvs import Config, Gradient
 from colonnade.server.aggregation.coded import CodedSums
 from colonnade.server.aggregation.key_agreement import introduce
@@ -31,7 +31,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         batch = rows.training(t)
         senders = await sums.agree(t, 0)  # 18-20
         if senders is None:
-            ctx.skip(t, Harvest({}, tuple(clients)))
+            ctx.skip(t, Responses({}, tuple(clients)))
             continue
         average, answers = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
         if average is None:
@@ -39,7 +39,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         real = batch.rows[batch.real].to(ctx.device)
         loss, (dh,), _ = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
-        await clients.tell(Gradient(t, dh))
+        await clients.broadcast(Gradient(t, dh))
         whole.step()
         ctx.record(t, loss, answers)
         await _evaluate(ctx, sums, rows, whole, t)

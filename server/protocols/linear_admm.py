@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, Update
 from colonnade.server.fusion.joint import LogitSum
@@ -27,7 +27,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         said = {party: answer.o for party, answer in answers.items()}
         return torch.stack(present.zeros(said, len(block))).sum(0).to(ctx.device)
 
@@ -43,6 +43,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
         update = Update(t, admm.local_gradient(total, dual, z, cfg.rho))
-        await clients.tell(dict.fromkeys(answers, update))  # 4
+        await clients.broadcast(dict.fromkeys(answers, update))  # 4
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)

@@ -7,7 +7,7 @@ import asyncio
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.local import Config
 from colonnade.server.fusion.active import active_party
 from colonnade.server.training.context import ServerContext
@@ -28,6 +28,6 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         r = own.predict(own.embed(columns[batch]))  # 1, (rows, classes)
         y = ctx.targets(batch, r)
         own.learn(loss.gradient(r, y) / len(batch))  # 2
-        ctx.record(t, loss.value(r, y).mean().item(), Harvest({}, missing=()))
+        ctx.record(t, loss.value(r, y).mean().item(), Responses({}, missing=()))
         evaluate_alone(ctx, t, predict)
         await asyncio.sleep(0)  # nobody is waited for, and the connections need their turn

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.messaging.message import Message
 from colonnade.common.protocols.split_avg import Config, Embedding, Gradient
 from colonnade.server.aggregation.masked_sums import blinded
@@ -39,7 +39,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         """Whose embeddings the global one is made of: H is an average over so many. Of nobody's, it is zeros."""
         return [party for party in parties if party in answers] if alone and answers else list(parties)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         parts = dict(
             zip(parties, present.zeros({p: answer.h for p, answer in answers.items()}, len(block)), strict=True)
         )
@@ -53,18 +53,18 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         parts, among = dict(zip(parties, filled, strict=True)), counted(answers)
         loss, dh, shared = whole.backward([parts[party] for party in among], partial(ctx.targets, batch))  # 2
         gradients = dict(zip(among, dh, strict=True))
-        await clients.tell({party: Gradient(t, shared, gradients[party]) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, shared, gradients[party]) for party in answers})  # 3
         whole.step()
         return loss
 
-    async def unseen(sums: Sums, t: int) -> tuple[Harvest[Message], float | None]:
+    async def unseen(sums: Sums, t: int) -> tuple[Responses[Message], float | None]:
         """Steps 1 to 3 where only the sum of the embeddings is known."""
         batch = ctx.schedule.batch(t)
         found = await sums.training(t, batch)
         if found.total is None:
             return found.answers, None
         loss, (dh,), _ = whole.backward([found.total / len(found.answers)], partial(ctx.targets, batch))
-        await clients.tell(dict.fromkeys(found.answers, Gradient(t, len(found.answers), dh)))
+        await clients.broadcast(dict.fromkeys(found.answers, Gradient(t, len(found.answers), dh)))
         whole.step()
         return found.answers, loss
 

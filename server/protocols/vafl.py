@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation, Gradient
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.protocols.vafl import Config, Embedding
 from colonnade.server.fusion.weighted import WeightedHead
 from colonnade.server.training.context import ServerContext
@@ -30,7 +30,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     private = ctx.protection(whole.module)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
@@ -38,14 +38,14 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
         if parts is None:
             return None
-        seats = [seat for seat, party in enumerate(parties) if party in answers]
+        indices = [index for index, party in enumerate(parties) if party in answers]
         targets = partial(ctx.targets, batch)
         dh: Tensor | Mapping[int, Tensor]
         if private is None:
             loss, dh = whole.backward(parts, targets)  # 2
         else:
-            loss, dh = whole.protected(parts, targets, batch, seats, private)
-        await clients.tell({parties[seat]: Gradient(t, dh[seat]) for seat in seats})  # 3
+            loss, dh = whole.protected(parts, targets, batch, indices, private)
+        await clients.broadcast({parties[index]: Gradient(t, dh[index]) for index in indices})  # 3
         whole.step()
         return loss
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.models.two_part import TwoPart
 from colonnade.common.protocols.vfedmh import Config, Embedding, Evaluation, Global, Gradient, Prediction
@@ -46,7 +46,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         for party, answer in predictions.items():  # 4
             r = answer.r.to(ctx.device)
             gradients[party] = Gradient(t, loss.gradient(r, ctx.targets(batch, r)) / len(batch))
-        await clients.tell(gradients)
+        await clients.broadcast(gradients)
         r = model.predict(e)
         y = ctx.targets(batch, r)
         model.learn(loss.gradient(r, y) / len(batch), 1 / (len(found.answers) + 1))
@@ -63,7 +63,7 @@ class Together:
 
     async def predictions(
         self, round: int, stage: int, own: Tensor, found: Found
-    ) -> tuple[Tensor, Harvest[Prediction]]:
+    ) -> tuple[Tensor, Responses[Prediction]]:
         """E of a batch or block, on the device, and R_k of those who say it in time.
 
         Args:
@@ -73,7 +73,7 @@ class Together:
         assert found.total is not None
         count = len(found.answers) + 1
         e = (own + found.total.to(self._ctx.device)) / count
-        await self._clients.tell(dict.fromkeys(found.answers, Global(round, stage, count, e)))
+        await self._clients.broadcast(dict.fromkeys(found.answers, Global(round, stage, count, e)))
         answers = await self._clients.collect(
             Prediction,
             round,

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from colonnade.common.contracts.embeddings import Evaluation
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.numerics import admm
 from colonnade.common.protocols.vimadmm import Config, Embedding, Update
 from colonnade.server.fusion.heads import party_heads
@@ -33,7 +33,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
     present = StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Harvest[Evaluation], block: Tensor) -> Tensor:
+    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
         return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
@@ -56,7 +56,9 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             if cfg.residual == "new":
                 own = heads.logits(h)
             residual = admm.residual(z, own.sum(0), own)
-        seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-        await clients.tell({party: Update(t, dual, residual[seat], heads.flat(seat)) for seat, party in seats})  # 5
+        indices = [(index, party) for index, party in enumerate(parties) if party in answers]
+        await clients.broadcast(
+            {party: Update(t, dual, residual[index], heads.flat(index)) for index, party in indices}
+        )  # 5
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)

@@ -41,11 +41,11 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
         if cfg.update == "signal":
-            await clients.tell(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
+            await clients.broadcast(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
         else:
             assert found.parts is not None  # blinded sums need no residuals: the contract sees to it
             residual = admm.residual(z, total, torch.stack(found.parts).to(ctx.device))
-            seats = [(seat, party) for seat, party in enumerate(parties) if party in answers]
-            await clients.tell({party: Update(t, dual, residual[seat]) for seat, party in seats})  # 4
+            indices = [(index, party) for index, party in enumerate(parties) if party in answers]
+            await clients.broadcast({party: Update(t, dual, residual[index]) for index, party in indices})  # 4
         ctx.record(t, loss.value(total, y).mean().item(), answers)
         await evaluate_sums(ctx, everyone, t, lambda o, _count: o, answers)

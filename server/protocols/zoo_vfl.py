@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.common.conversation.conversation import Cohort
 from colonnade.common.protocols.zoo_vfl import Config
-from colonnade.server.fusion.pairs import PairedHead, answer_pairs
+from colonnade.server.fusion.pairs import PairedHead, serve_pairs
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.imputation import StandIn
 from colonnade.server.training.round_modes import as_they_come
@@ -18,4 +18,4 @@ def joint(ctx: ServerContext, cfg: Config) -> PairedHead:
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Tells whoever comes how its direction changes the loss, and takes a step of its own."""
     present = StandIn(ctx, tuple(clients), cfg.embedding, "last")
-    await answer_pairs(ctx, clients, joint(ctx, cfg), present, as_they_come)  # 1 to 4
+    await serve_pairs(ctx, clients, joint(ctx, cfg), present, as_they_come)  # 1 to 4

@@ -21,7 +21,7 @@ from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA
 from colonnade.server.membership.hub import Hub
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.staleness import Pace
+from colonnade.server.training.staleness import Staleness
 
 
 def summarise(
@@ -64,7 +64,7 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
     """What only some runs have, null in all others."""
     return {
         "label_privacy": label_privacy(ctx),
-        "answer_privacy": answer_privacy(ctx),
+        "answer_privacy": response_noise_summary(ctx),
         "theorem": theorem(ctx),
         "targets": None if ctx.scale is None else ctx.scale.record(),
         "details": dict(ctx.details) or None,
@@ -162,7 +162,7 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
 
 def pace(ctx: ServerContext) -> dict[str, Any] | None:
     """Turns and staleness by party where they came when they liked, or None."""
-    return Pace(ctx, ctx.federation.names).summary() if Pace.kept(ctx) else None
+    return Staleness(ctx, ctx.federation.names).summary() if Staleness.kept(ctx) else None
 
 
 def theorem(ctx: ServerContext) -> dict[str, Any] | None:
@@ -173,7 +173,7 @@ def theorem(ctx: ServerContext) -> dict[str, Any] | None:
     return None if claim is None else claim.report()
 
 
-def answer_privacy(ctx: ServerContext) -> dict[str, Any] | None:
+def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
     """What the noise on all that went back to the parties came to, or None.
 
     `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where

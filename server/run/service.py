@@ -19,14 +19,14 @@ from colonnade.common.crypto.pki.identity import Identity, load_identity
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import ConfigError, IdentityError
 from colonnade.common.messaging.message import Kinds, largest_bytes
-from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
 from colonnade.common.wire.listen import Listener as Port
 from colonnade.common.wire.listen import ServerTls
-from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.membership.handshakes import watch_handshakes
 from colonnade.server.membership.hub import Hub
 
@@ -76,13 +76,19 @@ def training(federation: FederationConfig) -> ServerTask:
     return ServerTask(contract, federation, kinds, limits, federation.compress.arriving(kinds))
 
 
-def asking(federation: FederationConfig) -> ServerTask:
+def prediction_task(federation: FederationConfig) -> ServerTask:
     """Predictions, until the work with the model is done. Raises InputError where models cannot be asked."""
     contract = prediction.contract(federation)
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     arriving = dict.fromkeys(kinds, federation.compress.evaluations)
     return ServerTask(
-        contract, prediction.asking(federation), kinds, limits, arriving, prediction.PURPOSE, dismisses=True
+        contract,
+        prediction.prediction_federation(federation),
+        kinds,
+        limits,
+        arriving,
+        prediction.PURPOSE,
+        dismisses=True,
     )
 
 
@@ -110,9 +116,11 @@ class Service:
         self.identity = own_identity(federation, config, base, secure=secure)
         self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
 
-    def admission(self, facts: Facts, run: str) -> Admission:
+    def admission(self, data_shape: DataShape, run: str) -> Admission:
         """Says who may join the run of this number."""
-        return Admission(self._federation, facts, run, self._revoked, secure=self._secure, purpose=self.task.purpose)
+        return Admission(
+            self._federation, data_shape, run, self._revoked, secure=self._secure, purpose=self.task.purpose
+        )
 
     def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
         """Records the handshakes that fail, where there are any."""
@@ -121,7 +129,7 @@ class Service:
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
 
     @asynccontextmanager
-    async def listen(self, hub: Hub, telemetry: Telemetry, watch: Watch) -> AsyncIterator[None]:
+    async def listen(self, hub: Hub, telemetry: Telemetry, watch: Endpoints) -> AsyncIterator[None]:
         """Lets parties come in. Raises EnvironmentFault where the port cannot be had."""
         names, identity = list(self._federation.names), self.identity
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)

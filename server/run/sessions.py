@@ -114,7 +114,7 @@ class ServerSessions:
             self.ctx.phases.turn(CHECKPOINT)
             self.ctx.state["traffic"].update(self.hub.totals.capture())
             names = self.ctx.federation.names
-            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.ask_to_save, best.round)
+            await self.saving.begin(round, self.ctx.state.capture(), names, self.hub.request_save, best.round)
             if round == last:
                 await self.saving.finish(self.ctx.federation.timeouts.answer)
         self.ctx.phases.turn(WAITING)

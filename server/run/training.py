@@ -16,7 +16,7 @@ from colonnade.common.alignment.record import AlignmentRecord
 from colonnade.common.alignment.seed import NAME as SEED
 from colonnade.common.alignment.seed import Seed
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
@@ -26,7 +26,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import CheckpointError
 from colonnade.common.network.ports import refuse_taken
-from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.telemetry import Event, Listener, Telemetry, advances
 from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.runtime.descriptors import raise_limit
@@ -34,7 +34,7 @@ from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import load_columns
-from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from colonnade.server.privacy.label_digest import digest_of, hold_labels
 from colonnade.server.privacy.noisy_labels import NoisyLabelFile
@@ -81,10 +81,10 @@ class ServerRun:
             ColonnadeError: the run could not begin or has failed; the summary then says so too.
         """
         raise_limit()
-        with Watch(SERVER, self.config) as watch:
+        with Endpoints(SERVER, self.config) as watch:
             await self._serve(watch)
 
-    async def _serve(self, watch: Watch) -> None:
+    async def _serve(self, watch: Endpoints) -> None:
         device = choose_device(self.config.device)
         service = Service(self.federation, self.config, self.base, training(self.federation), secure=self.secure)
         begun, number = self._folder.run.exists(), self._run_number()
@@ -94,33 +94,33 @@ class ServerRun:
         labels = load_labels(self.config.labels, self.base, self.federation.task)
         check_labels(labels, self.federation)
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
-        aligned, once = self.federation.align != "none", Once(self._folder.once)
+        aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
         keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
         telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
         values = labels.values.to(device)
         ctx = ServerContext(
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
         )
-        ctx.identity, ctx.once = service.identity, once
-        facts, rows = Facts(len(labels.values), labels.official_test), None
+        ctx.identity, ctx.run_cache = service.identity, run_cache
+        data_shape, rows = DataShape(len(labels.values), labels.official_test), None
         if keys is None:
             self._equip(ctx, labels, begun=begun)
         else:
-            record = AlignmentRecord(once, keys, SERVER)
+            record = AlignmentRecord(run_cache, keys, SERVER)
             again = partial(self._dress, ctx, labels, begun=bool(record.number))
             kinds = service.task.contract.kinds
-            rows = ServerRows(self.federation, record, telemetry, kinds, again, Seed(self._folder.once / SEED))
+            rows = ServerRows(self.federation, record, telemetry, kinds, again, Seed(self._folder.run_cache / SEED))
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
         del labels, values  # what is protected is in the context alone
         with closing(telemetry), service.watch_handshakes(telemetry):
-            session = self._sessions(ctx, service.admission(facts, number), rows, number)
+            session = self._sessions(ctx, service.admission(data_shape, number), rows, number)
             watch.show(ServerMetrics(session))
             async with service.listen(session.hub, telemetry, watch):
                 if without:
                     ctx.warn(without)
                 if held is not None:
-                    hold_labels(once, held)
+                    hold_labels(run_cache, held)
                 await service.converse(session.hub, self._work(session), partial(self._end, session))
 
     def _protect(

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor
 
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import ServerContext
@@ -30,9 +30,9 @@ class Absence(Generic[M]):
 
     def __init__(self, ctx: ServerContext, kind: type[M]) -> None:
         self._ctx, ((self._field, _),) = ctx, tensor_specs(kind)
-        self._blocks: list[tuple[Harvest[M], Tensor]] = []
+        self._blocks: list[tuple[Responses[M], Tensor]] = []
 
-    def add(self, answers: Harvest[M], block: Tensor) -> None:
+    def add(self, answers: Responses[M], block: Tensor) -> None:
         """Takes in a block, row numbers int64 (rows,)."""
         self._blocks.append((answers, block))
 
@@ -45,11 +45,11 @@ class Absence(Generic[M]):
             kept[party] = torch.stack([self._of(answers[party]).sum(0) for answers, _ in self._blocks]).sum(0) / rows
         return {party: kept[party] for party in there}
 
-    def scores(self, predict: Callable[[Harvest[M], Tensor], Tensor]) -> dict[str, float]:
+    def scores(self, predict: Callable[[Responses[M], Tensor], Tensor]) -> dict[str, float]:
         """The joint model's when one party after the other is replaced by its mean, by the party's name."""
         return {party: self._score(predict, party, mean) for party, mean in self.means().items()}
 
-    def _score(self, predict: Callable[[Harvest[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
+    def _score(self, predict: Callable[[Responses[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
         score = self._ctx.score()
         for answers, block in self._blocks:
             stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.conversation.responses import Harvest, Quorum
+from colonnade.common.conversation.responses import Quorum, Responses
 from colonnade.common.crypto.pki.identity import Identity
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.data.columns.scale import Columns
@@ -37,7 +37,7 @@ from colonnade.server.evaluation.best import Best
 from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
 from colonnade.server.privacy.label_budget import RowReleases
-from colonnade.server.privacy.response_noise import Answers
+from colonnade.server.privacy.response_noise import ResponseNoise
 
 
 @dataclass
@@ -78,7 +78,7 @@ class ServerContext:
     releases: RowReleases | None = None
     session: Session = field(default_factory=Session)
     identity: Identity | None = None
-    once: Once = field(default_factory=Once)
+    run_cache: RunCache = field(default_factory=RunCache)
     phases: Phases = field(default_factory=Phases)
     scale: TargetScale | None = field(default=None, init=False)
     _evidence: Tensor | None = None
@@ -121,7 +121,7 @@ class ServerContext:
         self._evidence = torch.zeros(shape, device=self.device)
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
 
-    def protection(self, head: nn.Module) -> Answers | None:
+    def protection(self, head: nn.Module) -> ResponseNoise | None:
         """What protects this session's answers, or None where they leave as they are.
 
         Args:
@@ -135,7 +135,7 @@ class ServerContext:
             return None
         refuse_batch_norm(head, "server.head")
         assert self.releases is not None  # whoever opens the run sees to it
-        return Answers(config, self.releases, self.state, self.federation.seed)
+        return ResponseNoise(config, self.releases, self.state, self.federation.seed)
 
     def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
         """What the loss is to take for the labels of training rows.
@@ -184,7 +184,7 @@ class ServerContext:
     @property
     def quorum(self) -> Quorum:
         """How long a round waits, and for whom."""
-        return self.federation.answers
+        return self.federation.round_quorum
 
     def restore(self, round: int, snapshot: Snapshot | None) -> None:
         """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
@@ -199,31 +199,31 @@ class ServerContext:
                 hint="restore server.labels, or begin a new run",
             )
 
-    def record(self, round: int, loss: float, harvest: Harvest[Message]) -> None:
+    def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
         """Enters a training round: its loss, how long it took, who was slow and who was missing."""
         self.metrics["train_loss"] = loss
-        for party in sorted(set(harvest.missing).intersection(self.schedule.participants(round))):
+        for party in sorted(set(responses.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
             self.telemetry.event("missing", round=round, party=party)
-        self.telemetry.event("round", round=round, loss=loss, **self._progress(round, harvest))
+        self.telemetry.event("round", round=round, loss=loss, **self._progress(round, responses))
         self.round = round
         if self.schedule.evaluations(round):
             self.phases.turn(EVALUATION)
 
-    def skip(self, round: int, harvest: Harvest[Message]) -> None:
+    def skip(self, round: int, responses: Responses[Message]) -> None:
         """Enters a round in which nothing was learned, since too few answered."""
-        self.telemetry.event("skipped", round=round, answers=len(harvest))
-        self.record(round, self.metrics.get("train_loss", math.nan), harvest)
+        self.telemetry.event("skipped", round=round, answers=len(responses))
+        self.record(round, self.metrics.get("train_loss", math.nan), responses)
 
     def warn(self, reason: str) -> None:
         """Tells whoever watches the run, and its record, what they must not overlook."""
         self.telemetry.event("warning", party=SERVER, reason=reason)
 
-    def _progress(self, round: int, harvest: Harvest[Message]) -> dict[str, Any]:
+    def _progress(self, round: int, responses: Responses[Message]) -> dict[str, Any]:
         now = self.clock()
         seconds, self._begun = now - self._begun, now
         up, down = self.traffic()
-        slow = {"party": harvest.slowest, "seconds": round_off(harvest.lag)}
+        slow = {"party": responses.slowest, "seconds": round_off(responses.lag)}
         return {"rounds": self.schedule.rounds, "epoch": round_off(self.schedule.epoch(round)),
                 "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, Message
 from colonnade.server.training.absence import Absence
@@ -21,7 +21,7 @@ async def evaluate(
     clients: Cohort,
     kind: type[M],
     round: int,
-    predict: Callable[[Harvest[M], Tensor], Tensor],
+    predict: Callable[[Responses[M], Tensor], Tensor],
     among: Collection[str],
     **dims: int,
 ) -> None:
@@ -70,7 +70,7 @@ async def collect_block(
     place: tuple[str, int],
     among: Collection[str],
     **dims: int,
-) -> Harvest[M]:
+) -> Responses[M]:
     """Everyone's answers for one block.
 
     Args:

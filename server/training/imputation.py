@@ -50,7 +50,7 @@ class StandIn:
             return None
         if self._last is None:
             return self.zeros(answers, len(batch))
-        for seat, party in enumerate(self._parties):
+        for index, party in enumerate(self._parties):
             if party in answers:
-                self._last[seat, batch] = answers[party]
+                self._last[index, batch] = answers[party]
         return list(self._last[:, batch])

@@ -8,7 +8,7 @@ from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
 from colonnade.server.training.context import ServerContext
 
 
-def told(ctx: ServerContext, round: int, y: Tensor) -> Labels | Beliefs | Targets:
+def label_message(ctx: ServerContext, round: int, y: Tensor) -> Labels | Beliefs | Targets:
     """The message of a batch's labels, which every party of the round is sent.
 
     Args:

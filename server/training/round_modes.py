@@ -8,11 +8,11 @@ from statistics import fmean
 from torch import Tensor
 
 from colonnade.common.conversation.conversation import Cohort
-from colonnade.common.conversation.responses import Harvest
+from colonnade.common.conversation.responses import Responses
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import M, check_exact
 from colonnade.server.training.context import ServerContext
-from colonnade.server.training.staleness import Pace
+from colonnade.server.training.staleness import Staleness
 
 Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 """(answers, their rows int64 (rows,), the round they are of) -> the loss, or None if too few answered."""
@@ -20,7 +20,7 @@ Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
 
 async def together(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
-) -> tuple[Harvest[M], float | None]:
+) -> tuple[Responses[M], float | None]:
     """A round of everyone's answers about one batch.
 
     Args:
@@ -46,7 +46,7 @@ async def as_they_come(
     t: int,
     *,
     ahead: int | None = None,
-) -> tuple[Harvest[M], float | None]:
+) -> tuple[Responses[M], float | None]:
     """A round of as many turns as there are parties, each about the batch of its own number; else as `together`.
 
     Args:
@@ -59,7 +59,7 @@ async def as_they_come(
     """
     came: dict[str, M] = {}
     losses = []
-    pace = Pace(ctx, tuple(clients))
+    pace = Staleness(ctx, tuple(clients))
     async for party, answer in _turns(ctx, clients, kind, width, t, lambda party: pace.within(party, ahead)):
         batch = _batch_of(ctx, party, answer)
         losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
@@ -67,7 +67,7 @@ async def as_they_come(
         came[party] = answer
     ctx.telemetry.event("pace", round=t, turns=pace.of_round(), parties=pace.summary())
     absent = tuple(party for party in clients if party not in came)
-    return Harvest(came, absent), fmean(losses) if losses else None
+    return Responses(came, absent), fmean(losses) if losses else None
 
 
 async def _turns(

@@ -11,7 +11,7 @@ from torch import Tensor
 from colonnade.server.training.context import ServerContext
 
 
-class Pace:
+class Staleness:
     """Turns by party, and the staleness of what the server holds of them. Both live in the half's state.
 
     The age of a party's embedding of a row is the number of turns, whoever's, that the server has answered since it
@@ -24,7 +24,7 @@ class Pace:
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...]) -> None:
-        self._seats = {party: seat for seat, party in enumerate(parties)}
+        self._indices = {party: index for index, party in enumerate(parties)}
         self._served: dict[str, int] = ctx.state.keep("served", lambda: dict.fromkeys(parties, 0))
         self._since = ctx.state.keep(
             "since", lambda: torch.zeros(len(parties), len(ctx.labels), dtype=torch.int32)
@@ -42,11 +42,11 @@ class Pace:
         now = sum(self._served.values()) + 1
         since = self._since[:, batch]
         sent = since > 0
-        for other, seat in self._seats.items():
-            if other != party and (count := int(sent[seat].sum())):
-                self._ages[other][0] += now * count - int(since[seat].sum())  # never is 0 and adds nothing
+        for other, index in self._indices.items():
+            if other != party and (count := int(sent[index].sum())):
+                self._ages[other][0] += now * count - int(since[index].sum())  # never is 0 and adds nothing
                 self._ages[other][1] += count
-        self._since[self._seats[party], batch] = now
+        self._since[self._indices[party], batch] = now
         self._served[party] += 1
 
     def within(self, party: str, ahead: int | None) -> bool:
@@ -60,4 +60,4 @@ class Pace:
     def summary(self) -> dict[str, Any]:
         """By party: its turns, and the mean age of what it had sent when others' turns used it; null if none did."""
         ages = {party: round(total / count, 2) if count else None for party, (total, count) in self._ages.items()}
-        return {party: {"turns": self._served[party], "staleness": ages[party]} for party in self._seats}
+        return {party: {"turns": self._served[party], "staleness": ages[party]} for party in self._indices}

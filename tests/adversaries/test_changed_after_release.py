@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
@@ -58,13 +58,13 @@ CHANGES: list[Callable[[Tensor, Tensor], object]] = [
 @pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
 def test_nothing_but_the_released_values_leaves(stage: Callable[..., Released], change: Callable[..., object]) -> None:
     passed: list[Item] = []
-    door = Door(passed.append, SERVER, stage, Ledger(None))
+    egress = Egress(passed.append, SERVER, stage, Ledger(None))
     private = torch.zeros(2, 4)
-    released = door.release(private)
+    released = egress.release(private)
     expected = released.clone()
     change(released, private)
     try:
-        door(Embedding(1, released))
+        egress(Embedding(1, released))
     except ContractError as refused:
         assert "changed afterwards" in str(refused)
         assert passed == []
@@ -76,9 +76,9 @@ def test_nothing_but_the_released_values_leaves(stage: Callable[..., Released], 
 
 def test_a_change_that_torch_counts_is_an_error_and_not_a_silent_repair() -> None:
     passed: list[Item] = []
-    door = Door(passed.append, SERVER, release_clear, Ledger(None))
-    released = door.release(torch.zeros(2, 4))
+    egress = Egress(passed.append, SERVER, release_clear, Ledger(None))
+    released = egress.release(torch.zeros(2, 4))
     released.add_(SECRET)
     with pytest.raises(ContractError, match=r"Embedding.h: expected the tensor as it was released, got .* afterwards"):
-        door(Embedding(1, released))
+        egress(Embedding(1, released))
     assert passed == []

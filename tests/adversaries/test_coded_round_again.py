@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from colonnade.client.training.context import ClientContext
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Session
 from colonnade.common.protocols.fedvs import Answer, Senders
@@ -35,7 +35,7 @@ def disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Path]:
     def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any) -> ServerContext | ClientContext:
             ctx = make(*args)
-            ctx.once = Once(folders[getattr(ctx, "name", SERVER)])
+            ctx.run_cache = RunCache(folders[getattr(ctx, "name", SERVER)])
             ctx.session = Session("test", "run1", 1)
             return ctx
 

@@ -163,8 +163,8 @@ def test_a_refusal_at_hello_is_short_whatever_the_hello_says() -> None:
         await there.come(said)
         differing = Hello("ada", "test", hello().version, config=dict.fromkeys(map(str, range(9999)), ""))
         await there.come(differing)
-        assert all(len(event["reason"]) <= 500 and len(event["party"]) <= 80 for event in there.told("refused"))
-        assert "1007 and 10033 more" in there.told("refused")[-1]["reason"]
+        assert all(len(event["reason"]) <= 500 and len(event["party"]) <= 80 for event in there.logged("refused"))
+        assert "1007 and 10033 more" in there.logged("refused")[-1]["reason"]
 
     play(scene())
 
@@ -177,6 +177,6 @@ def test_a_stream_that_is_refused_is_told_with_its_address() -> None:
         greeting = asyncio.create_task(there.hub.greet(connection, None))  # type: ignore[arg-type]
         connection.first.set_result(Hello("zoe", "test", "0"))
         await greeting
-        assert there.told("refused")[0]["address"] == "ipv4:203.0.113.7:40000"
+        assert there.logged("refused")[0]["address"] == "ipv4:203.0.113.7:40000"
 
     play(scene())

@@ -1,4 +1,4 @@
-"""A half makes its own `Released` or `Concealed`: the types are made where values are protected, and nowhere else."""
+"""A protocol side that makes its own `Released` or `MaskedTensor`: only protecting modules construct them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
-from colonnade.common.messaging.outgoing import Concealed, Released, nothing
+from colonnade.common.messaging.outgoing import MaskedTensor, Released, nothing
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Shares
 from colonnade.common.protocols.split import Embedding
 
 ROOT = Path(__file__).parents[2]
-TYPES = {"Released", "Concealed", "Outgoing"}
+TYPES = {"Released", "MaskedTensor", "Outgoing"}
 MAKERS = {
-    "common/messaging/outgoing.py": {"Outgoing", "Concealed"},
+    "common/messaging/outgoing.py": {"Outgoing", "MaskedTensor"},
     "common/privacy/release.py": {"Released"},
     "common/privacy/rows.py": {"Released"},
-    "common/crypto/sealing.py": {"Concealed"},
-    "common/secure_aggregation/masks.py": {"Concealed"},
-    "common/coded_computing/lagrange.py": {"Concealed"},
-    "common/alignment/psi_member.py": {"Concealed"},
+    "common/crypto/sealing.py": {"MaskedTensor"},
+    "common/secure_aggregation/masks.py": {"MaskedTensor"},
+    "common/coded_computing/lagrange.py": {"MaskedTensor"},
+    "common/alignment/psi_member.py": {"MaskedTensor"},
     "server/alignment/relay.py": {
-        "Concealed"
+        "MaskedTensor"
     },  # of lists on their way to parties: nothing of the server's passes a door
 }
 SOURCES = [
@@ -96,12 +96,12 @@ def test_the_walk_finds_every_way_to_make_one(source: str) -> None:
 def test_a_released_tensor_that_the_doors_own_stage_did_not_make_is_refused() -> None:
     """Also one that another session's stage has made: it was paid for there."""
     passed: list[Item] = []
-    door, other = (Door(passed.append, SERVER, release_clear, Ledger(None)) for _ in range(2))
+    egress, other = (Egress(passed.append, SERVER, release_clear, Ledger(None)) for _ in range(2))
     for strange in (Released(torch.ones(2, 4), "none", None), other.release(torch.ones(2, 4))):
         with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
-            door(Embedding(1, strange))
+            egress(Embedding(1, strange))
     with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
-        door(Shares(1, 0, Concealed(torch.zeros(2, 4, dtype=torch.uint8), "sealed")))
+        egress(Shares(1, 0, MaskedTensor(torch.zeros(2, 4, dtype=torch.uint8), "sealed")))
     assert passed == []
 
 

@@ -94,7 +94,7 @@ def test_before_a_checkpoint_is_committed_the_run_may_begin_anew_and_rounds_keep
         async with lying(agreed(), tmp_path) as there:
             there.start()
             await summed(there, "run1")
-            there.hub.ask_to_save(Save(1))
+            there.hub.request_save(Save(1))
             for restarted in (False, True):
                 if restarted:
                     await there.stop()
@@ -119,7 +119,7 @@ def test_the_beginning_is_refused_once_a_checkpoint_was_committed(tmp_path: Path
             for number in (1, 2):
                 assert await anext(rounds) == number
                 await sums.training(number, sums._ctx.schedule.batch(number))
-                there.hub.ask_to_save(Save(number, keep=number - 1))
+                there.hub.request_save(Save(number, keep=number - 1))
             await anext(rounds)
             await there.save(Save(2, keep=1))
             if restarted:

@@ -26,7 +26,7 @@ def test_before_the_first_begin() -> None:
         ada.arrive(embedding())
         await asyncio.wait_for(ada.closed.wait(), 1)
         assert isinstance(ada.last, Refusal) and EARLY in ada.last.reason
-        assert there.told("refused") == [{"party": "ada", "reason": EARLY}]
+        assert there.logged("refused") == [{"party": "ada", "reason": EARLY}]
         assert list(there.hub.members) == ["bob"] and not bob.closed.is_set()
 
     play(scene())
@@ -41,7 +41,7 @@ def test_who_is_back_and_not_yet_in_the_session_does_not_reach_the_half() -> Non
         (again,) = await there.join("ada")
         again.arrive(embedding())
         await asyncio.wait_for(again.closed.wait(), 1)
-        assert there.told("refused") == [{"party": "ada", "reason": EARLY}]
+        assert there.logged("refused") == [{"party": "ada", "reason": EARLY}]
         assert cohort["ada"].mailbox.unread("ada") == 0
 
     play(scene())
@@ -54,6 +54,6 @@ def test_in_the_session_the_same_message_is_heard(party: str) -> None:
         both = dict(zip(("ada", "bob"), await there.join("ada", "bob"), strict=True))
         cohort = await there.assemble(1)
         both[party].arrive(embedding())
-        assert cohort[party].mailbox.unread(party) == 1 and not there.told("refused")
+        assert cohort[party].mailbox.unread(party) == 1 and not there.logged("refused")
 
     play(scene())

@@ -32,7 +32,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
-from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.terms import PredictionTerms
 from colonnade.server.run.training import ServerRun
 from tests.federation import tree
@@ -264,7 +264,7 @@ def test_a_caller_of_the_grpc_service_reads_no_text_of_an_unforeseen_error() -> 
         async def ask(self, _ids: object) -> None:
             raise ValueError(SECRET)
 
-    class Everybody(Callers):
+    class Everybody(Tokens):
         def __init__(self) -> None: ...
 
         def admit(self, _shown: str, _ids: int) -> None: ...  # type: ignore[override]

@@ -44,7 +44,7 @@ def snapshot(folder: Path, leave: tuple[str, ...] = LOCKS) -> Snapshot:
     return found
 
 
-class NoFamily:
+class NoProcesses:
     """In the place of the fork server of `up`, which is not needed to refuse."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, with nobody to start."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
     for place in ("colonnade.cli.run.up.Family", "colonnade.cli.run.prediction_run.Family"):
-        monkeypatch.setattr(place, NoFamily)
+        monkeypatch.setattr(place, NoProcesses)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)
     try:

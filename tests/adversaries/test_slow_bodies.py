@@ -18,10 +18,10 @@ from aiohttp import web
 from colonnade.common.network.web_gate import Gate
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
-from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Web
 from tests.adversaries.slow import HALF_BODY, HALF_HEADER, TOKEN
-from tests.server.serving.test_desk import Stage
+from tests.server.serving.test_batching import Stage
 
 SHORT = 0.3
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -30,8 +30,8 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 @asynccontextmanager
 async def web_service(patience: float = SHORT) -> AsyncIterator[tuple[str, int]]:
     stage = Stage()
-    answering, asking = (asyncio.ensure_future(work) for work in (stage.answer(), stage.desk.run()))
-    service = Web(stage.desk, Callers({"one": TOKEN}, 1e6), {}, patience)
+    answering, asking = (asyncio.ensure_future(work) for work in (stage.answer(), stage.batcher.run()))
+    service = Web(stage.batcher, Tokens({"one": TOKEN}, 1e6), {}, patience)
     where = await service.start("127.0.0.1:0", None)
     try:
         yield where, int(where.rpartition(":")[2])
@@ -166,8 +166,8 @@ def test_requests_that_take_long_leave_a_way_for_the_health_check() -> None:
 @asynccontextmanager
 async def grpc_service(patience: float = SHORT) -> AsyncIterator[str]:
     stage = Stage()
-    answering, asking = (asyncio.ensure_future(work) for work in (stage.answer(), stage.desk.run()))
-    service = Remote(stage.desk, Callers({"one": TOKEN}, 1e6), patience)
+    answering, asking = (asyncio.ensure_future(work) for work in (stage.answer(), stage.batcher.run()))
+    service = Remote(stage.batcher, Tokens({"one": TOKEN}, 1e6), patience)
     try:
         yield await service.start("127.0.0.1:0", None)
     finally:

@@ -22,7 +22,7 @@ from colonnade.common.wire import connection as connection_module
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.membership.hub import Hub
 
 CODEC = Codec(CONTRACT.kinds)
@@ -42,7 +42,7 @@ class Place:
         self.revoked = RevocationList.create(folder / "revoked.json")
         self.events: list[Event] = []
         telemetry = Telemetry(None, self.events.append)
-        admission = Admission(agreed, Facts(100, 0), "a-run", self.revoked, secure=True)
+        admission = Admission(agreed, DataShape(100, 0), "a-run", self.revoked, secure=True)
         self.hub = Hub(agreed, CONTRACT, admission, "a-run", telemetry)
         self.read: list[bytes] = []
 

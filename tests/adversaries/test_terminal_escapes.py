@@ -73,7 +73,7 @@ def test_a_refusal_is_kept_and_printed_without_them(tmp_path: Path) -> None:
         ada.arrive(crossed(Failure("", EVIL, EVIL)))
         for event in there.events:
             assert all(str(value).isprintable() for value in event.values())
-        assert len(there.told("refused")) == 2 and len(there.told("failed")) == 1
+        assert len(there.logged("refused")) == 2 and len(there.logged("failed")) == 1
 
     play(scene())
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.contracts.contract import Contract
@@ -76,18 +76,18 @@ def test_a_contract_with_a_message_that_does_not_say_how_it_leaves_cannot_be_mad
 @pytest.mark.parametrize("kind", [kind for kind, _ in REFUSED], ids=lambda kind: kind.__name__)
 def test_nor_does_it_pass_the_door_without_a_contract(kind: type[Message]) -> None:
     passed: list[Item] = []
-    door = Door(passed.append, SERVER, release_clear, Ledger(None))
+    egress = Egress(passed.append, SERVER, release_clear, Ledger(None))
     with pytest.raises(ContractError, match=f"this half sent {kind.__name__}: expected a message of a party"):
-        door(kind(1, *(door.release(torch.ones(2, 4)) for _ in list(kind.__annotations__))))
+        egress(kind(1, *(egress.release(torch.ones(2, 4)) for _ in list(kind.__annotations__))))
     assert passed == []
 
 
 def test_a_half_that_puts_private_values_into_a_message_of_the_servers_is_refused() -> None:
     """Both directions share a link; only messages of parties say how their tensors leave."""
     passed: list[Item] = []
-    door = Door(passed.append, SERVER, release_clear, Ledger(None))
+    egress = Egress(passed.append, SERVER, release_clear, Ledger(None))
     with pytest.raises(ContractError, match=r"this half sent Gradient: expected a message of a party"):
-        door(Gradient(1, torch.ones(2, 4)))
+        egress(Gradient(1, torch.ones(2, 4)))
     assert passed == []
 
 

@@ -117,8 +117,8 @@ def test_mail_that_nobody_will_read_does_not_keep_out_what_is_asked_for(transpor
             await party.send(embedding(20))
 
         sending = asyncio.create_task(send())
-        harvest = await wired.clients.collect(Embedding, 20, Quorum(limit=20))
-        assert list(harvest) == ["ada"]
+        responses = await wired.clients.collect(Embedding, 20, Quorum(limit=20))
+        assert list(responses) == ["ada"]
         await sending
 
     converse(transport, body)

@@ -33,13 +33,13 @@ def test_rounds_stop_until_the_list_is_read_again(tmp_path: Path) -> None:
         words = listed.read_bytes()
         listed.unlink()
         await asyncio.sleep(2.5)
-        assert [str(listed) in told["reason"] for told in there.told("revocations")] == [True]
+        assert [str(listed) in told["reason"] for told in there.logged("revocations")] == [True]
         await asyncio.wait_for(there.hub.gate(), 0.1)  # it may be on its way to another place
         await asyncio.sleep(20)
         waiting = asyncio.create_task(there.hub.gate())
         await asyncio.sleep(5)
         assert not waiting.done()
-        assert there.told("revocations")[-1] == {"reason": "no round is opened until the list is read again"}
+        assert there.logged("revocations")[-1] == {"reason": "no round is opened until the list is read again"}
         listed.write_bytes(words)
         await asyncio.wait_for(waiting, 5)
         watch.cancel()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.attacks.asking import asked
 from colonnade.attacks.membership import Candidates, candidates, delta_of, own_classifier, signals, tell_apart
+from colonnade.attacks.predictions import predicted
 from colonnade.attacks.rows import by_field, pieces
 from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.attacks.shadows import like, pool, shadows
@@ -192,7 +192,7 @@ def test_where_a_model_cannot_be_opened_everybodys_messages_are_needed(tmp_path:
 
 def test_answers_are_what_was_sent_in_the_last_evaluation(overfitted: AttackedRun) -> None:
     """Nothing is protected there: what parties answer about test rows is in their captures, bit by bit."""
-    rows, parts = asked(overfitted)
+    rows, parts = predicted(overfitted)
     held = torch.isin(rows, overfitted.schedule.partition.test)
     for name, part in zip(overfitted.config.federation.names, parts, strict=True):
         sent = by_field(pieces(overfitted.schedule, overfitted.evaluations(name)), "out")["Evaluation.h"].newest()
@@ -204,11 +204,11 @@ def test_answers_are_noised_and_rounded_as_in_the_run(tmp_path: Path) -> None:
     """Under noise of sigma C = 2 on entries of up to .01, what is answered about any rows is noise of 2."""
     private = "federation.privacy={clip: 0.1, noise_multiplier: 20, delta: 1.0e-5}"
     run = captured(tmp_path, SPLIT, *SMALL[:2], private, "federation.compress={up: 1}", "federation.epochs=1")
-    rows, parts = asked(run)
+    rows, parts = predicted(run)
     for part in parts:
         assert all(len(block.unique()) == 2 for block in part.split(100))
     private_alone = captured(tmp_path / "whole", SPLIT, *SMALL[:2], private, "federation.epochs=1")
-    for part in asked(private_alone)[1]:
+    for part in predicted(private_alone)[1]:
         assert part[: len(rows) // 2].std().item() == pytest.approx(2, rel=0.1)
         assert part[len(rows) // 2 :].std().item() == pytest.approx(2, rel=0.1)
 
@@ -219,7 +219,7 @@ def test_delta_is_the_claims() -> None:
 
 def test_rows_that_are_protected_each_by_itself_are_asked_for_with_their_noise(tmp_path: Path) -> None:
     run = captured(tmp_path, {"name": "vfl_afe", "embedding": 10}, "federation.epochs=1")
-    rows, parts = asked(run)
+    rows, parts = predicted(run)
     local, columns = run.local("party1")
     with torch.no_grad():
         noise = parts[0] - local(columns[rows])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.attacks.rows import Piece, Told, by_field, pieces, vectors
+from colonnade.attacks.rows import FieldRecords, Piece, by_field, pieces, vectors
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import InputError
@@ -91,8 +91,8 @@ def piece(epoch: int, rows: list[int], *values: float) -> Piece:
     return Piece("Embedding.h", "out", epoch, "train", torch.tensor(rows), torch.tensor(values)[:, None])
 
 
-def told(epochs: int) -> Told:
-    made = Told(epochs)
+def told(epochs: int) -> FieldRecords:
+    made = FieldRecords(epochs)
     for one in (piece(1, [0, 1], 1, 2), piece(2, [1, 0], 3, 4), piece(3, [0, 1], 5, 6), piece(4, [1], 8)):
         made.add(one)
     return made
@@ -113,7 +113,7 @@ def test_the_first_and_the_last_epoch_are_kept() -> None:
 
 
 def test_fields_stand_side_by_side_for_the_rows_that_all_know() -> None:
-    a, b = Told(), Told()
+    a, b = FieldRecords(), FieldRecords()
     a.add(piece(1, [3, 1, 2], 3, 1, 2))
     b.add(piece(1, [2, 3, 9], 20, 30, 90))
     rows, values = vectors({"a": a, "b": b})

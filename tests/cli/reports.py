@@ -87,7 +87,7 @@ def evaluated(number: int, part: str, accuracy: float, loss: float) -> dict[str,
 
 EVENTS = [
     event("listening", 0, address="127.0.0.1:1", waiting_for=list(NAMES)),
-    *(event("join", 0.5, party=name, joined=seat) for seat, name in enumerate(NAMES, 1)),
+    *(event("join", 0.5, party=name, joined=index) for index, name in enumerate(NAMES, 1)),
     event("begin", 0.6, rounds=6, parties=list(NAMES), round=0),
     *(round_of(number) for number in (1, 2)),
     evaluated(2, "validation", 0.5, 1.25),

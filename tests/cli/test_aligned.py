@@ -11,7 +11,7 @@ import yaml
 from colonnade.attacks.run import open_run as open_attacked
 from colonnade.cli.data.check import check
 from colonnade.cli.data.deal import DealTerms, deal
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.observability.telemetry import Telemetry
@@ -36,11 +36,11 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     code, output = colonnade("up", file, "--out", out)
     assert code == 0, output
 
-    kept = {member: Once(home / "once") for member, home in homes(out).items()}
-    people = {m: [ids[m][row] for row in once.get("alignment")["rows"].tolist()] for m, once in kept.items()}
+    kept = {member: RunCache(home / "once") for member, home in homes(out).items()}
+    people = {m: [ids[m][row] for row in run_cache.get("alignment")["rows"].tolist()] for m, run_cache in kept.items()}
     assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
     assert people[SERVER] == people["party1"] == people["party2"] and len(set(people[SERVER])) == len(people[SERVER])
-    assert {once.number("alignment") for once in kept.values()} == {kept[SERVER].number("alignment")}
+    assert {run_cache.number("alignment") for run_cache in kept.values()} == {kept[SERVER].number("alignment")}
     (aligned,) = events(out, "aligned")
     assert (aligned["rows"], aligned["common"]) == (len(ids[SERVER]), len(people[SERVER]))
     # Half of the people are in either class; only rows that belong together say which.
@@ -59,7 +59,7 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     # The run goes on with the alignment that it has.
     code, output = colonnade("up", "--resume", out, "--set", "federation.epochs=14")
     assert code == 0, output
-    assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == Once(out / "once").number(
+    assert len(events(out, "aligned")) == 1 and kept[SERVER].number("alignment") == RunCache(out / "once").number(
         "alignment"
     )
 
@@ -73,7 +73,7 @@ def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligne
     output = finish(process)
     assert process.returncode == 0, output
     assert len(events(out, "rollback")) == len(events(out, "aligned")) == 1
-    rows = {member: Once(home / "once").get("alignment")["rows"].tolist() for member, home in homes(out).items()}
+    rows = {member: RunCache(home / "once").get("alignment")["rows"].tolist() for member, home in homes(out).items()}
     people = {member: [ids[member][row] for row in own] for member, own in rows.items()}
     assert people[SERVER] == people["party1"] == people["party2"]
     assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
@@ -82,7 +82,7 @@ def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligne
 def test_an_empty_intersection_is_said_by_everybody(tmp_path: Path) -> None:
     write_tables(tmp_path, people=30)
     table = (tmp_path / "party2.csv").read_text()
-    (tmp_path / "party2.csv").write_text(table.replace("Person", "People"))
+    (tmp_path / "party2.csv").write_text(table.replace("Person", "RowIndex"))
     file, out = tmp_path / "federation.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(table_tree(batch=4)))
     code, said = colonnade("up", file, "--out", out)
@@ -123,7 +123,7 @@ def test_spaces_around_keys_count_if_the_federation_says_so(tmp_path: Path) -> N
 def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) -> None:
     write_tables(tmp_path, people=20)
     table = (tmp_path / "party1.csv").read_text()
-    (tmp_path / "party1.csv").write_text(table.replace("Person", "People"))
+    (tmp_path / "party1.csv").write_text(table.replace("Person", "RowIndex"))
     with pytest.raises(DataError, match="no key is common to all members"):
         simulated(tmp_path)
 

@@ -19,7 +19,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A captured run of `simulate`, by its command; party4 keeps nothing."""
     folder = tmp_path_factory.mktemp("simulated")
     made = tree({"name": "split", "embedding": 10}, epochs=2)
-    made["parties"] = {f"party{seat}": {"capture": {}} for seat in (1, 2, 3)}
+    made["parties"] = {f"party{index}": {"capture": {}} for index in (1, 2, 3)}
     (folder / "federation.yaml").write_text(yaml.safe_dump(made))
     with pytest.MonkeyPatch.context() as patch:
         from colonnade.cli.run.simulate import simulate

@@ -30,7 +30,7 @@ from colonnade.reproduction.comparison.plan import (
     noisy,
     read_plan,
 )
-from colonnade.reproduction.comparison.protocol_results import Lane
+from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
 from colonnade.reproduction.papers.measures import Point, RunRecord, value
@@ -55,9 +55,9 @@ def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **
     )
 
 
-def lane(name: str, *, reference: bool = False, **found: RunRecord) -> Lane:
+def lane(name: str, *, reference: bool = False, **found: RunRecord) -> ProtocolResults:
     entry = Entry(set=(f"federation.protocol={name}",), late={"Embedding": "fedvs"}, way="its way", reference=reference)
-    return Lane(name, entry, {condition.replace("_", "-"): [one] for condition, one in found.items()})
+    return ProtocolResults(name, entry, {condition.replace("_", "-"): [one] for condition, one in found.items()})
 
 
 def _from_a_party(name: str, kind: str) -> bool:

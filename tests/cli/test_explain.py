@@ -91,17 +91,17 @@ def by_hand(folder: Path, outcome: Outcome, features: dict[str, Tensor], without
     """Accuracy on the test rows from the checkpoints' tensors alone: no model's code and no protocol's."""
     total: Tensor | float = 0.0
     joint = saved(folder, SERVER)
-    for seat, (name, x) in enumerate(features.items()):
+    for index, (name, x) in enumerate(features.items()):
         own = saved(folder, name)
         h = x.flatten(1)
         for layer in ("1", "3"):
             h = (h @ own[f"model.{layer}.weight"].T + own[f"model.{layer}.bias"]).relu()
         if "heads" in joint:
-            head = joint["heads"][seat]
+            head = joint["heads"][index]
         elif "head" in own:
             head = own["head"]
         else:
-            head = joint["head.weight"][:, 8 * seat : 8 * seat + 8].T
+            head = joint["head.weight"][:, 8 * index : 8 * index + 8].T
         total = total + (0.0 if name == without else 1.0) * (h @ head)
     assert isinstance(total, Tensor)
     return (total.argmax(1) == outcome.server.labels[outcome.server.schedule.partition.test]).double().mean().item()
@@ -130,11 +130,13 @@ def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], pro
     folder, outcome = finished[protocol]
     said = numbers(opened := open_run(folder), measure(opened, 1.0))
     joint, expected = saved(folder, SERVER), {}
-    for seat, name in enumerate(outcome.clients):
+    for index, name in enumerate(outcome.clients):
         if protocol == "vimadmm_j":
             head = saved(folder, name)["head"]
         else:
-            head = joint["heads"][seat] if protocol == "vimadmm" else joint["head.weight"][:, 8 * seat : 8 * seat + 8]
+            head = (
+                joint["heads"][index] if protocol == "vimadmm" else joint["head.weight"][:, 8 * index : 8 * index + 8]
+            )
         expected[name] = head.square().sum().sqrt().item()
     assert {name: party["norm"] for name, party in said["parties"].items()} == pytest.approx(expected)
     growth = {name: party["norm"] / party["first_norm"] for name, party in said["parties"].items()}
@@ -211,9 +213,9 @@ def test_kept_parties_keep_their_columns(finished: dict[str, Case], tmp_path: Pa
     cfg = load(folder / "config.yaml")
     names = ("party2", "party4")
     kept = parse(reduced(cfg, folder, names))
-    for seat, name in enumerate(names):
+    for index, name in enumerate(names):
         before = load_features(cfg.parties[name].data, PartyIndex(cfg.federation.names.index(name), 4), folder)
-        after = load_features(kept.parties[name].data, PartyIndex(seat, 2), folder)
+        after = load_features(kept.parties[name].data, PartyIndex(index, 2), folder)
         assert after.names == before.names and torch.equal(after.values, before.values)
 
 

@@ -29,7 +29,7 @@ def test_the_program_says_what_the_partys_half_said(protocol: dict[str, str], tm
     outcome = federate(cfg, save=True)
     run = leave_behind(tmp_path / "run", cfg, outcome)
     home, ctx = run / "parties" / "party2", outcome.clients["party2"]
-    features = load_features(cfg.parties["party2"].data, cfg.federation.seat("party2"), tmp_path)
+    features = load_features(cfg.parties["party2"].data, cfg.federation.party_index("party2"), tmp_path)
     EncoderFile(home, begun=False).get(*_fitted(cfg, features, ctx))
     export(run, "party2", None, None)
     from colonnade.client.protocols import LOCAL

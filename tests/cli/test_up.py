@@ -226,10 +226,10 @@ def test_nobody_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "split"}, parties=2, epochs=5000), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
-    family = psutil.Process(process.pid).children(recursive=True)
+    processes = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=10)
     assert not alive
 
 

@@ -33,11 +33,11 @@ class Scripted:
         self.codes[name] = self._signalled[name]
 
 
-def run_with(folder: Path, family: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
+def run_with(folder: Path, processes: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
-    return _Run(settings, folder, folder, folder, 0.0, secure=False, resumed=True).go(family)  # type: ignore[arg-type]
+    return _Run(settings, folder, folder, folder, 0.0, secure=False, resumed=True).go(processes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
@@ -67,7 +67,7 @@ def test_of_a_run_that_has_not_begun_nothing_is_left_but_what_was_there(
     (out / "data").mkdir()
     (out / "data" / "clients.csv").write_text("mine too")
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
-    family = Scripted({"server": 2}, {"party1": 130, "party2": 130})
+    processes = Scripted({"server": 2}, {"party1": 130, "party2": 130})
     run = _Run(settings, tmp_path, out, scratch, 0.0, secure=False, resumed=False)
-    assert run.go(family) == 2  # type: ignore[arg-type]
+    assert run.go(processes) == 2  # type: ignore[arg-type]
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*")) == ["data", "data/clients.csv", "notes.txt"]

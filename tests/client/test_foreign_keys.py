@@ -10,7 +10,7 @@ import torch
 from colonnade.client.alignment.foreign_keys import NAME, ForeignKeys
 from colonnade.client.alignment.rows import PartyRows
 from colonnade.client.training.progress import TrainingProgress
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
@@ -100,7 +100,7 @@ def test_predictions_have_a_limit_of_their_own(
     features = Features(torch.zeros(2, 1), ("c",), ids=("x", "y"))
     most = trains if whole else predicts
     rows = PartyRows(
-        "party1", federation(2), PolicyConfig(**policy), features, Once(), tmp_path / "once", tmp_path,
+        "party1", federation(2), PolicyConfig(**policy), features, RunCache(), tmp_path / "once", tmp_path,
         Telemetry(None), TrainingProgress(), whole,
     )  # fmt: skip
     assert rows._foreign.most == most

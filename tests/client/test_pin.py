@@ -10,7 +10,7 @@ import torch
 
 from colonnade.client.membership.pin import Pin
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.checkpointing.state import Snapshot
 from colonnade.common.conversation.control import Save
 from colonnade.common.conversation.membership import Begin
@@ -31,11 +31,11 @@ def leave_ledger(folder: Path) -> None:
 
 
 def leave_sums(folder: Path) -> None:
-    Once(folder / "once").keep("members-a", "run1 1 32", {"first": torch.zeros(1)})
+    RunCache(folder / "once").keep("members-a", "run1 1 32", {"first": torch.zeros(1)})
 
 
 def leave_predictions(folder: Path) -> None:
-    Once(folder / "once-predictions").keep("alignment", "1", {"rows": torch.zeros(1)})
+    RunCache(folder / "once-predictions").keep("alignment", "1", {"rows": torch.zeros(1)})
 
 
 def leave_checkpoint(folder: Path, run: str = "run1") -> None:

@@ -60,8 +60,8 @@ def play(scene: Callable[[Callable[..., Chaos], Came], Coroutine[Any, Any, None]
     """Runs a scene, and says what came when."""
     came: Came = []
 
-    def make(incidents: Struck | None = None, seed: int = 0, seat: int = 0, **faults: Any) -> Chaos:
-        return Chaos(ChaosConfig(**faults), PatternIndex(seat, 4, 100), seed, incidents or Struck())
+    def make(incidents: Struck | None = None, seed: int = 0, index: int = 0, **faults: Any) -> Chaos:
+        return Chaos(ChaosConfig(**faults), PatternIndex(index, 4, 100), seed, incidents or Struck())
 
     run_virtual(scene(make, came))
     return came
@@ -105,9 +105,9 @@ def test_what_is_no_pattern(text: str) -> None:
 ALONE = PatternIndex(0, 1)
 
 
-def mean(pattern: str, seat: PatternIndex = ALONE) -> float:
+def mean(pattern: str, index: PatternIndex = ALONE) -> float:
     draws, parsed = random.Random(1), Pattern.parse(pattern)
-    return sum(parsed.draw(draws, seat) for _ in range(40000)) / 40000
+    return sum(parsed.draw(draws, index) for _ in range(40000)) / 40000
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_delay_is_drawn_anew_in_every_round_and_again_in_a_repeated_one() -> N
     assert one and [when for when, _ in one] == [when for when, _ in two]
     assert len({when for when, _ in one}) > 1
     assert [when for when, _ in sent(5, delay="exp(1s)", seed=1)] != [when for when, _ in one]
-    assert [when for when, _ in sent(5, delay="exp(1s)", seat=1)] != [when for when, _ in one]
+    assert [when for when, _ in sent(5, delay="exp(1s)", index=1)] != [when for when, _ in one]
 
 
 @given(st.sampled_from(["exp(1s)", "uniform(0s, 2s)", "10ms"]), st.integers(0, 100), st.sampled_from(["", "1kbit/s"]))

@@ -72,7 +72,7 @@ def test_a_round_collects_one_answer_of_every_party(transport: Transport) -> Non
         async for t in wired.clients.rounds(5):
             answers = await wired.clients.collect(Embedding, t, Quorum(), rows=2, width=4)
             assert list(answers) == PARTIES and not answers.missing
-            await wired.clients.tell({name: Gradient(t, answers[name].h * 2) for name in answers})
+            await wired.clients.broadcast({name: Gradient(t, answers[name].h * 2) for name in answers})
         assert [await half for half in halves] == [[16.0 * t for t in range(1, 6)]] * 3
 
     converse(transport, body)
@@ -178,7 +178,7 @@ def test_a_lost_party_is_only_missing_where_the_quorum_allows_it(transport: Tran
             await wired.servers[name].send(embedding(1))
         answers = await wired.clients.collect(Embedding, 1, Quorum(need=2, grace=5))
         assert answers.missing == ("bob",)
-        await wired.clients.tell({name: Gradient(1, torch.ones(2, 4)) for name in PARTIES})
+        await wired.clients.broadcast({name: Gradient(1, torch.ones(2, 4)) for name in PARTIES})
 
     converse(transport, body)
 
@@ -274,7 +274,7 @@ def test_arrivals_leave_out_what_was_given_up(transport: Transport) -> None:
             await wired.servers["ada"].send(embedding(n))
         await wired.servers["bob"].send(embedding(2))
         await asyncio.sleep(0.3)
-        wired.clients["ada"].ask_to_save(Save(4))
+        wired.clients["ada"].request_save(Save(4))
         arrivals = wired.clients.arrivals(Embedding, after=1)
         served = [await anext(arrivals) for _ in range(2)]
         assert [(party, message.round) for party, message in served] == [("ada", 5), ("bob", 2)]
@@ -315,7 +315,7 @@ def test_a_checkpoint_and_the_end_are_not_waited_beyond(transport: Transport, ho
         await asyncio.sleep(0.3)
         assert not waiting.done()
         if how == "save":
-            wired.clients["ada"].ask_to_save(Save(1))
+            wired.clients["ada"].request_save(Save(1))
         else:
             wired.clients["ada"].close()
         assert await waiting is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError, EnvironmentFault
 from colonnade.common.secure_aggregation.summed_sets import MemberRecord
 
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 def opened(folder: Path, run: str = "run1") -> MemberRecord:
     """The record as a process finds it that has just started."""
-    return MemberRecord(Once(folder), run, ROSTER)
+    return MemberRecord(RunCache(folder), run, ROSTER)
 
 
 @settings(max_examples=40)
@@ -101,8 +101,8 @@ def test_who_missed_rounds_takes_none_for_done_that_the_server_takes_for_new(tmp
 
 
 def test_nothing_is_written_while_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written, keep = [], Once.keep
-    monkeypatch.setattr(Once, "keep", lambda self, name, *rest: (written.append(name), keep(self, name, *rest)))
+    written, keep = [], RunCache.keep
+    monkeypatch.setattr(RunCache, "keep", lambda self, name, *rest: (written.append(name), keep(self, name, *rest)))
     record = opened(tmp_path)
     assert all(record.enter(round, ALL) for round in range(1, 97))
     assert written == ["members-b", "members-a", "members-b"]

@@ -62,8 +62,8 @@ class Network:
         (_NETNS / space / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n{self._hosts}")
         subprocess.run(["ip", "netns", "add", space], check=True)
         self.ip(name, "link set lo up")
-        for family in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-            self.run(name, "sh", "-c", f"echo {int(forwards)} > /proc/sys/net/{family}")
+        for processes in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+            self.run(name, "sh", "-c", f"echo {int(forwards)} > /proc/sys/net/{processes}")
 
     def cable(self, end: str, addresses: str, other: str, others: str, *, routed: bool = True) -> None:
         """Lays a cable from a machine to another, interfaces `to-MACHINE`; addresses by spaces.

@@ -50,7 +50,7 @@ def families(text: str) -> Iterator[Metric]:
 
 
 def labels_by_name(text: str) -> dict[str, set[str]]:
-    return {s.name: set(s.labels) for family in families(text) for s in family.samples}
+    return {s.name: set(s.labels) for processes in families(text) for s in processes.samples}
 
 
 @pytest.mark.parametrize(("title", "target"), TARGETS, ids=[f"{t}-{x['refId']}" for t, x in TARGETS])
@@ -90,25 +90,27 @@ def test_no_two_panels_overlap() -> None:
 @pytest.mark.parametrize("job", ["server", "parties"])
 def test_names_follow_the_conventions(shown: dict[str, str], job: str) -> None:
     """prometheus.io/docs/practices/naming: a prefix, base units, `_total` for counters and for nothing else."""
-    own = [family for family in families(shown[job]) if not family.name.startswith("process_")]
+    own = [processes for processes in families(shown[job]) if not processes.name.startswith("process_")]
     assert len(own) >= 10
-    for family in own:
-        assert re.fullmatch(r"colonnade(_[a-z]+)+", family.name) and family.documentation.endswith(".")
-        assert not re.search(r"_(ms|milliseconds|kb|mb|percent|minutes|count|sum|total)$", family.name)
-        assert {s.name.endswith("_total") for s in family.samples} == {family.type == "counter"}
+    for processes in own:
+        assert re.fullmatch(r"colonnade(_[a-z]+)+", processes.name) and processes.documentation.endswith(".")
+        assert not re.search(r"_(ms|milliseconds|kb|mb|percent|minutes|count|sum|total)$", processes.name)
+        assert {s.name.endswith("_total") for s in processes.samples} == {processes.type == "counter"}
 
 
 def test_every_metric_is_documented(shown: dict[str, str]) -> None:
     documented = set(re.findall(r"`(colonnade_\w+)`", (DEPLOY.parent / "docs/operations.md").read_text()))
     there = {
-        family.name + "_total" * (family.type == "counter") for text in shown.values() for family in families(text)
+        processes.name + "_total" * (processes.type == "counter")
+        for text in shown.values()
+        for processes in families(text)
     }
     of_regression = {"colonnade_rmse"}  # in the place of an accuracy
     assert {name for name in there if name.startswith("colonnade_")} == documented - of_regression
 
 
 def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -> None:
-    parties = {f"party{seat}" for seat in range(1, 5)}
+    parties = {f"party{index}" for index in range(1, 5)}
     allowed = {
         "party": parties, "member": {SERVER, *parties}, "direction": {"up", "down"}, "queue": {"unsent", "unread"},
         "kind": {"Embedding", "Evaluation", "Update"}, "part": {"training", "validation", "test"},
@@ -116,7 +118,7 @@ def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -
         "protocol": {"vimadmm"}, "federation": {"test"}, "version": {VERSION},
     }  # fmt: skip
     for text in shown.values():
-        for sample in (s for family in families(text) for s in family.samples):
+        for sample in (s for processes in families(text) for s in processes.samples):
             assert all(said in allowed[label] for label, said in sample.labels.items()), sample
 
 
@@ -147,7 +149,7 @@ def test_promtool_can_parse_every_query(tmp_path: Path, expression: str) -> None
 
 
 def test_every_member_shows_what_is_read() -> None:
-    for name in ("server", *(f"party{seat}" for seat in range(1, 5))):
+    for name in ("server", *(f"party{index}" for index in range(1, 5))):
         assert OVERLAY["services"].pop(name) == {"environment": {"COLONNADE_METRICS": "0.0.0.0:9400"}}
     assert OVERLAY["services"].keys() == {"prometheus", "grafana"}
 
@@ -156,7 +158,7 @@ def test_every_member_is_read_and_called_by_its_name() -> None:
     prometheus = yaml.safe_load((DEPLOY / "metrics/prometheus.yml").read_text())
     jobs = {job["job_name"]: job for job in prometheus["scrape_configs"]}
     assert jobs["server"]["static_configs"][0]["targets"] == ["server:9400"]
-    assert jobs["parties"]["static_configs"][0]["targets"] == [f"party{seat}:9400" for seat in range(1, 5)]
+    assert jobs["parties"]["static_configs"][0]["targets"] == [f"party{index}:9400" for index in range(1, 5)]
     for job in jobs.values():
         (renamed,) = job["relabel_configs"]
         matched = re.fullmatch(renamed["regex"], "party1:9400")

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.control import Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.crypto.sealing import Agreement, SealError, Session
 from colonnade.common.errors import ContractError, InputError, PartyAway, PartyLost
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.secure_aggregation.masked_sums import Masked, Members, ring
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.training.context import ServerContext
@@ -234,14 +234,14 @@ def test_sums_over_other_sets_than_were_told_do_not_come_out() -> None:
 
 
 @pytest.fixture
-def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Once]:
+def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
     """What members keep from one run of this test to the next; all are starts of the same run."""
-    kept: dict[str, Once] = {}
+    kept: dict[str, RunCache] = {}
 
     def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any) -> ServerContext | ClientContext:
             ctx = make(*args)
-            ctx.once = kept.setdefault(getattr(ctx, "name", SERVER), Once())
+            ctx.run_cache = kept.setdefault(getattr(ctx, "name", SERVER), RunCache())
             ctx.session = Session("test", "run1", 1)
             return ctx
 
@@ -252,7 +252,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Once]:
     return kept
 
 
-def test_a_run_that_goes_back_goes_over_the_same_sets_and_ends_the_same(disks: dict[str, Once]) -> None:
+def test_a_run_that_goes_back_goes_over_the_same_sets_and_ends_the_same(disks: dict[str, RunCache]) -> None:
     """The straggler is as quick as the others the second time: it is left out all the same."""
     more = (*LATE, "federation.rounds=8")
     before = run("fdml", *more, delay=slow("party4", range(2, 3)), save=True)
@@ -265,7 +265,7 @@ def test_a_run_that_goes_back_goes_over_the_same_sets_and_ends_the_same(disks: d
 
 
 @pytest.mark.parametrize("how", ["silent", "away"])
-def test_rounds_that_were_done_with_a_party_that_is_gone_are_given_up(disks: dict[str, Once], how: str) -> None:
+def test_rounds_that_were_done_with_a_party_that_is_gone_are_given_up(disks: dict[str, RunCache], how: str) -> None:
     more = (*LATE, "federation.rounds=40")
     before = run("fdml", *LATE, save=True)
     cohort: list[Any] = []
@@ -282,7 +282,7 @@ def test_rounds_that_were_done_with_a_party_that_is_gone_are_given_up(disks: dic
     assert (4 in sets_of(after)) == (how == "silent")  # nobody is asked in vain where it is known
 
 
-def test_a_party_sends_nothing_for_a_round_that_it_has_done_over_another_set(disks: dict[str, Once]) -> None:
+def test_a_party_sends_nothing_for_a_round_that_it_has_done_over_another_set(disks: dict[str, RunCache]) -> None:
     """The server has forgotten: with its record gone it is as good as one that lies."""
     before = run("fdml", *LATE, delay=slow("party4", range(2, 3)), save=True)
     del disks[SERVER]
@@ -312,9 +312,9 @@ def test_a_key_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
 def test_masks_that_do_not_cancel_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     blind = Blinder.blind
 
-    def noise(self: Blinder, words: Tensor, round: int, *more: Any) -> Concealed:
+    def noise(self: Blinder, words: Tensor, round: int, *more: Any) -> MaskedTensor:
         far = torch.randint(-(2**31), 2**31, words.shape) if (self._name, round) == ("party2", 3) else 0
-        return Concealed((blind(self, words, round, *more) + far).to(words.dtype), "blinded", summed=True)
+        return MaskedTensor((blind(self, words, round, *more) + far).to(words.dtype), "blinded", summed=True)
 
     monkeypatch.setattr(Blinder, "blind", noise)
     with pytest.raises(ContractError, match=r"expected masks that cancel, over party1, .*, got a sum out of range"):

@@ -59,8 +59,8 @@ def test_everybody_makes_local_steps_with_all_others_standing_still(sets: tuple[
         stale = [model(part).detach() for model, part in zip(old, x, strict=True)]
         assert abs(functional.cross_entropy(head(torch.cat(stale, 1)), y).item() - event["loss"]) < 1e-5
         for _ in range(3):
-            for seat, (model, step) in enumerate(zip(models, steps, strict=True)):
-                h = [model(x[seat]) if place == seat else stale[place] for place in range(4)]
+            for index, (model, step) in enumerate(zip(models, steps, strict=True)):
+                h = [model(x[index]) if place == index else stale[place] for place in range(4)]
                 step.zero_grad()
                 functional.cross_entropy(old_head(torch.cat(h, 1)), y).backward()
                 step.step()

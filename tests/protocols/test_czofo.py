@@ -48,10 +48,10 @@ def brute_force(
     joint: SimpleNamespace, name: str, h: list[Tensor], y: Tensor, u: Tensor, *, antithetic: bool = False
 ) -> tuple[Tensor, Tensor]:
     """delta_i^j / mu (rows, q), and the loss at rest with a graph; one direction after the other."""
-    seat, mu = joint.names.index(name), CZOFO["mu"]
+    index, mu = joint.names.index(name), CZOFO["mu"]
 
     def losses(step: Tensor | float) -> Tensor:
-        moved = [part + step if place == seat else part for place, part in enumerate(h)]
+        moved = [part + step if place == index else part for place, part in enumerate(h)]
         return functional.cross_entropy(joint.head(torch.cat(moved, 1)), y, reduction="none")
 
     rest = losses(0.0)

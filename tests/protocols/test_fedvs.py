@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from colonnade.client.aggregation.coded import CodedParty
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.coded_computing.coded_rows import CodedRows
 from colonnade.common.crypto.sealing import OVERHEAD
 from colonnade.common.errors import ContractError, PartyLost
-from colonnade.common.messaging.outgoing import Concealed
+from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics import fixed_point
 from colonnade.common.protocols.fedvs import (
     CONTRACT,
@@ -238,14 +238,14 @@ def test_a_plan_that_cannot_be_followed_is_refused(lie: dict[str, Any], error: s
 
 
 def test_two_shares_of_one_party_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    conceal = Door.conceal
+    admit_masked = Egress.admit_masked
 
-    def twice(self: Door, value: Concealed) -> Concealed:
+    def twice(self: Egress, value: MaskedTensor) -> MaskedTensor:
         if value.mechanism == "model shares, sealed":
             self._carry(Shares(1, 0, value))
-        return conceal(self, value)
+        return admit_masked(self, value)
 
-    monkeypatch.setattr(Door, "conceal", twice)
+    monkeypatch.setattr(Egress, "conceal", twice)
     with pytest.raises(ContractError, match="sent Shares: expected one a stage, got a second"):
         run()
 

@@ -45,7 +45,7 @@ def ask(
     """What the members of a simulated run say of some rows."""
 
     async def main() -> list[Tensor]:
-        federation = prediction.asking(cfg.federation)
+        federation = prediction.prediction_federation(cfg.federation)
         contract, asked = prediction.contract(cfg.federation), Questions()
         cohort, links = connect(
             list(here or federation.names), contract.kinds, contract.limits(federation),

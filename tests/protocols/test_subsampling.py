@@ -37,10 +37,10 @@ def test_only_who_was_drawn_sends_and_is_told(name: str) -> None:
 def test_what_a_party_last_sent_for_the_rows_stands_in_for_it() -> None:
     outcome = federate(config(PROTOCOLS["vimadmm"], HALF, *SHORT))
     kept = outcome.server.state["last embeddings"]
-    for seat, name in enumerate(outcome.clients):
+    for index, name in enumerate(outcome.clients):
         sent = [m for who, _, m in outcome.messages if who == name and not hasattr(m, "part")]
         rows = outcome.server.schedule.batch(sent[-1].round)
-        assert torch.equal(kept[seat, rows], sent[-1].h)
+        assert torch.equal(kept[index, rows], sent[-1].h)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

@@ -212,7 +212,7 @@ def test_it_learns_with_mlp_heads() -> None:
 
 
 def test_a_head_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MlpHeads, "flat", lambda self, seat: torch.zeros(333 if seat == 3 else 334))
+    monkeypatch.setattr(MlpHeads, "flat", lambda self, index: torch.zeros(333 if index == 3 else 334))
     with pytest.raises(ContractError, match=r"server sent Update\.head: expected parameters = 334 in dimension 0"):
         run(*MLP)
 

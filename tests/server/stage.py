@@ -18,11 +18,11 @@ from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.version import VERSION
-from colonnade.server.membership.admission import Admission, Facts, claimed
+from colonnade.server.membership.admission import Admission, DataShape, claimed
 from colonnade.server.membership.hub import Hub
 
 RUN = "a-run"
-FACTS = Facts(100, 20)
+FACTS = DataShape(100, 20)
 
 
 def federation(pins: dict[str, str] | None = None, **values: Any) -> FederationConfig:
@@ -106,7 +106,7 @@ class Stage:
         self.cohort, self.restored = self.hub.begin(list(held), committed, between)
         return self.cohort
 
-    def told(self, kind: str) -> list[dict[str, Any]]:
+    def logged(self, kind: str) -> list[dict[str, Any]]:
         return [{k: v for k, v in e.items() if k not in ("kind", "time")} for e in self.events if e["kind"] == kind]
 
 
@@ -132,7 +132,7 @@ async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | N
     before = set(there.hub.members)
     connection = await there.come(first, pem)
     assert isinstance(connection.last, Refusal) and connection.closed.is_set()
-    event = there.told("refused")[-1]
+    event = there.logged("refused")[-1]
     assert event["party"] in (claimed(pem), first.party if isinstance(first, Hello) else "unknown")
     assert noted in event["reason"] if noted else event["reason"] == connection.last.reason
     assert set(there.hub.members) == before

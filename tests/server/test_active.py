@@ -55,10 +55,10 @@ def test_a_party_needs_no_section_of_the_server() -> None:
 
 def test_the_active_party_has_the_first_seat() -> None:
     federation = config(AGG).federation
-    assert federation.seat(SERVER) == PartyIndex(0, 5)
-    assert [federation.seat(name) for name in federation.names] == [PartyIndex(k, 5) for k in (1, 2, 3, 4)]
+    assert federation.party_index(SERVER) == PartyIndex(0, 5)
+    assert [federation.party_index(name) for name in federation.names] == [PartyIndex(k, 5) for k in (1, 2, 3, 4)]
     passive = config({"name": "split"}).federation
-    assert [passive.seat(name) for name in passive.names] == [PartyIndex(k, 4) for k in range(4)]
+    assert [passive.party_index(name) for name in passive.names] == [PartyIndex(k, 4) for k in range(4)]
 
 
 def test_all_columns_are_somebodys_once() -> None:

@@ -114,8 +114,8 @@ def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: 
         assert ada.last == Refusal("'ada': its certificate is revoked: stolen")
         with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen"):
             await collecting
-        assert there.told("refused") == [{"party": "ada", "reason": "its certificate is revoked: stolen"}]
-        assert [event["party"] for event in there.told("leave")] == ["ada"]
+        assert there.logged("refused") == [{"party": "ada", "reason": "its certificate is revoked: stolen"}]
+        assert [event["party"] for event in there.logged("leave")] == ["ada"]
         ada.arrive(Embedding(1, torch.ones(2, 2)))
         bob.arrive(Embedding(1, torch.ones(2, 2)))
         answers = await cohort.collect(Embedding, 1, Quorum(need=1))
@@ -186,7 +186,7 @@ def test_a_list_that_breaks_in_a_run_is_told_once_and_looked_at_again(certificat
         mended = (tmp_path / "revoked.json").read_text()
         (tmp_path / "revoked.json").write_text("{")
         await asyncio.sleep(5)
-        (told,) = there.told("revocations")
+        (told,) = there.logged("revocations")
         assert "is broken" in told["reason"] and not watch.done() and not ada.closed.is_set()
         (tmp_path / "revoked.json").write_text(mended)
         there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")

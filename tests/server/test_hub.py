@@ -34,8 +34,8 @@ def test_a_party_is_welcomed_and_told_to_begin_when_all_are_there() -> None:
         begin = Begin(there.hub.session, ("ada", "bob"), RUN, 0)
         assert [one.posted[-1] for one in (ada, bob)] == [(0, begin)] * 2
         assert begin.session > 0 and [one.session for one in (ada, bob)] == [begin.session] * 2
-        assert there.told("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
-        assert not there.told("refused")
+        assert there.logged("join") == [{"party": "ada", "joined": 1, "of": 2}, {"party": "bob", "joined": 2, "of": 2}]
+        assert not there.logged("refused")
 
     play(scene())
 
@@ -75,7 +75,7 @@ def test_who_does_not_agree_is_told_in_what(wrong: dict[str, Any], said: str) ->
         connection = await there.come(replace(hello(), **wrong))
         assert isinstance(connection.last, Refusal) and connection.last.reason.startswith(said)
         assert connection.closed.is_set() and not there.hub.members
-        assert there.told("refused")[0]["reason"] == connection.last.reason
+        assert there.logged("refused")[0]["reason"] == connection.last.reason
 
     play(scene())
 
@@ -151,7 +151,7 @@ def test_who_leaves_before_the_beginning_may_come_again() -> None:
         there = stage()
         first, _ = await there.join("ada", "bob")
         first.lose(PartyAway("ada", "its connection broke"))
-        assert there.told("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
+        assert there.logged("leave") == [{"party": "ada", "reason": "ada was lost: its connection broke"}]
         with pytest.raises(PartyLost, match="ada was lost: did not join within 1 s"):
             await there.assemble(1)
         (again,) = await there.join("ada")
@@ -206,7 +206,7 @@ def test_who_says_hello_in_a_run_is_cut_off() -> None:
         assert ada.last == Refusal("'ada': it sent Hello out of turn")
         with pytest.raises(RefusedError, match="'ada' was cut off: it sent Hello out of turn"):
             await cohort.collect(Embedding, 1, Quorum())
-        assert there.told("refused") == [{"party": "ada", "reason": "it sent Hello out of turn"}]
+        assert there.logged("refused") == [{"party": "ada", "reason": "it sent Hello out of turn"}]
 
     play(scene())
 
@@ -219,7 +219,7 @@ def test_who_speaks_out_of_turn_before_the_beginning_is_cut_off(parcel: Parcel) 
         ada.arrive(parcel)
         await asyncio.wait_for(ada.closed.wait(), PATIENCE)
         assert list(there.hub.members) == ["bob"]
-        assert there.told("refused")[0]["reason"] == f"it sent {type(parcel).__name__} out of turn"
+        assert there.logged("refused")[0]["reason"] == f"it sent {type(parcel).__name__} out of turn"
 
     play(scene())
 
@@ -234,7 +234,7 @@ def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
         with pytest.raises(PartyFailed, match="ada failed: no space left on device") as failed:
             await cohort.collect(Embedding, 1, Quorum())
         assert failed.value.hint == "make room"
-        assert there.told("failed") == [{"party": "ada", "reason": "no space left on device"}]
+        assert there.logged("failed") == [{"party": "ada", "reason": "no space left on device"}]
         there.hub.say_failure("ada", failed.value)
         assert bob.last == Failure("ada", "no space left on device", "make room")
         assert isinstance(ada.last, Begin)
@@ -251,7 +251,7 @@ def test_a_party_that_is_lost_in_a_run_is_told_and_missed() -> None:
         bob.arrive(Embedding(1, torch.ones(2, 2)))
         answers = await cohort.collect(Embedding, 1, Quorum(need=1, grace=5))
         assert answers.missing == ("ada",)
-        assert [event["party"] for event in there.told("leave")] == ["ada"]
+        assert [event["party"] for event in there.logged("leave")] == ["ada"]
 
     play(scene())
 
@@ -279,7 +279,7 @@ def test_late_mail_is_told_and_counted() -> None:
                 for late in (1, 2):
                     ada.arrive(Embedding(late, torch.ones(2, 2)))
             await cohort.collect(Embedding, round, Quorum(need=round))
-        assert there.told("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
+        assert there.logged("late") == [{"party": "ada", "kind_of": "Embedding", "round": 1, "now": 2}]
         assert there.hub.late() == {"ada": 1}
 
     play(scene())
@@ -332,7 +332,7 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
         bob.arrive(Farewell())
         await parting
         assert asyncio.get_running_loop().time() == pytest.approx(2)
-        assert ada.closed.is_set() and bob.closed.is_set() and not there.told("leave")
+        assert ada.closed.is_set() and bob.closed.is_set() and not there.logged("leave")
 
     play(scene())
 
@@ -349,7 +349,7 @@ def test_parting_does_not_wait_for_who_came_too_late_to_take_part() -> None:
         bob.arrive(Farewell())
         await parting
         assert asyncio.get_running_loop().time() == pytest.approx(1) and bob.closed.is_set()
-        assert not there.told("refused") and not there.told("leave")
+        assert not there.logged("refused") and not there.logged("leave")
 
     play(scene())
 
@@ -367,6 +367,6 @@ def test_parting_does_not_wait_for_who_is_silent_or_lost() -> None:
         await there.hub.part(10)
         assert asyncio.get_running_loop().time() == pytest.approx(10)
         assert bob.closed.is_set()
-        assert [event["party"] for event in there.told("leave")] == ["ada"]
+        assert [event["party"] for event in there.logged("leave")] == ["ada"]
 
     play(scene())

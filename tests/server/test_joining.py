@@ -33,7 +33,7 @@ from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD
 from colonnade.common.wire.listen import Listener, ServerTls
-from colonnade.server.membership.admission import Admission, Facts
+from colonnade.server.membership.admission import Admission, DataShape
 from colonnade.server.membership.hub import Hub
 
 CODEC = Codec(CONTRACT.kinds)
@@ -119,7 +119,7 @@ async def place(certificates: Certificates, folder: Path, *, secure: bool = True
     tls = ServerTls(server.key_pem, server.chain_pem, server.ca_pem) if secure else None
     RevocationList.create(folder / "revoked.json")
     revoked, telemetry = RevocationList(folder / "revoked.json"), Telemetry(folder / "events.jsonl")
-    admission = Admission(certificates.agreed, Facts(100, 0), "a-run", revoked, secure=secure)
+    admission = Admission(certificates.agreed, DataShape(100, 0), "a-run", revoked, secure=secure)
     hub = Hub(certificates.agreed, CONTRACT, admission, "a-run", telemetry)
     listener = Listener(CODEC, LARGEST, hub.greet)
     port = await listener.start("127.0.0.1:0", tls)
@@ -150,7 +150,7 @@ def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Pa
             parties = [asyncio.create_task(one.attend(link.deliver, partial(half, link))) for one, link in joined]
             async for round in there.cohort.rounds(3):
                 answers = await there.cohort.collect(Embedding, round, Quorum(limit=20), rows=2, width=60)
-                await there.cohort.tell({name: Gradient(round, answers[name].h) for name in answers})
+                await there.cohort.broadcast({name: Gradient(round, answers[name].h) for name in answers})
             await there.hub.part(20)
             await asyncio.gather(*parties)
             assert there.refused() == []

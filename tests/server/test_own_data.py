@@ -9,7 +9,7 @@ import torch
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.conversation.conversation import SERVER, Cohort
 from colonnade.common.conversation.inprocess import run_virtual
@@ -27,7 +27,7 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
     def use(_rows: torch.Tensor) -> None:
         raise DataError("column 'job': a word that no training row has, as 'HIV clinic'")
 
-    record = AlignmentRecord(Once(), RowKeys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
+    record = AlignmentRecord(RunCache(), RowKeys.of(["alice", "bob"], KeysConfig(), SERVER), SERVER)
     record.keep("number", torch.tensor([1, 0]))
     rows = ServerRows(config({"name": "split"}).federation, record, Telemetry(), {}, use)
     with pytest.raises(DataError, match="HIV clinic") as failed:
@@ -38,12 +38,12 @@ def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:
 
 def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
     labels = LabelColumn(torch.tensor([0, 1, 1]), ("no", "yes"), ids=("x", "y", "z"))
-    hold_labels(Once(tmp_path), digest_of(labels))
-    refuse_other_labels(Once(tmp_path), labels)
+    hold_labels(RunCache(tmp_path), digest_of(labels))
+    refuse_other_labels(RunCache(tmp_path), labels)
     for other in (labels.rows(torch.tensor([0, 2, 1])), labels.rows(torch.tensor([0, 1]))):
         with pytest.raises(DataError, match=r"server\.labels has changed"):
-            refuse_other_labels(Once(tmp_path), other)
+            refuse_other_labels(RunCache(tmp_path), other)
 
 
 def test_a_run_that_held_none_goes_on(tmp_path: Path) -> None:
-    refuse_other_labels(Once(tmp_path), LabelColumn(torch.tensor([0, 1]), ("no", "yes")))
+    refuse_other_labels(RunCache(tmp_path), LabelColumn(torch.tensor([0, 1]), ("no", "yes")))

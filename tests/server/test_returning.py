@@ -159,7 +159,7 @@ def test_rollback_does_not_go_on_without_a_party_nor_let_it_in_by_the_way() -> N
         assert again.last == Welcome()
         with pytest.raises(PartyAway, match="ada was lost"):
             await there.hub.gate()
-        assert there.told("saved") == [] and (there.saved, there.gone) == ([], ["ada"])
+        assert there.logged("saved") == [] and (there.saved, there.gone) == ([], ["ada"])
 
     play(scene())
 
@@ -185,7 +185,7 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
         await asyncio.wait_for(waiting, PATIENCE)
         assert again.last == Begin(there.hub.session, ("ada", "bob"), "a-run", 6)
         assert again.session == there.hub.session > session == bob.session  # nobody takes part in a session twice
-        assert there.told("rejoin") == [{"party": "ada", "round": 7, "restored": 6, "seconds": 3.0}]
+        assert there.logged("rejoin") == [{"party": "ada", "round": 7, "restored": 6, "seconds": 3.0}]
         for connection in (again, bob):
             connection.arrive(embedding(8))
         assert len(await there.cohort.collect(Embedding, 8, Quorum())) == 2
@@ -206,7 +206,7 @@ def test_who_comes_back_into_a_session_with_keys_rolls_it_back(absence: str) -> 
         again = await there.come(holding(9, 6, 3, agreed=there))
         with pytest.raises(PartyAway, match="ada was lost: it is back, and everyone agrees on new keys"):
             await there.hub.gate()
-        assert there.told("rejoin") == [] and not isinstance(again.last, Begin)
+        assert there.logged("rejoin") == [] and not isinstance(again.last, Begin)
 
     play(scene())
 
@@ -258,7 +258,7 @@ def test_what_a_party_has_saved_is_passed_on_and_remembered() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
         await there.assemble(1)
-        there.hub.ask_to_save(Save(4, 2))
+        there.hub.request_save(Save(4, 2))
         assert ada.last == Save(4, 2)
         ada.arrive(Saved(4))
         ada.arrive(Saved(6, "no space left"))

@@ -44,7 +44,7 @@ class Place:
         assert pending is not None and pending.writing is not None
         await pending.writing
 
-    def told(self, kind: str) -> list[int]:
+    def logged(self, kind: str) -> list[int]:
         return [event["round"] for event in self.events if event["kind"] == kind]
 
 
@@ -90,7 +90,7 @@ def test_it_is_committed_when_all_have_saved_and_not_before(tmp_path: Path) -> N
         saving.saved("bob", 9)
         assert saving.committed == 0 and not (tmp_path / "committed.json").exists()
         saving.saved("bob", 10)
-        assert saving.committed == 10 and place.told("checkpoint") == [10]
+        assert saving.committed == 10 and place.logged("checkpoint") == [10]
         assert json.loads((tmp_path / "committed.json").read_text()) == {"round": 10, "best": 0}
         assert place.saving().committed == 10
         await saving.finish(1)
@@ -169,7 +169,7 @@ def test_a_server_whose_disk_refuses_goes_on(tmp_path: Path) -> None:
         place.folder.write_text("")
         saving = place.saving()
         await place.begin(saving, 10)
-        assert place.told("checkpoint_failed") == [10] and saving.committed == 0
+        assert place.logged("checkpoint_failed") == [10] and saving.committed == 0
 
     play(tmp_path, scene)
 

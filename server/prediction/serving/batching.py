@@ -45,7 +45,7 @@ class _Request:
     )
 
 
-class Desk:
+class Batcher:
     """Takes ids and gives answers, while `run` runs.
 
     Args:

@@ -15,8 +15,8 @@ from colonnade.common.network.web_gate import PATIENCE
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.descriptors import affordable
 from colonnade.common.wire._generated.serving_pb2 import Prediction, PredictReply, PredictRequest
-from colonnade.server.prediction.serving.batching import Busy, Desk, Reply
-from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
+from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
+from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 from colonnade.server.prediction.serving.web import Refused, read_ids
 
 METHOD = "/colonnade.serving.Predictor/Predict"
@@ -43,8 +43,8 @@ class Remote(grpc.GenericRpcHandler):
         patience: seconds for a handshake, and for a request to come whole.
     """
 
-    def __init__(self, desk: Desk, callers: Callers, patience: float = PATIENCE) -> None:
-        self._desk, self._callers, self._patience = desk, callers, patience
+    def __init__(self, batcher: Batcher, callers: Tokens, patience: float = PATIENCE) -> None:
+        self._batcher, self._callers, self._patience = batcher, callers, patience
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: tuple[bytes, bytes] | None) -> str:
@@ -91,14 +91,16 @@ class Remote(grpc.GenericRpcHandler):
             self._callers.admit(token, 0)  # before anything of the request is read
             request = await self._read(context)
             self._callers.admit(token, min(len(request.ids), ROWS))
-            answers = await self._desk.ask(read_ids({"ids": list(request.ids)}))
+            answers = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
             ours = isinstance(error, ColonnadeError)  # which is not the caller's business
             await context.abort(status, "the parties do not answer" if ours else str(error))
         except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
             await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")
-        return PredictReply(names=self._desk.names, predictions=(_shown(self._desk, answer) for answer in answers))
+        return PredictReply(
+            names=self._batcher.names, predictions=(_shown(self._batcher, answer) for answer in answers)
+        )
 
     async def _read(self, context: grpc.aio.ServicerContext) -> PredictRequest:
         try:
@@ -111,6 +113,6 @@ class Remote(grpc.GenericRpcHandler):
         return request
 
 
-def _shown(desk: Desk, answer: Reply) -> Prediction:
-    label = desk.likeliest(answer) if answer.known and desk.classes else ""
+def _shown(batcher: Batcher, answer: Reply) -> Prediction:
+    label = batcher.likeliest(answer) if answer.known and batcher.classes else ""
     return Prediction(id=answer.id, known=answer.known, label=label, values=answer.values)

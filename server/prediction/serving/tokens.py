@@ -64,7 +64,7 @@ class Bucket:
         self._left -= ids  # below 0 for a large one, which is waited for afterwards
 
 
-class Callers:
+class Tokens:
     """The tokens that are accepted, and each caller's bucket. Tokens themselves are not kept in memory.
 
     Args:
@@ -77,7 +77,7 @@ class Callers:
         self._buckets = {name: Bucket(rate) for name in tokens}
 
     @classmethod
-    def read(cls, path: Path, rate: float) -> Callers:
+    def read(cls, path: Path, rate: float) -> Tokens:
         """The callers of a file with lines `NAME TOKEN`; it is made, with one token, if it is not there.
 
         Raises:

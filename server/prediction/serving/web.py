@@ -22,8 +22,8 @@ from aiohttp import web
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.network.web_gate import PATIENCE, Gate, Handler
 from colonnade.common.prediction.messages import ROWS
-from colonnade.server.prediction.serving.batching import Busy, Desk, Reply
-from colonnade.server.prediction.serving.tokens import Callers, TooMany, Unknown
+from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
+from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 
 _LARGEST = 1 << 20  # bytes of a request
 _LONGEST = 256  # characters of an id
@@ -61,8 +61,8 @@ class Web:
         patience: seconds that a caller has for the header of a request, and for its body.
     """
 
-    def __init__(self, desk: Desk, callers: Callers, about: dict[str, Any], patience: float = PATIENCE) -> None:
-        self._desk, self._callers, self._about = desk, callers, about
+    def __init__(self, batcher: Batcher, callers: Tokens, about: dict[str, Any], patience: float = PATIENCE) -> None:
+        self._batcher, self._callers, self._about = batcher, callers, about
         app = web.Application(client_max_size=_LARGEST, middlewares=[_in_words])
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
@@ -84,29 +84,29 @@ class Web:
         except (ValueError, LookupError, RecursionError):
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))
-        answers = await self._desk.ask(ids)
-        what = "classes" if self._desk.classes else "targets"
-        said = [_shown(self._desk, answer) for answer in answers]
-        return web.json_response({what: self._desk.names, "predictions": said})
+        answers = await self._batcher.ask(ids)
+        what = "classes" if self._batcher.classes else "targets"
+        said = [_shown(self._batcher, answer) for answer in answers]
+        return web.json_response({what: self._batcher.names, "predictions": said})
 
     async def _model(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)
-        latency = {f"p{100 * q:g}": seconds for q, seconds in self._desk.quantiles().items()}
-        what = "classes" if self._desk.classes else "targets"
-        return web.json_response({**self._about, what: self._desk.names, "seconds": latency})
+        latency = {f"p{100 * q:g}": seconds for q, seconds in self._batcher.quantiles().items()}
+        what = "classes" if self._batcher.classes else "targets"
+        return web.json_response({**self._about, what: self._batcher.names, "seconds": latency})
 
     async def _healthy(self, _request: web.Request) -> web.Response:
-        if not self._desk.open:
+        if not self._batcher.open:
             return web.json_response({"status": "waiting for parties"}, status=503)
         return web.json_response({"status": "ok"})
 
 
-def _shown(desk: Desk, answer: Reply) -> dict[str, Any]:
+def _shown(batcher: Batcher, answer: Reply) -> dict[str, Any]:
     if not answer.known:
         return {"id": answer.id, "known": False}
-    if not desk.classes:
+    if not batcher.classes:
         return {"id": answer.id, "known": True, "values": answer.values}
-    return {"id": answer.id, "known": True, "class": desk.likeliest(answer), "probabilities": answer.values}
+    return {"id": answer.id, "known": True, "class": batcher.likeliest(answer), "probabilities": answer.values}
 
 
 @web.middleware

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import Points, Positions
-from colonnade.common.alignment.psi_member import Hand, draw_for, tag_of
+from colonnade.common.alignment.psi_member import PsiMember, draw_for, tag_of
 from colonnade.common.alignment.psi_ring import PsiRing
 from colonnade.common.alignment.scratch import Scratch
 from colonnade.common.conversation.conversation import SERVER
@@ -208,7 +208,7 @@ class TestWhatTravels:
         keys = RowKeys(tuple(str(n).encode() for n in range(50)))
         ring = PsiRing((50, 50), 50)
         draws = iter([b"s" * 32, bytes(range(200)) * 2, b"s" * 32, bytes(reversed(range(200))) * 2])
-        one, other = (Hand(ring, 0, keys, b"tag", lambda n: next(draws)[:n]).give(0, 0) for _ in range(2))
+        one, other = (PsiMember(ring, 0, keys, b"tag", lambda n: next(draws)[:n]).give(0, 0) for _ in range(2))
         assert not torch.equal(one, other)
         assert {to_bytes(row) for row in one} == {to_bytes(row) for row in other}
 
@@ -220,7 +220,7 @@ class TestWhatTravels:
             drawn.extend(numbers := random.randbytes(length))
             return numbers
 
-        hand = Hand(PsiRing((rows, rows), 100), 0, RowKeys(tuple(b"%d" % n for n in range(rows))), b"tag", draw)
+        hand = PsiMember(PsiRing((rows, rows), 100), 0, RowKeys(tuple(b"%d" % n for n in range(rows))), b"tag", draw)
         hand.give(0, 0)
         numbers = [bytes(drawn[at : at + 8]) for at in range(32, len(drawn), 8)]
         assert len(numbers) == rows

@@ -59,46 +59,48 @@ def test_rows_are_distinct_as_a_set_says(rows: list[int]) -> None:
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 9))
 def test_every_list_meets_everybody_once_and_comes_back_to_its_owner(sizes: list[int], block: int) -> None:
     ring = PsiRing(tuple(sizes), block)
-    seats = range(ring.seats)
-    for owner in seats:
-        way = [seat for stage in seats for seat in seats if ring.owner(seat, stage) == owner]
-        back = [seat for stage in seats for seat in seats if ring.owner_back(seat, stage) == owner]
-        assert way == [(owner + n) % ring.seats for n in seats] and back == way[::-1]
+    members = range(ring.members)
+    for owner in members:
+        way = [index for stage in members for index in members if ring.owner(index, stage) == owner]
+        back = [index for stage in members for index in members if ring.owner_back(index, stage) == owner]
+        assert way == [(owner + n) % ring.members for n in members] and back == way[::-1]
         spans = [ring.span(owner, number) for number in range(ring.blocks())]
         assert [row for span in spans for row in range(sizes[owner])[span]] == list(range(sizes[owner]))
         assert max(ring.length(owner, number) for number in range(ring.blocks())) <= block
 
 
-def raised_before(ring: PsiRing, seat: int, owner: int) -> frozenset[int]:
+def raised_before(ring: PsiRing, index: int, owner: int) -> frozenset[int]:
     """Who has raised a list when a seat sees it."""
-    way = [(owner + step) % ring.seats for step in range((seat - owner) % ring.seats)]
+    way = [(owner + step) % ring.members for step in range((index - owner) % ring.members)]
     return frozenset(each for each in way if ring.raises(each, owner))
 
 
 @pytest.mark.parametrize("seats", range(2, 8))
-def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_member_s(seats: int) -> None:
-    ring = PsiRing((1,) * seats, 1)
-    for seat in range(1, seats):
-        seen = [raised_before(ring, seat, owner) - {seat} for owner in range(seats) if owner != seat]
+def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_member_s(members: int) -> None:
+    ring = PsiRing((1,) * members, 1)
+    for index in range(1, members):
+        seen = [raised_before(ring, index, owner) - {index} for owner in range(members) if owner != index]
         # Its own list, or a dictionary, it can raise to anything that it knows: nothing, for the others.
-        assert len({*seen, frozenset()}) == seats
+        assert len({*seen, frozenset()}) == members
 
 
 @pytest.mark.parametrize("seats", range(2, 8))
-def test_what_parties_can_compare_together_is_what_the_documentation_says(seats: int) -> None:
+def test_what_parties_can_compare_together_is_what_the_documentation_says(members: int) -> None:
     """The server's list never, and another's only where the party before its owner is one of them."""
-    ring = PsiRing((1,) * seats, 1)
-    for some in range(1, 2 ** (seats - 1)):
-        told = {seat for seat in range(1, seats) if some >> (seat - 1) & 1}
-        seen = {owner: {raised_before(ring, seat, owner) - told for seat in told - {owner}} for owner in range(seats)}
-        others = set(range(seats)) - told
+    ring = PsiRing((1,) * members, 1)
+    for some in range(1, 2 ** (members - 1)):
+        told = {index for index in range(1, members) if some >> (index - 1) & 1}
+        seen = {
+            owner: {raised_before(ring, index, owner) - told for index in told - {owner}} for owner in range(members)
+        }
+        others = set(range(members)) - told
         for owner in others:
             assert all(owner in secrets for secrets in seen[owner])  # none goes with a dictionary
-        for one, other in combinations(range(seats), 2):
+        for one, other in combinations(range(members), 2):
             if seen[one] & seen[other]:
-                assert all(owner and before(owner, seats) in told for owner in {one, other} & others)
+                assert all(owner and before(owner, members) in told for owner in {one, other} & others)
 
 
-def before(owner: int, seats: int) -> int:
+def before(owner: int, members: int) -> int:
     """The party before a party: the server is no party."""
-    return owner - 1 or seats - 1
+    return owner - 1 or members - 1

@@ -20,7 +20,7 @@ from colonnade.common.alignment import psi_member as hand
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.messages import alignment_limits
 from colonnade.common.alignment.record import AlignmentRecord
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.conversation import inprocess
@@ -97,7 +97,7 @@ def peak_of(rows: int, folder: Path) -> int:
 async def align(keys: Sequence[RowKeys], names: list[str], folder: Path) -> list[Tensor]:
     agreed, session = federation(len(names)), Session()
     cohort, links = inprocess.connect(names, KINDS, alignment_limits(len(names) + 1))
-    keep = [AlignmentRecord(Once(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
+    keep = [AlignmentRecord(RunCache(folder / str(member)), own, "a member").keep for member, own in enumerate(keys)]
     parties = [
         Matching(name, agreed, PolicyConfig(), own, session, links[name], keep=kept)()
         for name, own, kept in zip(names, keys[1:], keep[1:], strict=True)

@@ -9,7 +9,7 @@ import torch
 
 from colonnade.common.alignment.keys import RowKeys
 from colonnade.common.alignment.record import AlignmentRecord, kept_rows
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.observability.telemetry import Telemetry
@@ -24,30 +24,30 @@ def keys(*values: str) -> RowKeys:
 
 
 def test_what_is_kept_is_there_after_a_restart(tmp_path: Path) -> None:
-    AlignmentRecord(Once(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
-    record = AlignmentRecord(Once(tmp_path), keys("a", "b", "c"), "party1")
+    AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
+    record = AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1")
     assert record.number == "first" and torch.equal(record.rows("first"), ROWS)
-    assert torch.equal(kept_rows(Once(tmp_path), "party1"), ROWS)
+    assert torch.equal(kept_rows(RunCache(tmp_path), "party1"), ROWS)
 
 
 def test_no_key_and_no_plain_hash_of_one_key_lies_on_the_disk(tmp_path: Path) -> None:
-    AlignmentRecord(Once(tmp_path), keys("a secret key", "b", "c"), "party1").keep("first", ROWS)
+    AlignmentRecord(RunCache(tmp_path), keys("a secret key", "b", "c"), "party1").keep("first", ROWS)
     assert all(b"a secret key" not in file.read_bytes() for file in tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("changed", [("a", "c", "b"), ("a", "b"), ("a", "b", "C")])
 def test_a_table_that_has_changed_is_refused(tmp_path: Path, changed: tuple[str, ...]) -> None:
-    AlignmentRecord(Once(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
+    AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
     with pytest.raises(DataError, match="party1: the keys of its table, or their order, have changed"):
-        AlignmentRecord(Once(tmp_path), keys(*changed), "party1").rows("first")
+        AlignmentRecord(RunCache(tmp_path), keys(*changed), "party1").rows("first")
 
 
 def test_another_alignment_or_none_is_refused(tmp_path: Path) -> None:
-    record = AlignmentRecord(Once(tmp_path), keys("a", "b", "c"), "party1")
+    record = AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1")
     with pytest.raises(CheckpointError, match="goes on with the alignment second, and here is none"):
         record.rows("second")
     with pytest.raises(CheckpointError, match="party1: there is no alignment"):
-        kept_rows(Once(tmp_path), "party1")
+        kept_rows(RunCache(tmp_path), "party1")
     record.keep("first", ROWS)
     with pytest.raises(CheckpointError, match="goes on with the alignment second, and here is first"):
         record.rows("second")
@@ -59,7 +59,7 @@ def test_keys_that_run_into_each_other_are_other_keys() -> None:
 
 
 def test_the_server_goes_on_only_with_parties_that_hold_its_alignment() -> None:
-    record = AlignmentRecord(Once(), keys("a", "b", "c"), SERVER)
+    record = AlignmentRecord(RunCache(), keys("a", "b", "c"), SERVER)
     rows = ServerRows(federation(2), record, Telemetry(), {}, lambda _rows: None)
     assert rows.agreed({"party1": "left over", "party2": ""}) == ""
     record.keep("first", ROWS)

@@ -59,7 +59,9 @@ def test_a_pinned_split_gives_the_same_part_in_every_roster(split: object) -> No
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-def test_a_pinned_half_stays_that_half(seat: int) -> None:
+def test_a_pinned_half_stays_that_half(member: int) -> None:
     given = TypeAdapter(SplitConfig).validate_python({"kind": "halves", "side": "top-bottom"})
-    before = given.part((8, 8), [], PartyIndex(seat, 2))
-    assert torch.equal(before.positions, given.pinned(PartyIndex(seat, 2)).part((8, 8), [], PartyIndex(0, 1)).positions)
+    before = given.part((8, 8), [], PartyIndex(member, 2))
+    assert torch.equal(
+        before.positions, given.pinned(PartyIndex(member, 2)).part((8, 8), [], PartyIndex(0, 1)).positions
+    )

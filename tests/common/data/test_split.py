@@ -27,8 +27,8 @@ image_shapes = st.tuples(lengths, lengths) | st.tuples(st.integers(1, 3), length
 parse = TypeAdapter(SplitConfig).validate_python
 
 
-def deal(split: SplitConfig, shape: Shape, seats: int) -> list[Part]:
-    return [split.part(shape, (), PartyIndex(index, seats)) for index in range(seats)]
+def deal(split: SplitConfig, shape: Shape, members: int) -> list[Part]:
+    return [split.part(shape, (), PartyIndex(index, members)) for index in range(members)]
 
 
 def assert_deals_everything_once(parts: list[Part], shape: Shape) -> None:
@@ -41,8 +41,8 @@ def assert_deals_everything_once(parts: list[Part], shape: Shape) -> None:
 def test_columns_are_dealt_once_and_evenly(
     data: st.DataObject, shape: Shape, take: Literal["even", "random"], seed: int
 ) -> None:
-    seats = data.draw(st.integers(1, math.prod(shape)))
-    parts = deal(ColumnsSplit(take=take, seed=seed), shape, seats)
+    members = data.draw(st.integers(1, math.prod(shape)))
+    parts = deal(ColumnsSplit(take=take, seed=seed), shape, members)
     assert_deals_everything_once(parts, shape)
     sizes = [len(part.positions) for part in parts]
     assert max(sizes) - min(sizes) <= 1
@@ -92,10 +92,10 @@ def test_halves_by_side() -> None:
 
 
 def test_random_columns_depend_on_the_seed_only() -> None:
-    seats = [ColumnsSplit(take="random", seed=seed).part((40,), (), PartyIndex(0, 2)) for seed in (1, 1, 2)]
-    assert torch.equal(seats[0].positions, seats[1].positions)
-    assert not torch.equal(seats[0].positions, seats[2].positions)
-    drawn = seats[0].positions.tolist()
+    members = [ColumnsSplit(take="random", seed=seed).part((40,), (), PartyIndex(0, 2)) for seed in (1, 1, 2)]
+    assert torch.equal(members[0].positions, members[1].positions)
+    assert not torch.equal(members[0].positions, members[2].positions)
+    drawn = members[0].positions.tolist()
     assert drawn == sorted(drawn) != list(range(20))
 
 
@@ -137,9 +137,9 @@ def test_index_and_count_stand_in_for_the_seat() -> None:
         (ColumnsSplit(take=("age", "age")), (2,), PartyIndex(0, 2), "'age' is listed twice"),
     ],
 )
-def test_refuses(split: SplitConfig, shape: Shape, seat: PartyIndex, message: str) -> None:
+def test_refuses(split: SplitConfig, shape: Shape, member: PartyIndex, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        split.part(shape, ("age", "sex"), seat)
+        split.part(shape, ("age", "sex"), member)
     assert caught.value.hint
 
 
@@ -174,14 +174,14 @@ def test_the_configuration_refuses(value: object) -> None:
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 60))
 def test_windows_cover_the_row_with_equal_parts(width: int, parties: int, columns: int) -> None:
     split = WindowsSplit(columns=columns)
-    seats = [PartyIndex(index, parties) for index in range(parties)]
+    members = [PartyIndex(index, parties) for index in range(parties)]
     if not columns <= width <= columns * parties:
         with pytest.raises(ConfigError, match=rf"{parties} windows of {columns} columns do not cover a row of {width}"):
-            split.part((width,), (), seats[0])
+            split.part((width,), (), members[0])
         return
-    parts = [split.part((width,), (), seat).positions for seat in seats]
+    parts = [split.part((width,), (), member).positions for member in members]
     assert all(len(part) == columns for part in parts)
     assert parts[0][0] == 0 and (parties == 1 or parts[-1][-1] == width - 1)
     assert set(torch.cat(parts).tolist()) == set(range(width))
-    alone = [split.pinned(seat).part((width,), (), PartyIndex(0, 1)).positions for seat in seats]
+    alone = [split.pinned(member).part((width,), (), PartyIndex(0, 1)).positions for member in members]
     assert all(torch.equal(one, other) for one, other in zip(parts, alone, strict=True))

@@ -24,8 +24,8 @@ labels = TypeAdapter(LabelConfig).validate_python
 ALONE = PartyIndex(0, 1)
 
 
-def columns_of(folder: Path, seat: PartyIndex = ALONE, **more: Any) -> Features:
-    return load_features(data({"source": "safetensors", "path": "c.safetensors", **more}), seat, folder)
+def columns_of(folder: Path, member: PartyIndex = ALONE, **more: Any) -> Features:
+    return load_features(data({"source": "safetensors", "path": "c.safetensors", **more}), member, folder)
 
 
 def labels_of(folder: Path) -> LabelColumn:
@@ -55,7 +55,7 @@ def test_columns_come_back_to_the_last_bit(
 def test_columns_can_be_split_and_need_no_names(tmp_path: Path) -> None:
     values = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     (tmp_path / "c.safetensors").write_bytes(save({"values": values}))
-    parts = [columns_of(tmp_path, PartyIndex(seat, 2), split="columns") for seat in (0, 1)]
+    parts = [columns_of(tmp_path, PartyIndex(member, 2), split="columns") for member in (0, 1)]
     assert torch.equal(torch.cat([part.values for part in parts], 1), values.double())
     assert parts[1].names == ("column_2", "column_3")
 

@@ -47,7 +47,7 @@ def test_views_and_classes(tmp_path: Path) -> None:
 def test_a_view_can_be_split(tmp_path: Path) -> None:
     write(tmp_path, X=cell(FIRST, SECOND), y=np.array([1, 2, 1, 2]))
     config = view(1, split="columns")
-    parts = [load_features(config, PartyIndex(seat, 2), tmp_path).values for seat in (0, 1)]
+    parts = [load_features(config, PartyIndex(member, 2), tmp_path).values for member in (0, 1)]
     assert torch.cat(parts, dim=1).tolist() == FIRST.tolist() and parts[1].tolist() == FIRST[:, 2:].tolist()
 
 

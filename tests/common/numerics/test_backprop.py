@@ -107,10 +107,10 @@ def test_gradients_replace_those_that_were_there() -> None:
         batch = batch_of(model)
         batch.forward(normal(ROWS, COLUMNS))
         batch.backward(normal(ROWS, 9))
-        once = [gradient.clone() for gradient in gradients(model)]
+        run_cache = [gradient.clone() for gradient in gradients(model)]
         batch.forward(normal(ROWS, COLUMNS))
         batch.backward(normal(ROWS, 9))
-        torch.testing.assert_close(gradients(model), once)
+        torch.testing.assert_close(gradients(model), run_cache)
 
 
 def hooked() -> nn.Module:

@@ -129,10 +129,10 @@ def test_all_passes_see_the_same_dropout_and_the_next_ones_another() -> None:
 
 def test_running_statistics_go_on_as_after_one_pass() -> None:
     model = nn.Sequential(nn.Linear(COLUMNS, 4), BatchNorm(4))
-    once, x = copy.deepcopy(model), normal(ROWS, COLUMNS, dtype=torch.float32)
+    run_cache, x = copy.deepcopy(model), normal(ROWS, COLUMNS, dtype=torch.float32)
     here, there = two_point(model, mu=0.5)(x)
-    assert torch.equal(here, once(x)) and not torch.allclose(here, there)
-    for name, value in once.state_dict().items():
+    assert torch.equal(here, run_cache(x)) and not torch.allclose(here, there)
+    for name, value in run_cache.state_dict().items():
         assert torch.equal(model.state_dict()[name], value), name
 
 

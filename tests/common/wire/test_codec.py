@@ -21,7 +21,7 @@ from torch import Tensor
 
 from colonnade.common.alignment.messages import ALIGNMENT
 from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.messaging.label_messages import TOLD
+from colonnade.common.messaging.label_messages import LABEL_MESSAGES
 from colonnade.common.messaging.message import DTYPES, Message, TensorSpec, message, schema
 from colonnade.common.prediction import messages as prediction
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT
@@ -100,7 +100,7 @@ def test_what_several_protocols_share_is_whole_and_its_names_are_taken() -> None
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
         assert shared in (set(), set(AGREEMENT), set(BLINDED))
-        assert contract.shares_labels == (set(TOLD) <= set(contract.messages))
+        assert contract.shares_labels == (set(LABEL_MESSAGES) <= set(contract.messages))
 
 
 @every_form

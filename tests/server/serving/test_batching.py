@@ -19,13 +19,13 @@ from torch import Tensor
 from colonnade.common.data.labels import LabelColumn
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.wire._generated.serving_pb2 import PredictReply, PredictRequest
-from colonnade.server.prediction.exchange import Answer as Said
+from colonnade.server.prediction.exchange import Outputs as Said
 from colonnade.server.prediction.exchange import Question, Questions
 from colonnade.server.prediction.model import Model
-from colonnade.server.prediction.row_index import People
-from colonnade.server.prediction.serving.batching import Desk, Reply
+from colonnade.server.prediction.row_index import RowIndex
+from colonnade.server.prediction.serving.batching import Batcher, Reply
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
-from colonnade.server.prediction.serving.tokens import Callers
+from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
 from tests.federation import config
 
@@ -43,10 +43,10 @@ class Stage:
         labels = LabelColumn(
             torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
         )
-        self.questions, self.asked, self.people = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
-        people = People(config({"name": "split"}).federation, labels)
+        self.questions, self.asked, self.row_index = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
+        row_index = RowIndex(config({"name": "split"}).federation, labels)
         finish = partial(torch.softmax, dim=1)
-        self.desk = Desk(Model("run", 1, people, labels.classes, True, self.questions, finish))
+        self.batcher = Batcher(Model("run", 1, row_index, labels.classes, True, self.questions, finish))
 
     async def answer(self) -> None:
         self.questions.hearing.set()
@@ -56,7 +56,7 @@ class Stage:
 
     def reply(self, question: Question) -> None:
         self.asked.append(question.ids)
-        at = {id: line for line, id in enumerate(id for id in question.ids if id in self.people)}
+        at = {id: line for line, id in enumerate(id for id in question.ids if id in self.row_index)}
         outputs = [[float(id.removeprefix("p")), 1.0] for id in at]
         question.answer.set_result(Said(at, torch.tensor(outputs).reshape(-1, 2)))
 
@@ -64,7 +64,7 @@ class Stage:
 @asynccontextmanager
 async def staged() -> AsyncIterator[Stage]:
     stage = Stage()
-    tasks = [asyncio.ensure_future(stage.answer()), asyncio.ensure_future(stage.desk.run())]
+    tasks = [asyncio.ensure_future(stage.answer()), asyncio.ensure_future(stage.batcher.run())]
     try:
         yield stage
     finally:
@@ -84,7 +84,7 @@ def on_stage(play: Callable[[Stage], Awaitable[Any]]) -> Any:
 @given(st.lists(st.lists(st.integers(-3, PEOPLE + 3), min_size=1, max_size=8), min_size=1, max_size=12))
 def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list[list[int]]) -> None:
     async def play(stage: Stage) -> tuple[list[list[Reply]], int]:
-        answers = await asyncio.gather(*(stage.desk.ask([f"p{n}" for n in ids]) for ids in requests))
+        answers = await asyncio.gather(*(stage.batcher.ask([f"p{n}" for n in ids]) for ids in requests))
         return answers, len(stage.asked)
 
     answers, asked = on_stage(play)
@@ -99,12 +99,15 @@ def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list
 
 
 def test_the_quantiles_are_those_of_the_newest_answers() -> None:
-    desk = Stage().desk
-    assert desk.quantiles() == {}
+    batcher = Stage().batcher
+    assert batcher.quantiles() == {}
     for number in range(1, 101):
-        desk._note(float(number), 1)
-    assert desk.quantiles() == {0.5: 51.0, 0.95: 96.0}
-    assert {metric.name for metric in desk.collect()} >= {"colonnade_serve_seconds", "colonnade_serve_latency_seconds"}
+        batcher._note(float(number), 1)
+    assert batcher.quantiles() == {0.5: 51.0, 0.95: 96.0}
+    assert {metric.name for metric in batcher.collect()} >= {
+        "colonnade_serve_seconds",
+        "colonnade_serve_latency_seconds",
+    }
 
 
 WRONG: list[Any] = [
@@ -121,7 +124,7 @@ def test_what_is_no_list_of_ids_is_refused(body: Any) -> None:
 
 def test_json_over_http() -> None:
     async def play(stage: Stage) -> None:
-        web = Web(stage.desk, Callers({"one": "secret"}, 20), {"run": "run"})
+        web = Web(stage.batcher, Tokens({"one": "secret"}, 20), {"run": "run"})
         address = await web.start("127.0.0.1:0", None)
         known = {"Authorization": "Bearer secret"}
         try:
@@ -153,7 +156,7 @@ def test_json_over_http() -> None:
 
 def test_the_same_over_grpc() -> None:
     async def play(stage: Stage) -> None:
-        remote = Remote(stage.desk, Callers({"one": "secret"}, 20))
+        remote = Remote(stage.batcher, Tokens({"one": "secret"}, 20))
         address = await remote.start("127.0.0.1:0", None)
         try:
             async with grpc.aio.insecure_channel(address) as channel:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.errors import DataError, IdentityError
-from colonnade.server.prediction.serving.tokens import Bucket, Callers, TooMany, Unknown
+from colonnade.server.prediction.serving.tokens import Bucket, Tokens, TooMany, Unknown
 
 
 class Clock:
@@ -46,21 +46,21 @@ def test_a_question_larger_than_a_bucket_passes_when_it_is_full_and_is_waited_fo
 
 def test_a_token_is_made_for_its_owner_alone_and_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    callers = Callers.read(path, 10)
+    callers = Tokens.read(path, 10)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     name, token = path.read_text().split()
     assert callers.admit(f"Bearer {token}", 1) == name
-    assert Callers.read(path, 10).admit(f"bearer {token}", 1) == name
+    assert Tokens.read(path, 10).admit(f"bearer {token}", 1) == name
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer", "Bearer ", "Bearer other", "Basic secret", "secret"])
 def test_whoever_shows_no_token_is_not_admitted(shown: str) -> None:
     with pytest.raises(Unknown):
-        Callers({"one": "secret"}, 10).admit(shown, 1)
+        Tokens({"one": "secret"}, 10).admit(shown, 1)
 
 
 def test_every_caller_has_a_bucket_of_its_own() -> None:
-    callers = Callers({"one": "a", "other": "b"}, 10)
+    callers = Tokens({"one": "a", "other": "b"}, 10)
     callers.admit("Bearer a", 10)
     assert callers.admit("Bearer b", 10) == "other"
     with pytest.raises(TooMany):
@@ -70,10 +70,10 @@ def test_every_caller_has_a_bucket_of_its_own() -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
 def test_tokens_that_others_can_read_or_change_are_refused(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    Callers.read(path, 10)
+    Tokens.read(path, 10)
     path.chmod(mode)
     with pytest.raises(IdentityError, match=rf"tokens holds a secret, and .* others \(mode {mode:04o}\)") as refused:
-        Callers.read(path, 10)
+        Tokens.read(path, 10)
     assert "chmod 600" in refused.value.hint
 
 
@@ -84,4 +84,4 @@ def test_a_file_that_is_none_is_refused(text: str, said: str, tmp_path: Path) ->
     (tmp_path / "tokens").touch(mode=0o600)
     (tmp_path / "tokens").write_text(text)
     with pytest.raises(DataError, match=said):
-        Callers.read(tmp_path / "tokens", 10)
+        Tokens.read(tmp_path / "tokens", 10)

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
-from colonnade.common.privacy.response_noise import AnswerPrivacyConfig
+from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
 from tests.federation import config as digits
 from tests.oracles import exact_epsilon
 
-CONFIG = AnswerPrivacyConfig(clip=0.1, head_clip=1, noise_multiplier=20)
+CONFIG = ResponseNoiseConfig(clip=0.1, head_clip=1, noise_multiplier=20)
 LONG = Schedule(digits({"name": "vafl"}, "federation.epochs=64").federation, 1797, 0)
 FIRST, LATER = torch.arange(5), torch.arange(3, 9)
 
 
 def opened(
-    folder: Path, config: AnswerPrivacyConfig | None = CONFIG, begun: bool = True, schedule: Schedule = LONG
+    folder: Path, config: ResponseNoiseConfig | None = CONFIG, begun: bool = True, schedule: Schedule = LONG
 ) -> RowReleases | None:
     return open_releases(config, schedule, 4, 1797, folder, begun=begun)
 

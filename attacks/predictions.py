@@ -19,7 +19,7 @@ from colonnade.common.privacy.rescale import Rescale
 from colonnade.common.privacy.rows import RowRelease, deviation
 
 
-def asked(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
+def predicted(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
     """Everyone's answers about training rows, and about those that were held out.
 
     They come in blocks of a batch, each released by itself as in an evaluation, with noise of its own. Blocks that are

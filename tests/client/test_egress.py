@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.client.privacy.egress import Door
+from colonnade.client.privacy.egress import Egress
 from colonnade.common.conversation.control import Close, Item, Open
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError, InputError
 from colonnade.common.messaging.message import Message
-from colonnade.common.messaging.outgoing import Concealed, Released
+from colonnade.common.messaging.outgoing import MaskedTensor, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import release_clear
 from colonnade.common.protocols.fedvs import Opened, Shares
@@ -52,12 +52,12 @@ def outside(path: Path) -> Outside:
 
 
 @pytest.fixture
-def door(path: Path, outside: Outside) -> Door:
-    return Door(outside, SERVER, release_clear, Ledger(path))
+def egress(path: Path, outside: Outside) -> Egress:
+    return Egress(outside, SERVER, release_clear, Ledger(path))
 
 
-def test_a_released_tensor_passes(door: Door, outside: Outside) -> None:
-    door(Embedding(1, door.release(torch.ones(2, 4))))
+def test_a_released_tensor_passes(egress: Egress, outside: Outside) -> None:
+    egress(Embedding(1, egress.release(torch.ones(2, 4))))
     (message,) = outside.passed
     assert isinstance(message, Embedding) and torch.equal(message.h, torch.ones(2, 4))
 
@@ -73,37 +73,39 @@ def test_a_released_tensor_passes(door: Door, outside: Outside) -> None:
     ],
     ids=["the private one", "a copy", "a view", "a result", "an equal one"],
 )
-def test_no_other_tensor_passes_not_even_an_equal_one(door: Door, outside: Outside, path: Path, disguise: Any) -> None:
+def test_no_other_tensor_passes_not_even_an_equal_one(
+    egress: Egress, outside: Outside, path: Path, disguise: Any
+) -> None:
     private = torch.ones(2, 4)
-    released = door.release(private)
+    released = egress.release(private)
     with pytest.raises(ContractError, match=r"this half sent Embedding.h: expected a tensor from ctx.release"):
-        door(Embedding(1, disguise(private, released)))
+        egress(Embedding(1, disguise(private, released)))
     assert outside.passed == [] and lines(path) == []
 
 
-def test_a_tensor_passes_once(door: Door, outside: Outside, path: Path) -> None:
-    h = door.release(torch.ones(2, 4))
-    door(Embedding(1, h))
+def test_a_tensor_passes_once(egress: Egress, outside: Outside, path: Path) -> None:
+    h = egress.release(torch.ones(2, 4))
+    egress(Embedding(1, h))
     with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
-        door(Embedding(2, h))
+        egress(Embedding(2, h))
     assert len(outside.passed) == len(lines(path)) == 1
 
 
-def test_released_tensors_may_leave_in_another_order(door: Door, outside: Outside) -> None:
-    first, second = door.release(torch.zeros(1, 4)), door.release(torch.ones(1, 4))
-    door(Embedding(1, second))
-    door(Embedding(2, first))
+def test_released_tensors_may_leave_in_another_order(egress: Egress, outside: Outside) -> None:
+    first, second = egress.release(torch.zeros(1, 4)), egress.release(torch.ones(1, 4))
+    egress(Embedding(1, second))
+    egress(Embedding(2, first))
     assert [float(message.h.sum()) for message in outside.passed if isinstance(message, Embedding)] == [4, 0]
 
 
-def test_a_released_tensor_has_no_gradient_history(door: Door) -> None:
+def test_a_released_tensor_has_no_gradient_history(egress: Egress) -> None:
     weight = torch.ones(4, 4, requires_grad=True)
-    assert not door.release(torch.ones(2, 4) @ weight).requires_grad
+    assert not egress.release(torch.ones(2, 4) @ weight).requires_grad
 
 
-def test_the_ledger_has_its_line_before_the_message_leaves(door: Door, outside: Outside) -> None:
+def test_the_ledger_has_its_line_before_the_message_leaves(egress: Egress, outside: Outside) -> None:
     for round in (1, 2):
-        door(Embedding(round, door.release(torch.ones(2, 4))))
+        egress(Embedding(round, egress.release(torch.ones(2, 4))))
     assert outside.lines_by_then == [1, 2]
 
 
@@ -111,9 +113,9 @@ def test_a_message_that_does_not_get_through_is_in_the_ledger_all_the_same(path:
     def broken(_item: Item) -> None:
         raise ConnectionError("the cable is out")
 
-    door = Door(broken, SERVER, release_clear, Ledger(path))
+    egress = Egress(broken, SERVER, release_clear, Ledger(path))
     with pytest.raises(ConnectionError):
-        door(Embedding(1, door.release(torch.ones(2, 4))))
+        egress(Embedding(1, egress.release(torch.ones(2, 4))))
     assert len(lines(path)) == 1
 
 
@@ -122,25 +124,25 @@ def test_a_message_that_cannot_be_written_down_does_not_leave(outside: Outside) 
         def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
             raise OSError("no space left on device")
 
-    door = Door(outside, SERVER, release_clear, Full(None))
+    egress = Egress(outside, SERVER, release_clear, Full(None))
     with pytest.raises(OSError, match="no space left"):
-        door(Embedding(1, door.release(torch.ones(2, 4))))
+        egress(Embedding(1, egress.release(torch.ones(2, 4))))
     assert outside.passed == []
 
 
 def test_after_the_ledgers_end_nothing_leaves(path: Path, outside: Outside) -> None:
     ledger = Ledger(path)
-    door = Door(outside, SERVER, release_clear, ledger)
-    door(Embedding(1, door.release(torch.ones(2, 4))))
+    egress = Egress(outside, SERVER, release_clear, ledger)
+    egress(Embedding(1, egress.release(torch.ones(2, 4))))
     ledger.close()
     with pytest.raises(ValueError, match="closed"):
-        door(Embedding(2, door.release(torch.ones(2, 4))))
+        egress(Embedding(2, egress.release(torch.ones(2, 4))))
     assert len(outside.passed) == 1
 
 
-def test_a_line_says_when_what_to_whom_and_how_protected(door: Door, path: Path) -> None:
+def test_a_line_says_when_what_to_whom_and_how_protected(egress: Egress, path: Path) -> None:
     begin = time.time()
-    door(Embedding(7, door.release(torch.ones(5, 3))))
+    egress(Embedding(7, egress.release(torch.ones(5, 3))))
     (line,) = lines(path)
     assert begin - 1e-3 <= line.pop("time") <= time.time() + 1e-3
     assert len(line.pop("chain")) == 64  # what it says is in test_chain
@@ -162,25 +164,27 @@ def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: 
     def noisy(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         return Released(private + 1, "clip 1 + gaussian 2", next(spent))
 
-    door = Door(outside, SERVER, noisy, Ledger(path))
+    egress = Egress(outside, SERVER, noisy, Ledger(path))
     for round in (1, 2):
-        door(Embedding(round, door.release(torch.zeros(2, 4))))
+        egress(Embedding(round, egress.release(torch.zeros(2, 4))))
     assert [line["epsilon"] for line in lines(path)] == [0.5, 0.75]
     assert lines(path)[0]["mechanism"] == "clip 1 + gaussian 2"
     (first, _) = outside.passed
     assert isinstance(first, Embedding) and first.h.sum() == 8
 
 
-def boxes() -> Concealed:
-    return Concealed(torch.arange(12, dtype=torch.uint8).view(3, 4), "model shares, sealed")
+def boxes() -> MaskedTensor:
+    return MaskedTensor(torch.arange(12, dtype=torch.uint8).view(3, 4), "model shares, sealed")
 
 
-def words() -> Concealed:
-    return Concealed(torch.arange(8, dtype=torch.int32).view(2, 4), "blinded, a sum of 3", summed=True)
+def words() -> MaskedTensor:
+    return MaskedTensor(torch.arange(8, dtype=torch.int32).view(2, 4), "blinded, a sum of 3", summed=True)
 
 
-def test_what_was_concealed_passes_and_is_written_down_by_its_name(door: Door, outside: Outside, path: Path) -> None:
-    door(Shares(2, 0, door.conceal(boxes())))
+def test_what_was_concealed_passes_and_is_written_down_by_its_name(
+    egress: Egress, outside: Outside, path: Path
+) -> None:
+    egress(Shares(2, 0, egress.admit_masked(boxes())))
     (message,) = outside.passed
     assert isinstance(message, Shares) and torch.equal(message.boxes, boxes())
     (line,) = lines(path)
@@ -198,55 +202,55 @@ def test_what_was_concealed_passes_and_is_written_down_by_its_name(door: Door, o
     ids=["a copy", "a view", "an equal one"],
 )
 def test_what_was_neither_concealed_nor_released_is_refused(
-    door: Door, outside: Outside, path: Path, disguise: Any
+    egress: Egress, outside: Outside, path: Path, disguise: Any
 ) -> None:
-    concealed = door.conceal(boxes())
+    concealed = egress.admit_masked(boxes())
     with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
-        door(Shares(2, 0, disguise(concealed)))
+        egress(Shares(2, 0, disguise(concealed)))
     assert outside.passed == [] and lines(path) == []
 
 
-def test_what_was_concealed_passes_once_and_without_a_gradient_history(door: Door, outside: Outside) -> None:
-    concealed = door.conceal(Concealed(torch.ones(2, 4, requires_grad=True) * 2, "sealed"))
+def test_what_was_concealed_passes_once_and_without_a_gradient_history(egress: Egress, outside: Outside) -> None:
+    concealed = egress.admit_masked(MaskedTensor(torch.ones(2, 4, requires_grad=True) * 2, "sealed"))
     assert not concealed.requires_grad
-    door(Shares(1, 0, concealed))
+    egress(Shares(1, 0, concealed))
     with pytest.raises(ContractError, match=r"expected a tensor from ctx.conceal"):
-        door(Shares(2, 0, concealed))
+        egress(Shares(2, 0, concealed))
     assert len(outside.passed) == 1
 
 
-def test_each_way_out_is_for_its_own_fields(door: Door, outside: Outside) -> None:
+def test_each_way_out_is_for_its_own_fields(egress: Egress, outside: Outside) -> None:
     with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
-        door(Embedding(1, door.conceal(boxes())))
+        egress(Embedding(1, egress.admit_masked(boxes())))
     with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
-        door(Shares(1, 0, door.release(torch.ones(2, 4))))
+        egress(Shares(1, 0, egress.release(torch.ones(2, 4))))
     assert outside.passed == []
 
 
-def test_an_ordinary_tensor_cannot_be_concealed(door: Door) -> None:
+def test_an_ordinary_tensor_cannot_be_concealed(egress: Egress) -> None:
     with pytest.raises(InputError, match="a Tensor is not concealed"):
-        door.conceal(torch.ones(2, 4))  # type: ignore[arg-type]
+        egress.admit_masked(torch.ones(2, 4))  # type: ignore[arg-type]
 
 
-def test_what_goes_into_a_sum_must_have_been_released(door: Door) -> None:
+def test_what_goes_into_a_sum_must_have_been_released(egress: Egress) -> None:
     """The receiver learns the sum: under the masks there must be what the privacy stage let out, and was paid for."""
     with pytest.raises(InputError, match="what goes into a sum was not released"):
-        door.conceal(words())
+        egress.admit_masked(words())
 
 
-def test_what_is_concealed_was_not_changed_after_its_release(door: Door) -> None:
-    released = door.release(torch.ones(2, 4))
+def test_what_is_concealed_was_not_changed_after_its_release(egress: Egress) -> None:
+    released = egress.release(torch.ones(2, 4))
     released.add_(1)
     with pytest.raises(InputError, match="what is concealed was not released"):
-        door.conceal(words(), released)
+        egress.admit_masked(words(), released)
 
 
 def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
     def never(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         raise AssertionError("nothing is released")
 
-    door = Door(outside, SERVER, never, Ledger(path))
-    door(Shares(1, 0, door.conceal(boxes())))
+    egress = Egress(outside, SERVER, never, Ledger(path))
+    egress(Shares(1, 0, egress.admit_masked(boxes())))
     assert lines(path)[0]["epsilon"] is None
 
 
@@ -256,45 +260,45 @@ def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with
     def noised(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         return Released(private + 1, f"gaussian {evaluation}", 2.5)
 
-    door = Door(outside, SERVER, noised, Ledger(path))
-    released = door.release(torch.ones(2, 4), evaluation=True)
-    door(Masked(3, 1, door.conceal(words(), released)))
+    egress = Egress(outside, SERVER, noised, Ledger(path))
+    released = egress.release(torch.ones(2, 4), evaluation=True)
+    egress(Masked(3, 1, egress.admit_masked(words(), released)))
     (line,) = lines(path)
     assert (line["kind"], line["mechanism"], line["epsilon"]) == ("Masked", "gaussian True, blinded, a sum of 3", 2.5)
     assert (line["bytes"], line["rows"], line["about"]) == (32, 2, {"stage": 1})
 
 
-def test_what_lies_under_something_concealed_was_released_and_is_used_once(door: Door, outside: Outside) -> None:
+def test_what_lies_under_something_concealed_was_released_and_is_used_once(egress: Egress, outside: Outside) -> None:
     """Else it would leave unpaid, or twice: once hidden and once as it is."""
-    released = door.release(torch.ones(2, 4))
-    door.conceal(words(), released)
+    released = egress.release(torch.ones(2, 4))
+    egress.admit_masked(words(), released)
     for unpaid in (released, Released(torch.ones(2, 4), "none", None)):
         with pytest.raises(InputError, match="what is concealed was not released"):
-            door.conceal(words(), unpaid)
+            egress.admit_masked(words(), unpaid)
     with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
-        door(Embedding(1, released))
+        egress(Embedding(1, released))
     assert outside.passed == []
 
 
 def test_what_is_no_function_of_private_rows_passes_and_is_written_down(
-    door: Door, outside: Outside, path: Path
+    egress: Egress, outside: Outside, path: Path
 ) -> None:
-    door(Opened(3, 0, torch.ones(7, dtype=torch.uint8)))
+    egress(Opened(3, 0, torch.ones(7, dtype=torch.uint8)))
     assert len(outside.passed) == 1
     (line,) = lines(path)
     assert (line["kind"], line["mechanism"], line["epsilon"], line["bytes"]) == ("Opened", "", None, 7)
 
 
-def test_rounds_are_no_messages_and_cost_no_line(door: Door, outside: Outside, path: Path) -> None:
-    door(Open(1))
-    door(Close())
+def test_rounds_are_no_messages_and_cost_no_line(egress: Egress, outside: Outside, path: Path) -> None:
+    egress(Open(1))
+    egress(Close())
     assert outside.passed == [Open(1), Close()] and lines(path) == []
 
 
 def test_a_second_start_adds_to_the_ledger(path: Path, outside: Outside) -> None:
     for _ in range(2):
         ledger = Ledger(path)
-        door = Door(outside, SERVER, release_clear, ledger)
-        door(Embedding(1, door.release(torch.ones(2, 4))))
+        egress = Egress(outside, SERVER, release_clear, ledger)
+        egress(Embedding(1, egress.release(torch.ones(2, 4))))
         ledger.close()
     assert len(lines(path)) == 2

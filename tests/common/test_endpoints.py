@@ -19,7 +19,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from colonnade.cli.run.health import state
 from colonnade.common.errors import ConfigError, EnvironmentFault
-from colonnade.common.observability.endpoints import Watch
+from colonnade.common.observability.endpoints import Endpoints
 from colonnade.common.observability.exposition import Exposition
 from colonnade.common.observability.health import Health
 from colonnade.common.observability.metric import Metric
@@ -55,7 +55,7 @@ def test_by_default_no_port_is_opened_and_nothing_is_said() -> None:
     config, events, before = parse(tree({"name": "split"})), list[Event](), listening()
     assert config.server is not None
     for own in (config.server, config.parties["party1"]):
-        with Watch("server", own) as watch:
+        with Endpoints("server", own) as watch:
             assert listening() == before
             watch.announce(Telemetry(None, events.append))
     assert not events
@@ -95,7 +95,7 @@ def test_a_taken_port_is_named_with_its_key_and_the_other_is_closed_again(what: 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         asked = Section(**{"metrics": ANY, "health": ANY, what: address})
-        with pytest.raises(EnvironmentFault) as refused, Watch("parties.bank", asked):
+        with pytest.raises(EnvironmentFault) as refused, Endpoints("parties.bank", asked):
             pass
     assert str(refused.value) == f"cannot listen on {address}: Address already in use"
     assert refused.value.hint.endswith(f"choose another parties.bank.{what}, or COLONNADE_{what.upper()}")
@@ -105,13 +105,13 @@ def test_a_taken_port_is_named_with_its_key_and_the_other_is_closed_again(what: 
 def test_one_port_cannot_be_both() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(EnvironmentFault, match="in use"), Watch("server", Section(address, address)):
+    with pytest.raises(EnvironmentFault, match="in use"), Endpoints("server", Section(address, address)):
         pass
 
 
 def test_only_the_interface_that_was_named_listens() -> None:
     before, events = listening(), list[Event]()
-    with Watch("server", Section(ANY, ANY)) as watch:
+    with Endpoints("server", Section(ANY, ANY)) as watch:
         watch.announce(Telemetry(None, events.append))
         opened = listening() - before
     (event,) = events
@@ -164,7 +164,7 @@ def test_two_processes_worth_of_metrics_in_one_do_not_meet() -> None:
 def test_a_collector_hears_of_events_where_metrics_are_asked_for() -> None:
     heard, deaf = Fixed(), Fixed()
     for collector, asked in ((heard, Section(metrics=ANY)), (deaf, Section(health=ANY))):
-        with Watch("server", asked) as watch:
+        with Endpoints("server", asked) as watch:
             watch.show(collector)
             Telemetry(None, watch).event("round", round=3)
     assert [event["round"] for event in heard.heard] == [3] and not deaf.heard
@@ -198,8 +198,8 @@ def test_readiness_follows_a_party_and_a_server(health: Health) -> None:
 def test_who_watches_sees_every_change_and_the_end() -> None:
     names = HealthCheckResponse.ServingStatus.Name
     with Health(ANY, "server.health") as there, grpc.insecure_channel(there.address) as channel:
-        ready = HealthStub(channel).Watch(HealthCheckRequest(service="colonnade"), timeout=20)
-        live = HealthStub(channel).Watch(HealthCheckRequest(), timeout=20)
+        ready = HealthStub(channel).Endpoints(HealthCheckRequest(service="colonnade"), timeout=20)
+        live = HealthStub(channel).Endpoints(HealthCheckRequest(), timeout=20)
         assert [names(next(stream).status) for stream in (ready, live)] == ["NOT_SERVING", "SERVING"]
         there(event("join"))
         assert names(next(ready).status) == "SERVING"

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from colonnade.common.checkpointing import run_cache as once_module
-from colonnade.common.checkpointing.run_cache import Once
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import EnvironmentFault
 
 FIRST = {"shares": torch.arange(12, dtype=torch.int32).view(3, 4)}
@@ -31,47 +31,47 @@ def same(one: object, other: dict[str, Tensor]) -> bool:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where FIRST is kept as `data` under the number `a1`."""
-    Once(tmp_path / "once").keep("data", "a1", FIRST)
+    RunCache(tmp_path / "once").keep("data", "a1", FIRST)
     return tmp_path / "once"
 
 
 @pytest.fixture(params=["in memory", "in a folder"])
-def once(request: pytest.FixtureRequest, tmp_path: Path) -> Once:
-    return Once(tmp_path / "once" if request.param == "in a folder" else None)
+def run_cache(request: pytest.FixtureRequest, tmp_path: Path) -> RunCache:
+    return RunCache(tmp_path / "once" if request.param == "in a folder" else None)
 
 
-def test_nothing_is_there_at_first(once: Once) -> None:
-    assert once.number("data") == ""
+def test_nothing_is_there_at_first(run_cache: RunCache) -> None:
+    assert run_cache.number("data") == ""
     with pytest.raises(KeyError):
-        once.get("data")
+        run_cache.get("data")
 
 
-def test_what_was_kept_is_there_by_name_until_something_takes_its_place(once: Once) -> None:
-    once.keep("data", "a1", FIRST)
-    once.keep("other", "b2", SECOND)
-    assert (once.number("data"), once.number("other")) == ("a1", "b2")
-    assert same(once.get("data"), FIRST) and same(once.get("other"), SECOND)
-    once.keep("data", "c3", SECOND)
-    assert once.number("data") == "c3" and same(once.get("data"), SECOND)
+def test_what_was_kept_is_there_by_name_until_something_takes_its_place(run_cache: RunCache) -> None:
+    run_cache.keep("data", "a1", FIRST)
+    run_cache.keep("other", "b2", SECOND)
+    assert (run_cache.number("data"), run_cache.number("other")) == ("a1", "b2")
+    assert same(run_cache.get("data"), FIRST) and same(run_cache.get("other"), SECOND)
+    run_cache.keep("data", "c3", SECOND)
+    assert run_cache.number("data") == "c3" and same(run_cache.get("data"), SECOND)
 
 
 def test_a_new_object_on_the_same_folder_has_it(folder: Path) -> None:
-    again = Once(folder)
+    again = RunCache(folder)
     assert again.number("data") == "a1" and same(again.get("data"), FIRST)
-    assert same(Once(folder).get("data"), FIRST)  # also where nobody asks for its number first
+    assert same(RunCache(folder).get("data"), FIRST)  # also where nobody asks for its number first
     assert sorted(path.name for path in folder.iterdir()) == ["data.json", "data.safetensors"]
 
 
 def test_a_folder_is_made_with_the_first_thing_that_is_kept(tmp_path: Path) -> None:
-    once = Once(tmp_path / "run" / "once")
-    assert once.number("data") == "" and not (tmp_path / "run").exists()
+    run_cache = RunCache(tmp_path / "run" / "once")
+    assert run_cache.number("data") == "" and not (tmp_path / "run").exists()
 
 
 def test_what_is_held_stays_as_it_was_when_another_takes_its_place(folder: Path) -> None:
     """The tensors are read from the file's pages: the new file must not be written over the old one."""
-    once = Once(folder)
-    held = once.get("data")
-    once.keep("data", "c3", {"shares": torch.zeros(3, 4, dtype=torch.int32)})
+    run_cache = RunCache(folder)
+    held = run_cache.get("data")
+    run_cache.keep("data", "c3", {"shares": torch.zeros(3, 4, dtype=torch.int32)})
     assert same(held, FIRST)
 
 
@@ -81,7 +81,7 @@ def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("once")
-    Once(folder).keep("data", "a1", FIRST)
+    RunCache(folder).keep("data", "a1", FIRST)
     victim = folder / data.draw(st.sampled_from(["data.json", "data.safetensors"]))
     content = victim.read_bytes()
     if data.draw(st.booleans(), label="cut short"):
@@ -89,24 +89,24 @@ def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
     else:
         place, bit = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(0, 7))
         victim.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
-    once = Once(folder)
-    assert once.number("data") == ""
+    run_cache = RunCache(folder)
+    assert run_cache.number("data") == ""
     with pytest.raises(KeyError):
-        once.get("data")
-    once.keep("data", "c3", SECOND)
-    assert Once(folder).number("data") == "c3" and same(Once(folder).get("data"), SECOND)
+        run_cache.get("data")
+    run_cache.keep("data", "c3", SECOND)
+    assert RunCache(folder).number("data") == "c3" and same(RunCache(folder).get("data"), SECOND)
 
 
 @pytest.mark.parametrize("record", ["", "[]", "7", "{}", '{"number": "a1"}', '{"number": "a1", "sha256": null}'])
 def test_a_record_that_says_something_else_is_none(folder: Path, record: str) -> None:
     (folder / "data.json").write_text(record)
-    assert Once(folder).number("data") == ""
+    assert RunCache(folder).number("data") == ""
 
 
 @pytest.mark.parametrize("lost", ["data.json", "data.safetensors"])
 def test_one_of_the_two_files_alone_is_nothing(folder: Path, lost: str) -> None:
     (folder / lost).unlink()
-    assert Once(folder).number("data") == ""
+    assert RunCache(folder).number("data") == ""
 
 
 def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +117,8 @@ def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkey
 
     monkeypatch.setattr(once_module, "write_durably", crash)
     with pytest.raises(KeyboardInterrupt):
-        Once(folder).keep("data", "c3", SECOND)
-    assert not (folder / "data.json").exists() and Once(folder).number("data") == ""
+        RunCache(folder).keep("data", "c3", SECOND)
+    assert not (folder / "data.json").exists() and RunCache(folder).number("data") == ""
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_a_full_disk_is_said_and_nothing_is_there(
     def full(*_args: object) -> None:
         raise error
 
-    once = Once(folder)
-    assert once.number("data") == "a1"
+    run_cache = RunCache(folder)
+    assert run_cache.number("data") == "a1"
     monkeypatch.setattr(failing, full)
     with pytest.raises(EnvironmentFault, match=r"^data cannot be kept in .*No space left on device") as refused:
-        once.keep("data", "c3", SECOND)
+        run_cache.keep("data", "c3", SECOND)
     assert "make room" in refused.value.hint
-    assert once.number("data") == Once(folder).number("data") == ""
+    assert run_cache.number("data") == RunCache(folder).number("data") == ""
     monkeypatch.undo()
-    once.keep("data", "c3", SECOND)
-    assert once.number("data") == Once(folder).number("data") == "c3"
+    run_cache.keep("data", "c3", SECOND)
+    assert run_cache.number("data") == RunCache(folder).number("data") == "c3"
 
 
 def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
@@ -154,12 +154,12 @@ def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
-            Once(folder).keep("data", "c3", {"shares": torch.zeros(10_000)})
+            RunCache(folder).keep("data", "c3", {"shares": torch.zeros(10_000)})
         except EnvironmentFault as refused:
             os._exit(0 if "File too large" in str(refused) else 2)
         os._exit(3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert Once(folder).number("data") == ""
+    assert RunCache(folder).number("data") == ""
 
 
 def test_a_number_that_was_altered_is_noticed(folder: Path) -> None:
@@ -167,4 +167,4 @@ def test_a_number_that_was_altered_is_noticed(folder: Path) -> None:
     record = json.loads((folder / "data.json").read_text())
     assert record["number"] == "a1"
     (folder / "data.json").write_text(json.dumps({**record, "number": "a2"}))
-    assert Once(folder).number("data") == ""
+    assert RunCache(folder).number("data") == ""

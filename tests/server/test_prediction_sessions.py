@@ -10,16 +10,16 @@ import pytest
 
 from colonnade.common.conversation.membership import Failure
 from colonnade.common.errors import PartyFailed, PartyLost
-from colonnade.server.prediction.sessions import Asking
+from colonnade.server.prediction.sessions import PredictionSessions
 from colonnade.server.prediction.terms import PredictionTerms
 from tests.server.stage import Stage, play, stage
 
 
-def asking(there: Stage, **how: Any) -> Asking:
+def asking(there: Stage, **how: Any) -> PredictionSessions:
     nothing: Any = None
     terms = PredictionTerms(**how)
-    return Asking(
-        terms, there.agreed, nothing, there.hub, store=nothing, owner=nothing, held=[], people=nothing, folder=Path()
+    return PredictionSessions(
+        terms, there.agreed, nothing, there.hub, store=nothing, owner=nothing, held=[], row_index=nothing, folder=Path()
     )
 
 

@@ -15,12 +15,12 @@ from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.protocols.vafl import Embedding, Gradient
 from colonnade.server.privacy import response_noise as answers
-from colonnade.server.reporting.summary import answer_privacy
+from colonnade.server.reporting.summary import response_noise_summary
 from colonnade.server.training.context import ServerContext
 from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import PROTOCOLS, same
 
-ABLE = [name for name, contract in CONTRACTS.items() if contract.answers_protected]
+ABLE = [name for name, contract in CONTRACTS.items() if contract.response_noise]
 COME = "federation.protocol.arrivals=true"
 BOTH = [pytest.param((), id="together"), pytest.param((COME,), id="as they come")]
 
@@ -161,12 +161,12 @@ def test_it_learns_under_mild_noise(more: tuple[str, ...], epochs: int, lr: floa
 
 
 def test_the_summary_says_what_it_came_to() -> None:
-    said = answer_privacy(federate(vafl(private(seeded=False))).server)
+    said = response_noise_summary(federate(vafl(private(seeded=False))).server)
     assert said["releases"] == 10 and said["void"] is None and said["adjacency"] == "replace"
     assert said["epsilon"] == pytest.approx(epsilon(10, 5.0, 1e-6, "replace"))
-    said = answer_privacy(federate(vafl(private())).server)
+    said = response_noise_summary(federate(vafl(private())).server)
     assert said["epsilon"] is None and "seed" in said["void"] and said["accounted"] > 0
-    assert answer_privacy(federate(vafl()).server) is None
+    assert response_noise_summary(federate(vafl()).server) is None
 
 
 def test_a_head_in_which_rows_meet_is_refused() -> None:
