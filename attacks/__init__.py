@@ -1,1 +1,1 @@
-"""What curious members can make of the messages of a run: attacks on captures of one's own (docs/attacks.md)."""
+"""Attacks of curious members on the captured messages of their own runs (docs/attacks.md)."""

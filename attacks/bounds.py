@@ -10,11 +10,11 @@ from scipy.stats import beta
 
 @dataclass(frozen=True)
 class Counts:
-    """How often an attacker said "member".
+    """Counts of an attacker's "member" verdicts.
 
     Args:
-        hits: of `members` rows that are some.
-        alarms: of `others` rows that are none.
+        hits: verdicts on the `members` rows, which are correct.
+        alarms: verdicts on the `others` rows, which are wrong.
     """
 
     hits: int
@@ -24,12 +24,12 @@ class Counts:
 
     @property
     def accuracy(self) -> float:
-        """The mean share of either kind that is told right."""
+        """Balanced accuracy: the mean share of correct verdicts of either kind."""
         return (self.hits / self.members + 1 - self.alarms / self.others) / 2
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval that holds a binomial's probability with at least this confidence (Clopper and Pearson 1934)."""
+    """A confidence interval of a binomial's probability (Clopper and Pearson 1934)."""
     tail = (1 - confidence) / 2
     low = float(beta.ppf(tail, successes, trials - successes + 1)) if successes else 0.0
     high = float(beta.ppf(1 - tail, successes + 1, trials - successes)) if successes < trials else 1.0
@@ -37,9 +37,9 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def least_epsilon(counts: Counts, delta: float, confidence: float = 0.95) -> float:
-    """A lower bound of epsilon of any (epsilon, delta)-private mechanism that was attacked so.
+    """A lower bound of epsilon of any (epsilon, delta)-private mechanism, from an attack's counts.
 
-    Whoever tells neighbours apart has TPR <= e^epsilon FPR + delta, and so with both turned round (Kairouz, Oh and
+    A test between neighbours has TPR <= e^epsilon FPR + delta, and likewise with both exchanged (Kairouz, Oh and
     Viswanath 2015); each rate is taken at the unfavourable end of its interval.
 
     Args:
@@ -50,9 +50,9 @@ def least_epsilon(counts: Counts, delta: float, confidence: float = 0.95) -> flo
     hit, alarm = (
         clopper_pearson(*pair, confidence) for pair in ((counts.hits, counts.members), (counts.alarms, counts.others))
     )
-    said = _ratio(hit[0] - delta, alarm[1])
+    ratio = _ratio(hit[0] - delta, alarm[1])
     unsaid = _ratio(1 - alarm[1] - delta, 1 - hit[0])
-    return max(said, unsaid, 0.0)
+    return max(ratio, unsaid, 0.0)
 
 
 def _ratio(above: float, below: float) -> float:

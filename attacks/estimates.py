@@ -1,4 +1,4 @@
-"""The gradients that a party of VFL-CZOFO makes of loss differences: it knows the directions, as attackers do."""
+"""The gradients that a party of VFL-CZOFO estimates from loss differences; attackers know the directions too."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from colonnade.common.numerics.zeroth_order import estimate
 from colonnade.common.protocols.czofo import Config, Differences
 
 Estimate = Callable[[Message, int, int], Tensor | None]
-"""(message, turn, rows of its batch) -> what can be computed of every row, (rows, width), or None."""
+"""(message, turn, rows of its batch) -> an estimate for every row, (rows, width), or None."""
 
 
 def estimates(run: AttackedRun, party: str) -> Estimate:
-    """Eq. 2 of VFL-CZOFO on everything that came back to a party; of other protocols nothing."""
+    """Eq. 2 of VFL-CZOFO on every response to a party; nothing for other protocols."""
     federation = run.config.federation
     cfg = federation.protocol
     if not isinstance(cfg, Config):

@@ -1,4 +1,4 @@
-"""A party's features from what it sent: a decoder that is trained on rows that the attacker knows.
+"""A party's features from its messages: a decoder trained on rows that the attacker knows.
 
 The model inversion of He, Zhang and Lee 2019 ("Model Inversion Attacks Against Collaborative Inference"), with known
 rows in the place of queries: the server never sees the party's model.
@@ -26,12 +26,12 @@ _SMALLEST = 4  # pixels of a side that count as an image
 
 @dataclass(frozen=True)
 class Readable:
-    """How many rows a classifier of true features puts in their true class.
+    """Accuracy of a classifier of true features, as a measure of reconstructions.
 
     Args:
-        true: of true features.
-        made: of reconstructions.
-        chance: the largest class.
+        true: on true features.
+        made: on reconstructions.
+        chance: share of the largest class.
     """
 
     true: float
@@ -41,17 +41,17 @@ class Readable:
 
 @dataclass(frozen=True)
 class Inversion:
-    """What came out of one party's messages.
+    """Result of inverting one party's messages.
 
     Args:
-        known: rows that the attacker learned from.
-        rows: that it was tried on.
-        width: numbers a row that the party sent.
+        known: number of rows that the attacker trained on.
+        rows: number of rows that it was tested on.
+        width: numbers per row that the party sent.
         mse: mean squared error, in units of the features as the party's model sees them.
         floor: that of the mean of the known rows.
         ssim, floor_ssim: mean structural similarity of images, and the mean image's; None where there are none.
-        readable: whether they can be told apart by what they show.
-        originals, made: of the rows that it was tried on, (rows, *shape).
+        readable: how well a classifier recognises reconstructions.
+        originals, made: of the tested rows, (rows, *shape).
     """
 
     known: int
@@ -67,15 +67,15 @@ class Inversion:
 
 
 def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -> Inversion | None:
-    """Trains a decoder on what a party sent of known training rows, and tries it on the others.
+    """Trains a decoder on a party's messages about known training rows, and tests it on the others.
 
     Args:
-        known: share of the training rows whose features the attacker has.
-        epochs: how many of the last captured ones are averaged.
-        seed: of which rows are known, and of the networks.
+        known: share of the training rows whose features the attacker knows.
+        epochs: number of the last captured epochs that are averaged.
+        seed: of the choice of known rows, and of the networks.
 
     Returns:
-        None where nothing that the party sent has a line for every row.
+        None if no message of the party has a value for every row.
 
     Raises:
         InputError: too few rows were captured.
@@ -99,10 +99,10 @@ def invert(run: AttackedRun, party: str, known: float, epochs: int, seed: int) -
 def reconstruct(
     said: Tensor, about: Tensor, x: Tensor, originals: Tensor, y: Tensor, truth: Tensor, *, seed: int
 ) -> Inversion:
-    """The attack itself.
+    """Runs the attack on given values.
 
     Args:
-        said, about: what was sent of known and of other rows, float32 (n, width) and (m, width).
+        said, about: values sent of known and of other rows, float32 (n, width) and (m, width).
         x, originals: their features, float32 (n, ...) and (m, ...).
         y, truth: their classes, int64 (n,) and (m,).
         seed: of the networks.
@@ -125,7 +125,7 @@ def reconstruct(
 
 
 def as_images(x: Tensor) -> Tensor | None:
-    """(n, channels, height, width) of rows that are images, large enough to look at; None for tables."""
+    """(n, channels, height, width) of rows that are images of a minimum size; None for tables."""
     if x.dim() == 3:
         x = x[:, None]
     good = x.dim() == 4 and min(x.shape[2:]) >= _SMALLEST and x.shape[1] in (1, 3)
@@ -133,7 +133,7 @@ def as_images(x: Tensor) -> Tensor | None:
 
 
 def similarity(made: Tensor, originals: Tensor) -> float | None:
-    """The mean SSIM, over the originals' span; None for tables."""
+    """The mean SSIM over the originals' span; None for tables."""
     a, b = as_images(made), as_images(originals)
     if a is None or b is None:
         return None

@@ -1,8 +1,8 @@
-"""Labels from what comes back to a party: signs, largest and smallest entries, and clusters.
+"""Labels from responses to a party: signs, largest and smallest entries, and clusters.
 
 A gradient of the cross-entropy at logits is negative at the true class alone (Fu et al. 2022, "Label Inference
-Attacks Against Vertical Federated Learning", Section 3); gradients at embeddings point where their class pulls, so that
-they lie in clusters. Clusters are named by whoever attacks: here as well as any names could (Hungarian assignment),
+Attacks Against Vertical Federated Learning", Section 3); gradients at embeddings point in directions of their class, so
+that they form clusters. Clusters are named by the best possible assignment (Hungarian),
 which is an upper bound that is usual in this literature.
 """
 
@@ -24,15 +24,15 @@ from colonnade.common.data.rows import generator
 
 @dataclass(frozen=True)
 class Guess:
-    """What one way of guessing comes to.
+    """Result of one way of guessing.
 
     Args:
-        field: KIND.FIELD that it looks at.
+        field: KIND.FIELD that it uses.
         epoch: of the messages: the first that was captured, or the last.
-        method: how.
-        accuracy: share of the rows whose label it gives.
-        chance: what the same way gives where labels are shuffled, or the largest class, if that is more.
-        rows: how many it was tried on.
+        method: its name.
+        accuracy: share of rows with the correct label.
+        chance: accuracy of the same method with shuffled labels, or the largest class, if that is more.
+        rows: number of rows tested.
     """
 
     field: str
@@ -44,27 +44,27 @@ class Guess:
 
 
 def infer(run: AttackedRun, party: str) -> list[Guess]:
-    """Everything that a curious party can try on its own capture, the best first. Empty if nothing names rows."""
+    """Returns every guess of a curious party from its own capture, the best first. Empty if no message names rows."""
     found: list[Guess] = []
-    for name, told in by_field(pieces(run.schedule, run.training(party), estimates(run, party)), "in").items():
-        for said in {id(said[-1]): said for said in (told.first, told.last)}.values():
+    for name, records in by_field(pieces(run.schedule, run.training(party), estimates(run, party)), "in").items():
+        for said in {id(said[-1]): said for said in (records.first, records.last)}.values():
             ways = guesses(said, run.labels, run.config.federation.outputs)
             found += [Guess(name, said[-1].epoch, *way) for way in ways]
     return sorted(found, key=lambda guess: guess.chance - guess.accuracy)
 
 
 def largest_class(labels: Tensor) -> float:
-    """What always guessing the most frequent class gets right."""
+    """Accuracy of always guessing the most frequent class."""
     return (torch.bincount(labels).max() / len(labels)).item()
 
 
 def guesses(said: list[Piece], labels: Tensor, classes: int) -> list[tuple[str, float, float, int]]:
-    """(method, accuracy, chance, rows) of every method that fits what was said.
+    """(method, accuracy, chance, rows) of every method that fits the pieces.
 
     Args:
         said: pieces of one field.
         labels: of all rows, int64.
-        classes: how many there are.
+        classes: their number.
     """
     rows = torch.cat([piece.rows for piece in said])
     values, truth = torch.cat([piece.values for piece in said]), labels[rows]
@@ -102,26 +102,26 @@ def clusters(values: Tensor, k: int) -> Tensor:
 
 
 def directions(values: Tensor) -> Tensor:
-    """The same at length 1; what is zero stays so."""
+    """The vectors scaled to length 1; zeros stay zero."""
     length: Tensor = torch.linalg.vector_norm(values, dim=1, keepdim=True)
     return values / length.clamp(min=1e-30)
 
 
 def principal_sign(values: Tensor) -> Tensor:
-    """On which side of the mean each row lies along the leading principal direction: 0 or 1, int64 (rows,)."""
+    """Side of the mean on which each row lies along the leading principal direction: 0 or 1, int64 (rows,)."""
     centred = (values - values.mean(0)).double()
     leading: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
     return (centred @ leading > 0).long()
 
 
 def best_names(groups: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """The groups renamed to classes, each to another, so that most rows are right; int64 (rows,)."""
+    """The groups renamed to distinct classes, so that most rows are right; int64 (rows,)."""
     counts = torch.bincount(groups * classes + truth, minlength=classes * classes).view(classes, classes)
     return torch.as_tensor(linear_sum_assignment(counts.numpy(), maximize=True)[1])[groups]
 
 
 def _named(groups: Tensor, truth: Tensor, classes: int) -> tuple[float, float]:
-    """Accuracy and chance of groups under their best names: those that fit best are named after shuffled labels too."""
+    """Accuracy and chance of groups under their best names; for chance, names are fitted to shuffled labels too."""
     shuffled = truth[torch.randperm(len(truth), generator=generator("shuffled labels"))]
     found, lucky = (accuracy(best_names(groups, names, classes), names) for names in (truth, shuffled))
     return found, max(lucky, largest_class(truth))

@@ -1,8 +1,8 @@
-"""Whether a row was trained on, from what the server sees of it: shadow models (Shokri et al. 2017).
+"""Membership inference from the server's view of rows: shadow models (Shokri et al. 2017).
 
-The attacker simulates federations like the target on other rows, of which it knows who is a member, and learns to
-tell members from others. Both kinds are looked at alike: as answers of the final model (attacks/asking.py), since
-messages of training would betray themselves by their age, and by the noise in them that the head has learned.
+The attacker simulates federations like the target on other rows, of which it knows the members, and learns to
+separate members from others. Both kinds are viewed alike: as predictions of the final model (attacks/predictions.py),
+since training messages would be recognised by their age, and by their noise that the head has learned.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _THRESHOLDS = 100
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a server sees of rows of one run.
+    """The server's view of rows of one run.
 
     Args:
         features: float64 (rows, width).
-        member: whether each was trained on, bool (rows,).
-        by: how predictions were had: the server's `head`, or a `classifier` of the attacker's own.
+        member: True for training rows, bool (rows,).
+        by: source of the predictions: the server's `head`, or a `classifier` of the attacker's own.
     """
 
     features: Tensor
@@ -44,7 +44,7 @@ class Candidates:
     by: str
 
     def balanced(self, seed: int) -> Candidates:
-        """As many members as others, drawn."""
+        """A random sample of as many members as others."""
         kinds = [self.member.nonzero().flatten(), (~self.member).nonzero().flatten()]
         most = min(map(len, kinds))
         draws = generator("balanced", seed)
@@ -54,7 +54,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class MembershipAttack:
-    """How well members were told from others.
+    """Result of separating members from others.
 
     Args:
         rows: of the target, half of them members.
@@ -62,7 +62,7 @@ class MembershipAttack:
         auc: area under the curve; .5 is chance.
         counts: at the threshold that gave the largest bound on the shadows.
         least_epsilon: the bound there, on the target.
-        delta: that the bound is for.
+        delta: of the bound.
         by: see `Candidates`.
     """
 
@@ -76,13 +76,13 @@ class MembershipAttack:
 
 
 def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, seed: int) -> MembershipAttack:
-    """Learns from shadows, and tries it on the target.
+    """Learns from shadows, and attacks the target.
 
     Args:
-        target: what is attacked.
+        target: the attacked rows.
         shadows: at least one.
-        delta: for the bound on epsilon.
-        seed: of what is drawn.
+        delta: of the bound on epsilon.
+        seed: of the random draws.
     """
     target = target.balanced(seed)
     known = [shadow.balanced(seed) for shadow in shadows]
@@ -99,7 +99,7 @@ def tell_apart(target: Candidates, shadows: Sequence[Candidates], delta: float, 
 
 
 def _threshold(scores: Tensor, member: Tensor, delta: float) -> float:
-    """That with the largest bound on rows whose membership is known."""
+    """The threshold with the largest bound on rows of known membership."""
     tried = torch.quantile(scores, torch.linspace(0.005, 0.995, _THRESHOLDS, dtype=scores.dtype)).tolist()
     return float(max(tried, key=lambda threshold: least_epsilon(_count(scores, member, threshold), delta)))
 
@@ -110,10 +110,10 @@ def _count(scores: Tensor, member: Tensor, threshold: float) -> Counts:
 
 
 def candidates(run: AttackedRun) -> Candidates:
-    """What the server has of training rows and of others.
+    """The server's view of training rows and of others.
 
     Raises:
-        InputError: it has to be made of messages, and a party captured none that would do.
+        InputError: messages are needed, and a party captured no usable ones.
         CheckpointError: a member's checkpoint is gone.
     """
     rows, parts = predicted(run) if run.opens else overheard(run)
@@ -129,13 +129,13 @@ def candidates(run: AttackedRun) -> Candidates:
 
 
 def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
-    """What was sent of training rows in the last epoch, and of others in the last evaluation.
+    """Captured values of training rows in the last epoch, and of others in the last evaluation.
 
     Returns:
         Row numbers, int64 (n,), and each party's part, (n, width).
 
     Raises:
-        InputError: a party captured nothing, or nothing that has a line for every row of both.
+        InputError: a party captured nothing, or no field with a value for every row of both.
     """
     if missing := set(run.config.federation.names).difference(run.captured):
         raise InputError(
@@ -148,12 +148,12 @@ def overheard(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
 
 
 def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
-    """What the attacker looks at, float64 (rows, width): the largest probabilities, loss, entropy, norms.
+    """Inputs of the attacker's network, float64 (rows, width): the largest probabilities, loss, entropy, norms.
 
     Args:
         probabilities: of the classes, float64 (rows, classes).
         labels: int64 (rows,).
-        parts: what is seen of each party, (rows, width) each; their norms are standardised over the rows.
+        parts: the visible part of each party, (rows, width) each; their norms are standardised over the rows.
     """
     logs = probabilities.clamp(min=1e-12).log()
     ranked = logs.sort(1, descending=True).values[:, :_PROBABILITIES]
@@ -166,7 +166,7 @@ def signals(probabilities: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> T
 
 @dataclass(frozen=True)
 class _Said:
-    """What a party sent of rows."""
+    """A party's values of rows."""
 
     rows: Tensor
     values: Tensor
@@ -176,26 +176,26 @@ class _Said:
 
 
 def _sent(run: AttackedRun, party: str) -> tuple[_Said, _Said]:
-    """Of training and of evaluated rows, the field that both have."""
+    """Values of training and of evaluated rows, from the field that both have."""
     training = by_field(pieces(run.schedule, run.training(party)), "out")
     evaluated = by_field(pieces(run.schedule, run.evaluations(party)), "out")
-    for name, told in evaluated.items():
+    for name, records in evaluated.items():
         like = [other for other in training if other == name or other.partition(".")[2] == name.partition(".")[2]]
         if like:
-            return _whole(run, training[like[0]]), _whole(run, told)
+            return _whole(run, training[like[0]]), _whole(run, records)
     raise InputError(
         f"{party}: nothing was captured that has a line for every row, of training rows and of evaluated ones",
         hint="evaluations have to be captured too; and some protocols send nothing of the kind (docs/attacks.md)",
     )
 
 
-def _whole(run: AttackedRun, told: FieldRecords) -> _Said:
-    """The newest of every row, of full batches where there are some: a clip acts on matrices, of more rows on more."""
+def _whole(run: AttackedRun, records: FieldRecords) -> _Said:
+    """The newest value of every row, of full batches where there are some: a clip of a matrix depends on its rows."""
     full = FieldRecords()
-    for piece in told.last:
+    for piece in records.last:
         if len(piece.rows) == run.config.federation.batch:
             full.add(piece)
-    return _Said(*(full or told).newest())
+    return _Said(*(full or records).newest())
 
 
 def _common(said: Sequence[_Said]) -> Tensor:
@@ -206,7 +206,7 @@ def _common(said: Sequence[_Said]) -> Tensor:
 
 
 def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Probabilities by a classifier of the attacker's own: of every row by one that has not seen it."""
+    """Cross-fitted probabilities of a classifier of the attacker's own: each row's by one that has not seen it."""
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     found = torch.zeros(len(values), classes, dtype=torch.float64)
     said = cross_val_predict(model, values.double().numpy(), labels.numpy(), cv=2, method="predict_proba")
@@ -215,6 +215,6 @@ def own_classifier(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 def delta_of(summary: Mapping[str, object]) -> float:
-    """That of the run's claim, or 1e-5 where it makes none."""
+    """The delta of the run's claim, or 1e-5 if it makes none."""
     claimed = summary.get("delta")
     return float(claimed) if isinstance(claimed, float | int) else 1e-5

@@ -1,4 +1,4 @@
-"""The attacker's own network: two hidden layers, early stopping on a tenth of what the attacker knows."""
+"""The attacker's own network: two hidden layers, early stopping on a tenth of the known rows."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from colonnade.common.models.optimiser import AdamConfig, build_optimiser
 
 _HIDDEN, _BATCH, _RATE = 256, 64, 1e-3
 _EPOCHS, _PATIENCE = 300, 10
-_LEAST = 0.2  # of the largest spread: what every input's is taken for at least
+_LEAST = 0.2  # of the largest spread: the minimum for every input's
 
 Network = Callable[[Tensor], Tensor]
 
 
 def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs: int, seed: int) -> Network:
-    """Trains x -> y by Adam. Inputs are standardised by what is seen here.
+    """Trains x -> y by Adam. Inputs are standardised by the statistics of `x`.
 
     Args:
         x: float32 (rows, width).
-        y: what `loss` takes beside outputs of (rows, outputs).
+        y: targets for `loss`, with outputs of (rows, outputs).
         loss: of outputs and y, a mean over rows.
-        outputs: how many.
+        outputs: their number.
         seed: of the parameters, the held-out tenth and the batches.
 
     Returns:
-        The network as it was when the held-out rows had their lowest loss; it takes inputs as `x` was.
+        The network at the lowest loss of the held-out rows; it takes inputs on the scale of `x`.
     """
     spread, mean = torch.std_mean(x, dim=0, correction=0)
     spread = spread.clamp(min=(_LEAST * spread.max()).clamp(min=1e-12))  # a pixel that hardly varies is no signal
     network, scaled = _build(x.shape[1], outputs, seed), (x - mean) / spread
     draws = generator("attacker", seed)
     order = torch.randperm(len(x), generator=draws)
-    held, train = order[: max(1, len(x) // 10)], order[max(1, len(x) // 10) :]
+    held_out, train = order[: max(1, len(x) // 10)], order[max(1, len(x) // 10) :]
     optimiser = build_optimiser(AdamConfig(lr=_RATE), network.parameters())
     best, kept, since = float("inf"), copy.deepcopy(network.state_dict()), 0
     for _ in range(_EPOCHS):
@@ -45,7 +45,7 @@ def fit(x: Tensor, y: Tensor, loss: Callable[[Tensor, Tensor], Tensor], outputs:
             torch.autograd.backward(loss(network(scaled[batch]), y[batch]))
             optimiser.step()
         with torch.no_grad():
-            now = loss(network(scaled[held]), y[held]).item()
+            now = loss(network(scaled[held_out]), y[held_out]).item()
         since += 1
         if now < best:
             best, kept, since = now, copy.deepcopy(network.state_dict()), 0

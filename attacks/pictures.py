@@ -1,4 +1,4 @@
-"""Originals above what was made of them, as one PNG."""
+"""Originals above their reconstructions, as one PNG."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def pillow() -> None:
 
 
 def draw(path: Path, originals: Tensor, made: Tensor) -> None:
-    """Writes up to 20 pairs side by side.
+    """Writes up to 20 pairs in a row.
 
     Args:
-        path: where to.
+        path: of the PNG.
         originals, made: (n, channels, height, width), one channel or three; the originals' span is black to white.
 
     Raises:

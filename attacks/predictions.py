@@ -1,4 +1,4 @@
-"""What parties answer when the server asks them about rows after training, as in an evaluation or a prediction."""
+"""Responses of parties to the server about rows after training, as in an evaluation or a prediction."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from colonnade.common.privacy.rows import RowRelease, deviation
 
 
 def predicted(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
-    """Everyone's answers about training rows, and about those that were held out.
+    """Every party's responses about training rows, and about held-out rows.
 
-    They come in blocks of a batch, each released by itself as in an evaluation, with noise of its own. Blocks that are
-    not full are left out where there are full ones: a clip acts on a whole matrix, and leaves more of fewer rows.
+    They come in blocks of a batch, each released by itself as in an evaluation, with its own noise. Partial blocks
+    are left out where there are full ones: a clip acts on a whole matrix, and clips fewer rows less.
 
     Returns:
-        Row numbers, int64 (n,), and each party's part, float32 (n, width), in the roster's order.
+        Row numbers, int64 (n,), and each party's part, float32 (n, width), in roster order.
 
     Raises:
         CheckpointError: a party's checkpoint is gone.
@@ -37,7 +37,7 @@ def predicted(run: AttackedRun) -> tuple[Tensor, list[Tensor]]:
 
 
 def shows_parts(run: AttackedRun) -> bool:
-    """Whether the server sees each party's part, or sums alone: blind ones, or decoded ones."""
+    """Returns True if the server sees each party's part, not only blind or decoded sums."""
     federation = run.config.federation
     kinds = CONTRACTS[run.protocol].kinds
     clear = any("part" in kind.__dataclass_fields__ for kind in kinds.values())
@@ -58,7 +58,7 @@ def _answers(run: AttackedRun, party: str, blocks: list[Tensor]) -> Tensor:
 
 
 def _release(run: AttackedRun, party: str) -> Release:
-    """As the party's own stage in an evaluation; nobody's budget pays, for nothing leaves."""
+    """The party's own privacy stage for an evaluation; no budget is charged, since no message leaves."""
     plan, seed = run.schedule.privacy, run.config.federation.seed
     form, draws = run.config.federation.compress.evaluations, generator("asked", seed, party)
     inner: Release = release_clear

@@ -1,4 +1,4 @@
-"""Which rows a message is about, and what its tensors say of each."""
+"""The rows that a message is about, and the values of each row."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import Message, tensor_specs
 from colonnade.common.observability.capture import Captured, Way
 
-_BY_ROW = ("rows", "losses")  # what dimensions are called that have one entry a row of the batch
+_BY_ROW = ("rows", "losses")  # names of dimensions with one entry per row of the batch
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One tensor of one message, as far as it has a line for every row.
+    """One tensor of one message, if it has a value for every row.
 
     Args:
         name: KIND.FIELD.
         way: "out" or "in".
-        epoch: that the batch belongs to, from 1; of evaluations the one that has just ended.
+        epoch: of the batch, from 1; of evaluations the one that has just ended.
         part: train, validation or test.
         rows: their numbers, int64 (n,).
-        values: what it says of each, (n, width), or (n,) for a number each; as it came, whole numbers too.
+        values: of each row, (n, width), or (n,) for a number each; in the dtype of the message.
     """
 
     name: str
@@ -44,13 +44,13 @@ def pieces(
     captured: Iterable[Captured],
     estimate: Callable[[Message, int, int], Tensor | None] = lambda _message, _turn, _rows: None,
 ) -> Iterator[Piece]:
-    """What messages say of single rows, in their order.
+    """Values of single rows in messages, in order.
 
     Args:
-        estimate: (message, turn, rows) -> what can be computed of every row, or None.
+        estimate: (message, turn, rows) -> an estimate for every row, or None.
 
-    Where parties come when they like, a message names the turn whose batch it is about, and what comes back in the
-    same round belongs to the last turn that left.
+    In asynchronous runs a message names the turn of its batch, and a response in the same round belongs to the
+    last turn that left.
 
     Raises:
         InputError: a message has other rows than the schedule: it is of another run.
@@ -91,17 +91,17 @@ def _rows(schedule: Schedule, message: Message, turn: int) -> tuple[str, Tensor]
 
 @dataclass
 class FieldRecords:
-    """All that was said of rows in one field of one kind, as far as it is looked at: the first epoch and the newest.
+    """Values of rows in one field of one kind: the first epoch and the newest.
 
     Args:
-        epochs: how many of the newest are kept, beside the one before them (the newest may be cut short).
+        epochs: number of newest epochs kept, in addition to the one before them (the newest may be incomplete).
     """
 
     epochs: int = 1
     _by_epoch: dict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, piece: Piece) -> None:
-        """Takes the next one; what is too old by then is forgotten."""
+        """Adds a piece, and drops pieces that are too old by then."""
         self._by_epoch[piece.epoch].append(piece)
         between = sorted(self._by_epoch)[1 : -self.epochs - 1]
         for epoch in between:
@@ -112,12 +112,12 @@ class FieldRecords:
 
     @property
     def first(self) -> list[Piece]:
-        """Of the first epoch that was captured."""
+        """Pieces of the first captured epoch."""
         return self._by_epoch[min(self._by_epoch)]
 
     @property
     def last(self) -> list[Piece]:
-        """The newest of every row, an epoch's worth."""
+        """The newest pieces of every row, an epoch's worth."""
         seen = torch.zeros(self._size(), dtype=torch.bool)
         kept = []
         for piece in reversed(self._all()):
@@ -147,7 +147,7 @@ class FieldRecords:
 
 
 def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, FieldRecords]:
-    """What went one way, by KIND.FIELD."""
+    """Values of one direction, by KIND.FIELD."""
     fields: dict[str, FieldRecords] = {}
     for piece in found:
         if piece.way == way:
@@ -156,11 +156,11 @@ def by_field(found: Iterable[Piece], way: Way, epochs: int = 1) -> dict[str, Fie
 
 
 def vectors(fields: dict[str, FieldRecords]) -> tuple[Tensor, Tensor]:
-    """All that is known of each row, side by side: row numbers, int64 (n,), and float32 (n, width).
+    """All values of each row, concatenated: row numbers, int64 (n,), and float32 (n, width).
 
-    Rows of which a field says nothing are left out. Fields are brought to one scale.
+    Rows that a field lacks are left out. Fields are brought to one scale.
     """
-    known = [told.newest() for told in fields.values()]
+    known = [records.newest() for records in fields.values()]
     size = 1 + max(int(rows.max()) for rows, _ in known)
     count = torch.zeros(size, dtype=torch.int64)
     for rows, _ in known:

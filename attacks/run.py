@@ -1,4 +1,4 @@
-"""A run that is attacked: its configuration, its truth, and what its parties have captured."""
+"""An attacked run: its configuration, its ground truth, and its parties' captures."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _HOW = "run it again with --set 'every_party.capture={}', or `capture` in a part
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run's folder, opened, with the data that its members had.
+    """A run's folder, opened, with its members' data.
 
     Args:
         folder: the run's.
         base: the folder that paths in the config are relative to.
-        summary: what summary.json says.
+        summary: content of summary.json.
         labels: the true classes of all rows, int64 (rows,).
         schedule: as all members derived it.
-        sample: the rows of the sources that the run knew, int64, in its own order; None for all.
+        sample: the rows of the sources that the run used, int64, in its own order; None for all.
     """
 
     folder: Path
@@ -57,37 +57,37 @@ class AttackedRun:
 
     @property
     def protocol(self) -> str:
-        """Its name."""
+        """Name of the protocol."""
         return self.config.federation.protocol.name
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """The parties that captured, in the roster's order."""
+        """The parties that captured, in roster order."""
         return tuple(name for name in self.config.federation.names if has_capture(self._home(name).path))
 
     def training(self, party: str) -> Iterator[Captured]:
-        """What crossed a party's link about training rows, in order. Raises InputError."""
+        """Captured messages of a party about training rows, in order. Raises InputError."""
         return read_capture(self._home(party).capture, self.config.federation)
 
     def evaluations(self, party: str) -> Iterator[Captured]:
-        """The same about validation and test rows."""
+        """Captured messages about validation and test rows."""
         return read_capture(self._home(party).evaluation_capture, self.config.federation)
 
     def columns(self, party: str) -> Columns:
-        """What a party's model saw of every row: the truth that an inversion is held against. Raises DataError."""
+        """Columns of a party as its model saw them: the ground truth of an inversion. Raises DataError."""
         data, federation = self.config.parties[party].data, self.config.federation
         features = sampled(load_features(data, federation.party_index(party), self.base), self.sample)
         return prepare(data, features, self.schedule.partition.train, federation.seed, party)
 
     @property
     def opens(self) -> bool:
-        """Whether its joint model can be had from checkpoints."""
+        """True if the joint model can be restored from checkpoints."""
         return self.protocol in JOINT and self.protocol in LOCAL
 
     def joint(self) -> Joint:
         """The server's part of the joint model at the end. Raises CheckpointError."""
         federation, config = self.config.federation, self.config.server
-        assert config is not None  # open_run has seen to it
+        assert config is not None  # checked by open_run
         ctx = ServerContext(federation, config, self.labels, self.schedule, Telemetry(), self.base)
         ctx.restore(*self._state(SERVER))
         return JOINT[self.protocol](ctx, self.config.federation.protocol)
@@ -116,7 +116,7 @@ class AttackedRun:
         return rounds[0], store.load(rounds[0], owner)
 
     def victims(self, wanted: str) -> tuple[str, ...]:
-        """The parties to attack: the one that is named, or all that captured if none is.
+        """The parties to attack: the named one, or all that captured if none is named.
 
         Raises:
             InputError: there is no such party, or it captured nothing.
@@ -139,11 +139,11 @@ def open_run(folder: Path, sample: Tensor | None = None) -> AttackedRun:
 
     Args:
         folder: the run's.
-        sample: the rows of the sources that the run knew; None for all.
+        sample: the rows of the sources that the run used; None for all.
 
     Raises:
-        InputError: it holds no such run, is of a newer format, or nobody in it captured.
-        DataError: the labels are not where the configuration says.
+        InputError: it holds no such run, is of a newer format, or no party captured.
+        DataError: the configured labels are missing.
     """
     kept = RunFolder(folder)
     kept.refuse_newer()

@@ -1,4 +1,4 @@
-"""Federations like the one that is attacked, on rows of their own: the attacker knows who is a member there."""
+"""Federations like the attacked one, on other rows: there the attacker knows the members."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from colonnade.common.errors import InputError
 Simulate = Callable[[Config, Path, Path, Tensor], object]
 """(config, the folder that its paths are relative to, the run's own folder, rows of the sources) -> a captured run."""
 
-_LAST = 10**9  # epochs between two that are kept: the last alone
+_LAST = 10**9  # epochs between two kept ones: only the last is kept
 _FEWEST = 20
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Where shadows have their rows from.
+    """Source of the shadows' rows.
 
     Args:
         rows: of the sources, int64 (n,); the target trained on none of them.
-        source: in words.
+        source: description of the source.
         train: rows that a shadow trains on; as many are held out.
     """
 
@@ -44,33 +44,33 @@ class Pool:
 
 
 def pool(run: AttackedRun) -> Pool:
-    """Rows that the target did not use, where there are enough; else all that it did not train on.
+    """Rows that the target did not use, if there are enough; else all that it did not train on.
 
     Raises:
         InputError: there are too few.
     """
     used, part = torch.zeros(len(run.labels), dtype=torch.bool), run.schedule.partition
     used[part.train] = True
-    beside = (~used).nonzero().flatten()
+    spare = (~used).nonzero().flatten()
     used[part.validation] = used[part.test] = True
     unused = (~used).nonzero().flatten()
     if len(unused) >= 2 * len(part.train):
         return Pool(unused, "rows that the run did not use", len(part.train))
-    if len(beside) < 2 * _FEWEST:
+    if len(spare) < 2 * _FEWEST:
         raise InputError(
-            f"{len(beside)} rows are left that the run did not train on, shadows need {2 * _FEWEST} at least",
+            f"{len(spare)} rows are left that the run did not train on, shadows need {2 * _FEWEST} at least",
             hint="run it with federation.rows.train lower than there are rows",
         )
-    return Pool(beside, "its validation and test rows", min(len(part.train), len(beside) // 2))
+    return Pool(spare, "its validation and test rows", min(len(part.train), len(spare) // 2))
 
 
 def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simulate) -> Iterator[AttackedRun]:
-    """Simulates federations like the target, one after the other; a shadow's folder is gone when the next is asked for.
+    """Simulates federations like the target in sequence; a shadow's folder is deleted when the next is requested.
 
     Args:
         own: their rows.
-        count: how many.
-        seed: of their rows; parameters and batches are drawn from others than the target's.
+        count: their number.
+        seed: of their rows; parameters and batches have other seeds than the target's.
         simulate: runs one.
     """
     for number in range(1, count + 1):
@@ -81,7 +81,7 @@ def shadows(run: AttackedRun, own: Pool, count: int, seed: int, simulate: Simula
 
 
 def like(config: Config, train: int, seed: int) -> Config:
-    """The same federation on as many rows to train on as held out, with another seed, to its last round."""
+    """The same federation on `train` training rows and as many held out, with another seed, to its last round."""
     rows = RowsConfig(train=train, validation=0, test=train)
     batch = min(config.federation.batch, train)
     changed = {"rows": rows, "seed": seed, "batch": batch, "stop": None}

@@ -1,4 +1,4 @@
-"""How much an image looks like another: SSIM (Wang, Bovik, Sheikh and Simoncelli 2004)."""
+"""Similarity of images: SSIM (Wang, Bovik, Sheikh and Simoncelli 2004)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ssim(a: Tensor, b: Tensor, span: float) -> Tensor:
 
     Args:
         a, b: (n, channels, height, width).
-        span: the largest value less the smallest that pixels can have.
+        span: difference of the largest and the smallest possible pixel.
     """
     side = min(_SIDE, *a.shape[-2:])
     a, b = a.double(), b.double()

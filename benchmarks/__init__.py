@@ -1,1 +1,1 @@
-"""What is timed, and against what: every module prints ratios to a floor measured in the same run."""
+"""Benchmarks: every module prints ratios to a floor measured in the same run."""

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None, benchmarks: Mapping[str, Benchmark] 
 
 
 def run(benchmark: Benchmark) -> Result:
-    """What comes of one benchmark; an error in it is its result, so that the others go on."""
+    """Result of one benchmark; an error becomes its result, so that the others continue."""
     if missing := benchmark.missing():
         return Result(skipped=missing)
     begin = time.monotonic()

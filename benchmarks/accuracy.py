@@ -1,4 +1,4 @@
-"""What is learned: MNIST among 14 parties, three seeds."""
+"""Accuracy: MNIST among 14 parties, three seeds."""
 
 from __future__ import annotations
 

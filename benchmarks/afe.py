@@ -1,7 +1,7 @@
-"""What VFL-AFE's parts add to a party's step: protection, rescaling, and clusters with contrast.
+"""Cost of VFL-AFE's parts in a party's step: protection, rescaling, and clusters with contrast.
 
 One party, half an MNIST image, batches of 256, one thread: from the inputs to the step of the optimiser, the server's
-answer at hand. Two layers to 32, and the paper's kind of model, two convolutions whose features are the embedding.
+response available. Two layers to 32, and the paper's kind of model, two convolutions whose features are the embedding.
 The paper (Table 3, CIFAR-10) has 36 % of the time for rescaling and 11 % for adjusting.
 """
 

@@ -1,4 +1,4 @@
-"""What blinding costs: masks beside their bare keystream, and a round beside the same in the clear.
+"""Cost of blinding: masks against their bare keystream, and a round against the same in the clear.
 
 Among 100 parties the 99 masks of one party's embedding are added up. Masks and keystream are measured in turn on one
 thread, in processor time, which other processes lengthen least, and medians are compared. The keystream is 99 ChaCha20

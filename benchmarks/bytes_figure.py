@@ -43,7 +43,7 @@ SERIES: dict[str, tuple[str, ...]] = {
 
 
 def megabytes(config: Config) -> float:
-    """What a round sends, in 10^6 bytes of tensors."""
+    """Traffic of a round, in 10^6 bytes of tensors."""
     protocol, compress = config.federation.protocol, config.federation.compress
     shapes = {"vafl": (ROWS, WIDTH), "zoo_vfl": (1,)}
     down = shapes.get(protocol.name, (1, 1))

@@ -1,4 +1,4 @@
-"""What checkpoints cost: MNIST among 14 parties, VIMADMM, one every ten rounds.
+"""Cost of checkpoints: MNIST among 14 parties, VIMADMM, one every ten rounds.
 
 The rounds right after a checkpoint share the cores with its writing. What they take beyond the
 others is its cost, taken in one run so that the machine's moods cancel; it is set against the 50

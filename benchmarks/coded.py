@@ -1,4 +1,4 @@
-"""What coding costs where nobody is late: a FedVS round among 28 parties beside the same in plaintext.
+"""Cost of coding without stragglers: a FedVS round among 28 parties against the same in plaintext.
 
 Fashion-MNIST, K = 6, T = 1, batches of 256 (experiments/fedvs/fashion.yaml) and split_avg with the same networks, as
 processes over mutual TLS.

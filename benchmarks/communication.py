@@ -1,7 +1,7 @@
-"""What has to travel until the test accuracy is 96 %: MNIST among 14 parties, bytes of tensors in training messages.
+"""Traffic until the test accuracy is 96 %: MNIST among 14 parties, bytes of tensors in training messages.
 
-In one process on the virtual clock: the halves are the real ones, and tests hold the bytes of their
-messages against those on the wire, which add less than half a percent.
+In one process on the virtual clock: server and party sides are the real ones, and tests compare the bytes of
+their messages with those on the wire, which add less than half a percent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a turn of VFL-CZOFO takes with q = 100: beside a turn of VAFL, and beside the same work by the straight way.
+"""Duration of a turn of VFL-CZOFO with q = 100, against a turn of VAFL and against the direct computation.
 
 MNIST, two halves, batches of 64 and embeddings of 64, heads with 128 hidden, as processes over mutual TLS; a round is
 two turns. The straight way is q forward passes of a head over the batch, one direction after the other, with losses in

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, start: Start = subprocess.Popen) -> int:
-    """How many of so many runs are broken. Says what happened in each.
+    """Number of broken runs among so many. Prints the outcome of each.
 
     Args:
         runs: how many.
@@ -70,9 +70,9 @@ def drill(runs: int, draws: random.Random, victims: tuple[str, ...] = VICTIMS, s
             begin = time.monotonic()
             try:
                 _one(launch, folder, victim, moment)
-                told = check(alone, folder)
+                outcome = check(alone, folder)
                 survived[victim.rstrip("1234")] += 1
-                verdict = f"completed, {told}"
+                verdict = f"completed, {outcome}"
             except Broken as why:
                 verdict = f"BROKEN: {why}; see {_rescue(folder)}"
             seconds = time.monotonic() - begin

@@ -2,7 +2,7 @@
 
 Both use asyncio gRPC on a bidirectional stream, one event loop a process, and the same certificates
 and mutual TLS. The floor stops there: bytes in, the same bytes out, on asyncio's own event loop, as
-gRPC's documentation has it. Ours goes through the half, its contract, the party's door and ledger,
+gRPC's documentation has it. Ours goes through the party side, its contract, the party's egress and ledger,
 the codec, frames, the mailbox and back, on uvloop, as the processes of a federation do.
 """
 
@@ -115,7 +115,7 @@ class _Bare:
 
 
 class _Stack:
-    """Our end, as a party's half."""
+    """Our end, as a party side."""
 
     def __init__(self, keys: Path, port: int, scratch: Path) -> None:
         self._keys, self._port, self._round = keys, port, 0

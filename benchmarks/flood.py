@@ -40,7 +40,7 @@ WARM = 20  # rounds before the flood begins
 
 @dataclass(frozen=True)
 class Seen:
-    """What a flood did to a run: seconds of a round, and MB by which the server's memory and its words grew."""
+    """Effect of a flood on a run: seconds of a round, and MB by which the server's memory and its words grew."""
 
     status: str
     round: float
@@ -126,10 +126,10 @@ def _process(log: Path, module: str, *arguments: str) -> Iterator[subprocess.Pop
 
 @contextmanager
 def _sink(folder: Path, keys: Path) -> Iterator[int]:
-    told = folder / "sink.log"
-    with _process(told, "benchmarks.flooders", "sink", "0", str(keys)) as process:
-        _await(process, lambda: told.read_text().strip().isdigit())
-        yield int(told.read_text())
+    log = folder / "sink.log"
+    with _process(log, "benchmarks.flooders", "sink", "0", str(keys)) as process:
+        _await(process, lambda: log.read_text().strip().isdigit())
+        yield int(log.read_text())
 
 
 def _await(process: subprocess.Popen[bytes], happened: Any) -> None:

@@ -183,7 +183,7 @@ def _halves(name: str, rounds: int) -> dict[str, object]:
 
 
 def _shares(name: str, training: Run) -> list[Figure]:
-    """Where the server's and a party's time went."""
+    """Breakdown of the server's and a party's time."""
     return [
         Figure(f"{name}, {member}, {phase}", seconds, None, "s", sum(phases.values()), "all its phases")
         for member, phases in training.phases().items()

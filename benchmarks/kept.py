@@ -41,7 +41,7 @@ class Kept:
         self.results = results
 
     def done(self, name: str) -> bool:
-        """Whether a benchmark has been run to its end; what failed or was skipped has not."""
+        """True if a benchmark has completed; a failed or skipped one has not."""
         return name in self.results and not (self.results[name].failed or self.results[name].skipped)
 
     def add(self, name: str, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""What curious members learn, protocol by protocol, with each defence off and on: one table.
+"""Leakage to curious members, protocol by protocol, with each defence off and on: one table.
 
     python -m benchmarks.leakage FOLDER [NAME ...]
 

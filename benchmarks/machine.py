@@ -19,10 +19,10 @@ def describe() -> str:
     )
 
 
-def processor(told: Path) -> str:
+def processor(cpuinfo: Path) -> str:
     """The model as Linux tells it; where it tells none, the architecture."""
-    if told.is_file():
-        for line in told.read_text().splitlines():
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name" and value.strip():
                 return value.strip()

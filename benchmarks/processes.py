@@ -1,7 +1,7 @@
-"""What more parties cost where each is a process: launch, a round, and memory, among 2, 4, 8 and 16.
+"""Cost of more parties, each a process: launch, a round, and memory, among 2, 4, 8 and 16.
 
 Split learning on columns of noise (synthetic.py), batches of 256, over mutual TLS as `up` starts it. A round is held
-against the same federation on the virtual clock in one process, which has both halves and no wire.
+against the same federation on the virtual clock in one process, which runs both sides without a network.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The floor of all lists is a hash to the curve of every key and K^2 + K + 2 exponentiations of a list, one by every party
 of every list and two by the server of its own, measured in the same run and on the same thread.
-Against it stands the processor time of all halves together on the virtual clock: hashing, raising, shuffling, checking,
+Against it stands the processor time of all members on the virtual clock: hashing, raising, shuffling, checking,
 comparing, and undoing the shuffles. Then 100,000 keys among a server and three parties over mutual TLS, as `up` starts
 them, from the first count to the last file.
 """

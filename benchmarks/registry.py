@@ -51,8 +51,8 @@ class Benchmark:
     @property
     def about(self) -> str:
         """The first line of its module, or of its function where the module has several."""
-        told = self.call if self.call.__name__ != "main" else sys.modules[self.call.__module__]
-        return (told.__doc__ or "").splitlines()[0]
+        documented = self.call if self.call.__name__ != "main" else sys.modules[self.call.__module__]
+        return (documented.__doc__ or "").splitlines()[0]
 
     def missing(self) -> str:
         """Why it cannot be run, and what to do; "" if all of its data sets are here."""

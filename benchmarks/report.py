@@ -38,12 +38,12 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """What the bound is for."""
+        """Purpose of the bound."""
         return self.ours if self.floor is None else self.ours / self.floor
 
     @property
     def holds(self) -> bool:
-        """Whether the bound is kept; a figure that is no number keeps none."""
+        """True if the bound is kept; NaN keeps none."""
         if self.bound is None:
             return True
         return self.value >= self.bound if self.least else self.value <= self.bound
@@ -59,7 +59,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one benchmark: its figures, or why there are none.
+    """Result of one benchmark: its figures, or the reason why there are none.
 
     Args:
         figures: empty where it failed or was skipped.
@@ -77,7 +77,7 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Whether it did not fail and every bound is kept. What was skipped breaks nothing."""
+        """True if it did not fail and every bound is kept, or it was skipped."""
         return not self.failed and all(figure.holds for figure in self.figures)
 
 

@@ -55,7 +55,7 @@ def run(experiment: str, *sets: str) -> Run:
 
 
 def read(out: Path) -> Run:
-    """What a finished run has left."""
+    """Results of a finished run."""
     events = list(read_lines(out / "events.jsonl"))
     parties = {folder.name: list(read_lines(folder / "events.jsonl")) for folder in (out / "parties").iterdir()}
     return Run(json.loads((out / "summary.json").read_text()), events, parties)

@@ -1,8 +1,8 @@
-"""How a round grows: with parties, batch, embeddings, hidden layers and FedVS's K.
+"""Growth of a round with parties, batch, embeddings, hidden layers and FedVS's K.
 
     python -m benchmarks.scaling FOLDER
 
-Whole federations on the virtual clock, in this process and on one thread, on columns of noise: both halves are the real
+Whole federations on the virtual clock, in this process and on one thread, on columns of noise: both sides are the real
 ones, and there is no wire. Seconds are processor time, which other processes lengthen least. Every point is held
 against a floor measured right after it: the same forward and backward passes and steps of all parties with autograd,
 without a message, a check or a ledger. The 800 columns are shared, so that many parties have narrow models each.
@@ -76,7 +76,7 @@ SWEEPS = (
 
 @dataclass(frozen=True)
 class Point:
-    """What one setting took.
+    """Measurements of one setting.
 
     Args:
         seconds, floor: of processor time, a round.
@@ -111,14 +111,14 @@ def measure(sweep: Sweep, *, ends: bool = False) -> list[Point]:
 def point_of(setting: Setting, folder: Path) -> Point:
     """Runs one setting over the files in a folder, and its floor."""
     cohorts: list[Cohort] = []
-    told: list[tuple[float, int]] = []
+    samples: list[tuple[float, int]] = []
 
     def hear(event: Event) -> None:
         if event["kind"] == "round":
-            told.append((time.process_time(), training_bytes(cohorts[0])))
+            samples.append((time.process_time(), training_bytes(cohorts[0])))
 
     Simulation(setting.config(ROUNDS), folder, telemetry=Telemetry(None, hear), on_cohort=cohorts.append).run()
-    steady = list(pairwise(told[WARM - 1 :]))
+    steady = list(pairwise(samples[WARM - 1 :]))
     seconds = median([after[0] - before[0] for before, after in steady])
     return Point(setting, seconds, floor(setting), median([after[1] - before[1] for before, after in steady]) / 1e6)
 

@@ -1,9 +1,9 @@
-"""Where a round goes: split learning among four parties and FedVS among sixteen, in processor time of all members.
+"""Profile of a round: split learning among four parties and FedVS among sixteen, in processor time of all members.
 
 Four measurements of one federation on columns of noise (synthetic.py), from the least to the whole:
 
 - the same passes and steps without messages (`scaling.floor`);
-- both halves on the virtual clock, in one process. A sampler looks every few milliseconds of processor time where the
+- both sides on the virtual clock, in one process. A sampler looks every few milliseconds of processor time where the
   program is: in models and numerics, in crypto, or elsewhere in Python, by the innermost frame that says it;
 - the messages of a round through the codec, there and back;
 - all members as processes over mutual TLS: processor time between two rounds of one run, as the system counts it.
@@ -98,7 +98,7 @@ def in_one_process(setting: Setting, rounds: int, folder: Path) -> tuple[float, 
 
 
 def place_of(frame: FrameType | None) -> str:
-    """What the innermost frame that lies at one of `PLACES` does; `REST` where none does."""
+    """Label of the innermost frame found in `PLACES`; `REST` if none is."""
     while frame is not None:
         file = frame.f_code.co_filename
         for place, marks in PLACES.items():

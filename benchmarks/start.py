@@ -44,8 +44,8 @@ def _rounds(events: Path) -> int:
 
 
 def _parties(launcher: int) -> list[psutil.Process]:
-    nursery = psutil.Process(launcher).children()[0]
-    return nursery.children()[1:]  # the first is the server
+    fork_server = psutil.Process(launcher).children()[0]
+    return fork_server.children()[1:]  # the first is the server
 
 
 def _proportional(process: psutil.Process) -> int:

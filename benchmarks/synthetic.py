@@ -69,7 +69,7 @@ class Setting:
         }
 
     def shares(self) -> list[int]:
-        """How many columns each party has."""
+        """Number of columns of each party."""
         size, longer = divmod(COLUMNS, self.parties)
         return [size + (index < longer) for index in range(self.parties)]
 

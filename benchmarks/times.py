@@ -1,4 +1,4 @@
-"""What several things take, measured in turn so that all see the same machine."""
+"""Durations of several functions, measured in turn so that all see the same machine."""
 
 from __future__ import annotations
 

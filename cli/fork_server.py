@@ -1,13 +1,13 @@
-"""The fork server: imports torch once, then bears the processes of a run, each in milliseconds.
+"""The fork server: imports torch once, then starts the processes of a run, each in milliseconds.
 
-It is given requests as JSON lines on its standard input and reports on its standard output:
+It reads requests as JSON lines from its standard input and writes reports to its standard output:
 
     {"start": NAME, "argv": [...], "log": PATH, "threads": N}   -> {"started": NAME, "pid": N}
     {"signal": NAME, "number": 15}
                                                       whenever a child ends   -> {"exited": NAME, "code": N}
 
-What it never does, since a child would inherit it: run a tensor operation, import gRPC, look for
-a GPU, read a key or a configuration. When its input ends, so do its children.
+It never runs a tensor operation, imports gRPC, looks for a GPU, or reads a key or a configuration, since a child
+would inherit it. When its input ends, it kills its children.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _preload() -> None:
-    """Everything heavy that both roles need, except what must not be inherited."""
+    """Imports the heavy modules that both roles need, except those that must not be inherited."""
     import google.protobuf.descriptor_pool  # noqa: F401, PLC0415
     import torch.fx.experimental.symbolic_shapes  # noqa: F401, PLC0415  # else at the first backward pass
 
@@ -82,11 +82,11 @@ def _obey(request: dict[str, Any], children: dict[int, str]) -> None:
 
 
 def _become(request: dict[str, Any], parent: int) -> NoReturn:
-    """The child: takes on its own environment, then runs the command line as if started plainly."""
+    """The child: sets up its own environment, then runs the command line."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it has ended before that was asked for
+        if os.getppid() != parent:  # it ended before prctl took effect
             os._exit(1)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -108,7 +108,7 @@ def _redirect(log: Path) -> None:
 
 
 def _reseed(threads: int) -> None:
-    """Children are born equal; their random numbers must not be."""
+    """Reseeds the random generators, which forked children share."""
     import random  # noqa: PLC0415
 
     import numpy as np  # noqa: PLC0415

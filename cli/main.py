@@ -27,8 +27,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"colonnade {VERSION}")
         raise typer.Exit
 
@@ -36,7 +36,7 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def colonnade(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="says which version this is")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
@@ -48,7 +48,7 @@ for group in (run, data, keys, read, research):
 
 def main() -> None:
     """The entry point."""
-    # As the first process of a container, which is told nothing that it has no handler for.
+    # The first process of a container receives only signals that it has a handler for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     if "--debug" in sys.argv:
         sys.argv.remove("--debug")
@@ -56,5 +56,5 @@ def main() -> None:
     try:
         keep_private()  # before anything is written, by this process or by those that it starts
         app(completed(sys.argv[1:]))
-    except Exception as error:  # noqa: BLE001  # the last place that an error can be put into words
+    except Exception as error:  # noqa: BLE001  # the outermost handler prints every error
         fail(error)

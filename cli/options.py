@@ -1,4 +1,4 @@
-"""What several commands ask for in the same words."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from typing import Annotated, Literal
 
 import typer
 
-File = Annotated[Path | None, typer.Argument(help="configuration; left out, the demo", show_default=False)]
+File = Annotated[Path | None, typer.Argument(help="configuration; default: the demo", show_default=False)]
 Given = Annotated[Path, typer.Argument(help="configuration")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="changes a value; repeatable")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a value; repeatable")]
 Out = Annotated[Path | None, typer.Option("--out", help="the run's folder", show_default=False)]
 Faults = Annotated[
-    list[str] | None, typer.Option("--chaos", metavar="'NAME: KEY=VALUE'", help="faults on purpose; repeatable")
+    list[str] | None, typer.Option("--chaos", metavar="'NAME: KEY=VALUE'", help="inject faults; repeatable")
 ]
-Resume = Annotated[
-    Path | None, typer.Option("--resume", help="goes on with the run in this folder", show_default=False)
-]
+Resume = Annotated[Path | None, typer.Option("--resume", help="resume the run in this folder", show_default=False)]
 Within = Annotated[
     Path | None,
-    typer.Option("--in", help="the run's folder: begins a run, or goes on with the one in it", show_default=False),
+    typer.Option("--in", help="the run's folder: start a run, or resume the one in it", show_default=False),
 ]
-Base = Annotated[Path | None, typer.Option(hidden=True)]  # where `up` found the file that it wrote this one from
+Base = Annotated[Path | None, typer.Option(hidden=True)]  # folder of the file from which `up` wrote this one
 Absent = Annotated[
-    Literal["refuse", "mean", "historical"], typer.Option(help="what stands in for a party that is not there")
+    Literal["refuse", "mean", "historical"], typer.Option(help="replacement for the embedding of an absent party")
 ]
 Wait = Annotated[
-    float | None, typer.Option(help="seconds that parties have to come; else federation.timeouts.away", min=0)
+    float | None, typer.Option(help="seconds to wait for parties; default: federation.timeouts.away", min=0)
 ]
 
 

@@ -1,4 +1,4 @@
-"""Where `colonnade` starts. The health probe takes a short way: container engines run it every two seconds."""
+"""Entry point of `colonnade`. The health probe skips heavy imports: container engines run it every two seconds."""
 
 from __future__ import annotations
 

@@ -1,1 +1,32 @@
 """Vertical federated learning as a distributed program: labels at a server, columns at parties, gRPC between them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.common.errors import ColonnadeError
+    from colonnade.common.version import VERSION as __version__  # noqa: N811
+    from colonnade.runs import Run, load
+
+__all__ = ["ColonnadeError", "Run", "__version__", "load"]
+
+_PLACES = {
+    "ColonnadeError": ("colonnade.common.errors", "ColonnadeError"),
+    "Run": ("colonnade.runs", "Run"),
+    "__version__": ("colonnade.common.version", "VERSION"),
+    "load": ("colonnade.runs", "load"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name at its first use: `import colonnade` alone imports neither torch nor pyarrow."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

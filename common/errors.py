@@ -1,26 +1,26 @@
-"""Every error that Colonnade raises on purpose, and whose fault it is.
+"""Exceptions that Colonnade raises, grouped by which side is at fault.
 
     ColonnadeError
-    ├── InputError            ours: a file, a value, a column; mend it and start again
+    ├── InputError            our input: a file, a value, a column; fix it and start again
     │   ├── ConfigError           a key or value of the configuration
     │   ├── DataError             a table, a label, a path
     │   ├── IdentityError         a key, a certificate, a revocation list
-    │   └── CheckpointError       a checkpoint that is torn, or another's
-    ├── PeerError             theirs: the other end of the conversation
+    │   └── CheckpointError       a checkpoint that is damaged, or of another owner
+    ├── PeerError             the other end of the conversation
     │   ├── ContractError         a message that its protocol does not allow
-    │   ├── RefusedError          the other end turned us away and said why
-    │   ├── PartyFailed           a party stopped and said why
-    │   └── PartyLost             a party fell silent
-    │       └── PartyAway             its connection broke: it may come back
-    ├── BudgetSpent           nobody's: the privacy budget pays for nothing more
-    └── EnvironmentFault      neither: a port in use, a server that never comes
+    │   ├── RefusedError          the other end refused us, with a reason
+    │   ├── PartyFailed           a party stopped, with a reason
+    │   └── PartyLost             a party stopped responding
+    │       └── PartyAway             its connection broke; it may reconnect
+    ├── BudgetSpent           no fault: the privacy budget is spent
+    └── EnvironmentFault      machine or network: a port in use, a server that never starts
 
-An error is one line that says what is wrong and where, plus a hint that says what to do.
+An error is one line that names the fault and its place, plus a hint with the remedy.
 The command line prints both and exits with the class's `exit_code`; a traceback is shown
 only with `--debug`.
 
-Other members are told less. A message may quote a cell, a key or a path of the machine, so what leaves the process
-is `declared(error)`: the text that the error declares as fit for others, and of an unforeseen error its type alone.
+Other members receive less. A message may quote a cell, a key or a path of the machine, so only `declared(error)`
+leaves the process: the text that the error declares fit for others, or the type alone of an unforeseen error.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from typing import ClassVar
 
 from colonnade.common.escaped import escaped
 
-_LONGEST = 4000  # characters of a message, which may quote what others have said
+_LONGEST = 4000  # characters of a message, which may quote text from other members
 
 
 class ColonnadeError(Exception):
-    """What is wrong (`str(error)`) and what to do about it (`error.hint`), both without control characters.
+    """Base class: the fault (`str(error)`) and its remedy (`error.hint`), both without control characters.
 
     Args:
-        told: what other members may read of this error; "" for what its class says, which names nothing private.
+        told: text that other members may read; "" for the text of its class, which names nothing private.
     """
 
     exit_code = 1
     telling: ClassVar[str | None] = "it has failed"
-    """What other members may read of an error of this class; None for its message, which then never quotes data,
+    """Text that other members may read of an error of this class; None for its message, which then never quotes data,
     and its hint."""
 
     def __init__(self, message: str, *, hint: str = "", told: str = "") -> None:
@@ -56,7 +56,7 @@ class ColonnadeError(Exception):
 
 
 class InputError(ColonnadeError):
-    """Our own input is wrong. The message may quote it, and stays at home."""
+    """Our own input is wrong. The message may quote it, and is not sent to other members."""
 
     exit_code = 2
     telling = "it cannot go on with its own configuration or folder"
@@ -79,7 +79,7 @@ class IdentityError(InputError):
 
 
 class CheckpointError(InputError):
-    """A checkpoint is torn, or of another run, member or configuration."""
+    """A checkpoint is damaged, or of another run, member or configuration."""
 
     telling = "it cannot go on from its own checkpoints or folder"
 
@@ -88,18 +88,18 @@ class PeerError(ColonnadeError):
     """The other end of the conversation is at fault."""
 
     exit_code = 3
-    telling: ClassVar[str | None] = "somebody else has broken what was agreed on"
+    telling: ClassVar[str | None] = "another member has broken the agreement"
 
 
 class ContractError(PeerError):
     """A message breaks the contract of its protocol. Kinds, shapes and counts are named, never values.
 
     Args:
-        party: who sent it.
+        party: its sender.
         kind: the message's kind, as its contract names it.
-        field: the field at fault, or "" when it is the message as a whole.
-        expected: what the contract allows.
-        got: what came.
+        field: the field at fault, or "" for the whole message.
+        expected: value that the contract allows.
+        got: value received.
     """
 
     telling = None
@@ -112,7 +112,7 @@ class ContractError(PeerError):
 
 
 class RefusedError(PeerError):
-    """The other end turned us away, or we turn it away and say why."""
+    """The other end refused us, or we refuse it with a reason."""
 
     telling = None
 
@@ -123,12 +123,12 @@ class PartyFailed(PeerError):
     telling = None
 
     def __init__(self, party: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(f"{party} failed: {reason}", hint=hint, told=reason)  # as it has said it: nobody adds to it
+        super().__init__(f"{party} failed: {reason}", hint=hint, told=reason)  # unchanged, as the party reported it
         self.party, self.reason = party, escaped(reason, _LONGEST)
 
 
 class PartyLost(PeerError):
-    """A party did not answer in time, or stayed away for too long."""
+    """A party did not respond in time, or was disconnected for too long."""
 
     telling: ClassVar[str | None] = None
 
@@ -138,16 +138,16 @@ class PartyLost(PeerError):
 
 
 class PartyAway(PartyLost):
-    """The connection broke. The party may come back, and the run may wait for it.
+    """The connection broke. The party may reconnect, and the run may wait for it.
 
-    The transport's own words may name addresses, and stay at home.
+    The transport's own message may name addresses, and is not sent to other members.
     """
 
     telling = "its connection broke"
 
 
 class BudgetSpent(ColonnadeError):
-    """A party's privacy budget pays for no further release."""
+    """A party's privacy budget allows no further release."""
 
     exit_code = 5
     telling = None
@@ -164,9 +164,9 @@ _AT_HOME = "its own log says more"
 
 
 def declared(error: BaseException) -> tuple[str, str]:
-    """What other members may read of an error, in one line, and its hint.
+    """Returns the text that other members may read of an error, in one line, and its hint.
 
-    Nothing else of an error is put into a message: its text may quote data, a key or a path.
+    No other part of an error is sent in a message: its text may quote data, a key or a path.
     """
     if not isinstance(error, ColonnadeError):
         return f"an unforeseen error ({_type_name(error)})", _AT_HOME
@@ -174,18 +174,18 @@ def declared(error: BaseException) -> tuple[str, str]:
 
 
 def _type_name(error: BaseException) -> str:
-    """Of the nearest class that is built in: another's name is the words of whoever wrote it."""
+    """Name of the nearest built-in class: any other class name is text from its author."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Says which known word was probably meant: " (did you mean 'rho'?)", or "" if none is near."""
+    """Suggests the nearest known word: " (did you mean 'rho'?)", or "" if none is near."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def shown(value: object) -> str:
-    """` = VALUE` for a scalar of a file, "" for what takes several lines in it."""
+    """` = VALUE` for a scalar of a file, "" for a value that takes several lines."""
     if value is not None and not isinstance(value, str | int | float | datetime.date | PurePath):
         return ""
     words = {None: "nothing", True: "true", False: "false"}

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made harmless for a terminal and short enough to keep."""
+"""Untrusted text, escaped for a terminal and cut to a maximum length."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ LONGEST = 1000
 
 
 def escaped(text: str, longest: int = LONGEST) -> str:
-    r"""The text in characters that a terminal prints as they are, cut to a length.
+    r"""Escapes every character that a terminal does not print as it is, and cuts the text to a length.
 
     Everything else is written as Python writes it (`\x1b`, `\u202e`): control characters (C0, C1, DEL), line ends,
     characters that change the direction of writing or are invisible, and halves of surrogate pairs.
 
     Args:
-        text: as it came.
-        longest: characters of the result, of which the last is `…` where something was left out.
+        text: as received.
+        longest: characters of the result, of which the last is `…` where text was cut.
     """
     plain = text[:longest] if len(text) > longest else text
     if not plain.isprintable():
@@ -23,7 +23,7 @@ def escaped(text: str, longest: int = LONGEST) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """The same for a text of our own that may have several lines, and tabs: those stay, and nothing is cut."""
+    """As `escaped` for text of our own: keeps line ends and tabs, and cuts nothing."""
     if text.isprintable():
         return text
     return "".join(one if one in "\n\t" else escaped(one) for one in text)

@@ -1,4 +1,4 @@
-"""The version of Colonnade, as two ends compare it."""
+"""The version of Colonnade, which two ends compare."""
 
 from __future__ import annotations
 

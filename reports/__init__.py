@@ -1,1 +1,1 @@
-"""What a run has left, for people: pages, tables, the live line."""
+"""Reports on runs: pages, tables, the live line."""

@@ -1,4 +1,4 @@
-"""What a summary says of the parties' privacy, in words: no epsilon without its delta, a person's beside a party's."""
+"""Privacy of a summary, in words: no epsilon without its delta, a person's with a party's."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def describe_person(summary: Mapping[str, Any]) -> str:
-    """What somebody is told whose row lies at every party."""
+    """Guarantee for a person whose row is held by every party."""
     whose = f"a person at all {len(summary['parties'])} parties" if "parties" in summary else "a person at all parties"
     person = summary.get("person") or {"epsilon": None, "void": NOT_COUNTED}
     if person["epsilon"] is None:
@@ -68,7 +68,7 @@ def describe_person(summary: Mapping[str, Any]) -> str:
 
 
 def details(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was accounted for and is no guarantee, and what it is then."""
+    """Accounting that is no guarantee, with its meaning."""
     why = void(summary)
     if why is None or not why.startswith(_ROW):
         return

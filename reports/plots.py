@@ -1,7 +1,6 @@
-"""Still pictures, drawn by Matplotlib as SVG: equal values make equal bytes.
+"""Static pictures, drawn by Matplotlib as SVG: equal values make equal bytes.
 
-Text and axes have the colour of what surrounds them, so that a page shows them in light and dark. `as_file` gives a
-picture that stands alone both colours.
+Text and axes inherit the colour of the page, in light and dark. `as_file` adds both colours to a standalone picture.
 """
 
 from __future__ import annotations
@@ -71,13 +70,13 @@ def as_file(drawn: str) -> str:
 def lines(
     drawn: Sequence[Curve], say: Say, across: Say, *, span: tuple[float, float], foot: str = "", title: str = ""
 ) -> str:
-    """Curves with a legend beside them.
+    """Curves with a legend.
 
     Args:
         drawn: the curves.
         say, across: a y and an x in words of the axis; marks of x are whole numbers.
         span: of y.
-        foot: what x is.
+        foot: label of x.
         title: for those who hear the picture.
     """
 

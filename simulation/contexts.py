@@ -1,4 +1,4 @@
-"""Both ends' contexts in one process, from the configuration of a whole federation."""
+"""Contexts of both sides in one process, from the configuration of a whole federation."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from colonnade.server.training.context import ServerContext, check_labels
 
 
 def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
-    """The server's, with its labels read.
+    """The server's context, with its labels read.
 
     Args:
         base: the folder that paths in the config are relative to.
-        sample: the rows of the sources that there are to be, int64; None for all.
+        sample: rows of the sources to use, int64; None for all.
 
     Raises:
         ConfigError: there is no `server` section.
-        DataError: the labels, or the server's own columns, are not there or not usable.
+        DataError: the labels, or the server's own columns, are missing or unusable.
     """
     if config.server is None:
         raise ConfigError("no `server` section", hint="the server's labels are needed")
@@ -69,16 +69,16 @@ def client_context(
     admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
     sample: Tensor | None = None,
 ) -> ClientContext:
-    """A party's, with its columns read, scaled and, where its configuration says so, noised.
+    """A party's context, with its columns read, scaled and, if configured, noised.
 
     Args:
         name: the party's.
         base: the folder that paths in the config are relative to.
-        release, conceal: its door's, see there.
-        sample: the rows of the sources that there are to be, int64; None for all.
+        release, admit_masked: of its egress.
+        sample: rows of the sources to use, int64; None for all.
 
     Raises:
-        DataError: its data are not there or not usable.
+        DataError: its data are missing or unusable.
     """
     federation, party = config.federation, config.parties[name]
     with whose(name):
@@ -101,7 +101,7 @@ def client_context(
 
 
 def _device(wanted: str, index: int = 0) -> torch.device:
-    """The GPU that a configuration names; `auto` is the CPU here, on which equal runs are equal to the last bit."""
+    """The configured GPU; `auto` is the CPU here, on which equal runs are equal to the last bit."""
     return choose_device("cpu" if wanted == "auto" else wanted, index)
 
 

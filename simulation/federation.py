@@ -1,6 +1,6 @@
-"""A whole federation in one event loop on the virtual clock: the same halves, no wire, no waiting.
+"""A whole federation in one event loop on the virtual clock: the same protocol code, no wire, no waiting.
 
-What takes time are the delays of the parties' `chaos` sections; computing takes none. An hour of
+Time passes only by the delays of the parties' `chaos` sections; computing takes none. An hour of
 stragglers passes in seconds, and always in the same way.
 """
 
@@ -47,14 +47,14 @@ Snapshots = Mapping[str, Snapshot]
 
 @dataclass(repr=False)  # asyncio.Runner spells out what it returns, when it gives its signal handler back
 class Outcome:
-    """What is left of a run: both ends' contexts, every event, and every message in order of sending.
+    """Result of a run: contexts of both sides, every event, and every message in order of sending.
 
     Attributes:
         privacy: every party's policy, budget and count of releases.
-        saved: what every member held after each round, where that was asked for.
+        saved: every member's state after each round, if requested.
         seconds: of the virtual clock, from the first round to the last.
         payload: bytes of tensors that the server received and sent.
-        captures: of the parties that keep what crosses their links.
+        captures: of the parties that capture their links.
     """
 
     server: ServerContext
@@ -80,15 +80,15 @@ class Simulation:
     Args:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
-        delay: seconds that items take, beside the parties' chaos.
-        only: the parties whose halves run; all of the roster if left out.
-        record: whether messages are kept.
-        save: whether everyone's state is kept after each round.
-        start: every member's state to go on from, and the round that it is of.
-        telemetry: whom events are told, beside the outcome.
-        on_cohort: told of the server's links before the run begins.
-        home: a party's folder, by its name; for those that capture what crosses their links.
-        sample: the rows of the sources that there are to be, int64; None for all.
+        delay: seconds that items take, in addition to the parties' chaos.
+        only: the parties that run; all of the roster if left out.
+        record: True to keep messages.
+        save: True to keep every party's state after each round.
+        start: every member's state to resume from, and its round.
+        telemetry: receives events, in addition to the outcome.
+        on_cohort: called with the server's links before the run begins.
+        home: a party's folder, by its name; for parties that capture their links.
+        sample: rows of the sources to use, int64; None for all.
     """
 
     config: Config
@@ -105,7 +105,7 @@ class Simulation:
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
 
     def run(self) -> Outcome:
-        """Runs both halves of the config's protocol to their end.
+        """Runs server and parties of the config's protocol to their end.
 
         Raises:
             ColonnadeError: as in a real run.
@@ -117,7 +117,7 @@ class Simulation:
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
         cohort, links = inprocess.connect(
-            list(federation.names), contract.kinds, contract.limits(federation),
+            list(federation.names), contract.kinds, contract.limits_of(federation),
             self.delay or (lambda _from, _to, _item: 0.0), outcome.mailbox,
             between=partial(self._between, outcome), enough=lambda: bool(outcome.server.best.stop),
             compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
@@ -141,28 +141,28 @@ class Simulation:
         return outcome
 
     async def _align(self) -> None:
-        """Finds the rows that count, where tables have keys."""
+        """Finds the common rows, where tables have keys."""
         if self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base)
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
-        """The server's half, beside the parties': an error of one of those ends it."""
+        """Runs the server side concurrently with the parties: an error of a party ends it."""
         serving: asyncio.Future[None] = asyncio.ensure_future(
             SERVE[self.config.federation.protocol.name](outcome.server, cohort, self.config.federation.protocol)
         )
-        everyone = [serving, *halves]
+        tasks = [serving, *halves]
         try:
             while not serving.done():
-                await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
-                for task in [task for task in everyone if task.done()]:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in tasks if task.done()]:
                     task.result()
-                    everyone.remove(task)
+                    tasks.remove(task)
             outcome.seconds = asyncio.get_running_loop().time()
             await asyncio.gather(*halves)
         finally:  # the first error is the one that counts
-            for task in everyone:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*everyone, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for capture in outcome.captures.values():
                 capture.close()
 
@@ -175,8 +175,8 @@ class Simulation:
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
             rows = server.labels[server.schedule.partition.train]
             server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
-        asked, parties = self.config.server.privacy.answers, len(self.config.federation.names)
-        server.releases = open_releases(asked, server.schedule, parties, len(server.labels))
+        protection, parties = self.config.server.privacy.answers, len(self.config.federation.names)
+        server.releases = open_releases(protection, server.schedule, parties, len(server.labels))
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))
@@ -241,15 +241,15 @@ def _warn(telemetry: Telemetry, party: str, reason: str) -> None:
 
 
 class _VirtualIncidents:
-    """Pauses hold a party's messages; a crash is for real processes."""
+    """Pauses hold a party's messages; crashes need real processes."""
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """Nothing of the party passes for so long."""
+        """Holds the party's messages for this long."""
         chaos.told("paused", round=pause.round, seconds=pause.seconds)
         chaos.hold(pause.seconds)
 
     def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's
-        """There is no process to kill. Raises ConfigError."""
+        """Raises ConfigError: there is no process to kill."""
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )

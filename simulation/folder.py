@@ -1,4 +1,4 @@
-"""What a simulated run leaves in its folder: as a real run does, as far as there is something to leave."""
+"""Folder of a simulated run: like a real run's, without files of processes and a wire."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from colonnade.simulation.federation import Outcome, Simulation
 
 
 def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
-    """Runs a federation whose parties capture, into a folder of its own, and says nothing.
+    """Runs a federation whose parties capture, into its own folder, without output.
 
     Args:
         base: the folder that paths in the config are relative to.
-        folder: the run's; made if it is not there.
-        sample: the rows of the sources that there are to be; None for all.
+        folder: the run's; created if missing.
+        sample: rows of the sources to use; None for all.
     """
     outcome = Simulation(config, base, home=partial(home_of, folder), sample=sample).run()
     leave_for_attacks(folder, config, base, outcome)
@@ -32,14 +32,14 @@ def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor |
 
 
 def home_of(folder: Path, name: str) -> Path:
-    """A party's folder, where it captures."""
+    """A capturing party's folder."""
     home = RunFolder(folder).party(name)
     home.make()
     return home.path
 
 
 def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
-    """Writes what `colonnade attack` has to know beside the captures: the configuration, and everyone's state.
+    """Writes the inputs of `colonnade attack` besides the captures: the configuration, and every party's state.
 
     Raises:
         EnvironmentFault: the disk refuses it.
@@ -57,7 +57,7 @@ def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome
 
 
 def summarise(outcome: Outcome) -> dict[str, object]:
-    """What a real run's summary.json says, as far as there is something to say without processes and a wire."""
+    """Contents of a real run's summary.json, as far as they exist without processes and a wire."""
     ctx = outcome.server
     names = ctx.federation.names
     return {

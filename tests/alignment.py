@@ -35,7 +35,7 @@ def federation(parties: int, align: str = "psi", **more: Any) -> FederationConfi
 
 @dataclass
 class Found:
-    """What every member has found (its rows, or its error), what it kept, and every message: (from, to, message)."""
+    """Results of every member (its rows, or its error), its records, and every message: (from, to, message)."""
 
     rows: dict[str, Tensor | Exception] = field(default_factory=dict)
     kept: dict[str, tuple[str, Tensor]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Found:
     seconds: float = 0.0
 
     def common(self, ids: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """The keys of the rows that each member found; an error is raised."""
+        """The keys of the rows that each member found; raises a member's error."""
         keys = {}
         for member, rows in self.rows.items():
             if isinstance(rows, Exception):
@@ -103,7 +103,7 @@ async def _align(
     tasks = {member: asyncio.ensure_future(half) for member, half in halves.items()}
 
     def tell(member: str, task: asyncio.Future[Tensor]) -> None:
-        """As a real member's failure, its error reaches the other ends."""
+        """Sends its error to the other ends, as a real member's failure does."""
         if not task.cancelled() and (error := task.exception()) is not None:
             for name in names:
                 if member in (SERVER, name):

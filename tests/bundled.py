@@ -13,7 +13,7 @@ _parse = Bundled._table
 
 
 def parse_once() -> None:
-    """From now on. Everybody is given a copy."""
+    """Parses each set once from now on; every caller gets a copy."""
     Bundled._table = _table  # type: ignore[method-assign]
 
 

@@ -1,4 +1,4 @@
-"""For all tests: one thread, since several run at once and the tensors are small."""
+"""Settings of all tests: one thread, since several run at once and the tensors are small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from colonnade.cli.launcher import processes as family
+from colonnade.cli.launcher import processes
 from tests import warm
 from tests.bundled import parse_once
 from tests.patience import PATIENCE
@@ -17,8 +17,8 @@ from tests.patience import PATIENCE
 torch.set_num_threads(1)
 parse_once()
 
-# On a busy machine any example may take long: pytest's own timeout ends what hangs. More examples than these have
-# found nothing more, and take half of the time of the tests that have no processes.
+# On a busy machine any example may take long: pytest's own timeout ends hanging tests. More examples have found nothing
+# more, and take half of the time of the tests without processes.
 settings.register_profile("colonnade", deadline=None, max_examples=40)
 settings.load_profile("colonnade")
 
@@ -40,7 +40,7 @@ _SLOW = (
     "tests/cli/test_wrong_input.py::test_debug_shows_where",
     "tests/common/alignment/test_memory.py",
     "tests/common/models/test_optimiser.py::test_no_optimiser_imports_the_compiler",
-    "tests/common/test_endpoints.py::test_nothing_is_imported_for_who_asks_for_nothing",
+    "tests/common/test_endpoints.py::test_nothing_is_imported_without_endpoints",
     "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
     "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
     "tests/protocols/test_response_noise.py::test_it_learns_under_mild_noise[",
@@ -57,7 +57,7 @@ _SLOW = (
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with processes of their own may take ten times as long on a busy machine; those without are `fast`."""
+    """Tests with processes may take ten times as long on a busy machine; those without are `fast`."""
     for item in items:
         long = any(map(item.get_closest_marker, _LONG))
         if long and item.get_closest_marker("timeout") is None:
@@ -67,12 +67,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """The command line, run in this process, takes rights from what is made afterwards."""
+    """The command line, run in this process, sets the umask for later files."""
     os.umask(0o022)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _forked_fork_servers() -> Iterator[None]:
-    """A command that a test runs in this process starts a fork server, even if only to refuse what it is told."""
-    with warm.replace(family):
+    """A command run in this process starts a fork server, even if it then refuses its arguments."""
+    with warm.replace(processes):
         yield

@@ -1,8 +1,8 @@
-"""Which lines and which refusals the tests reach: `python -m tests.coverage` runs all tests and compares with before.
+"""Lines and refusals that the tests reach: `python -m tests.coverage` runs all tests and compares with before.
 
-tests/covered.txt has, a file of the product, how many of its lines no test reaches; tests/refusals.txt every error that
-a test provokes, by its type and the text that stands in its `raise`. Neither may shrink: a line that is no longer
-reached, or a refusal that is no longer provoked, fails. `--store` keeps what was found.
+tests/covered.txt has the number of unreached lines of each file of the product; tests/refusals.txt every error that
+a test provokes, by its type and the text in its `raise`. Neither may shrink: a line that is no longer
+reached, or a refusal that is no longer provoked, fails. `--store` keeps the result.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measured(more: list[str]) -> dict[str, set[int]]:
 
 
 def missed(lines: dict[str, set[int]]) -> dict[str, int]:
-    """How many lines of a file no test reaches; files of which all are reached are left out."""
+    """Number of lines of a file that no test reaches; fully reached files are left out."""
     counts = {name: sum(line < 0 for line in found) for name, found in lines.items()}
     return {name: count for name, count in sorted(counts.items()) if count}
 
@@ -78,7 +78,7 @@ def raised(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    """Runs, compares and says what was lost; exit code 1 if anything was."""
+    """Runs, compares and prints what was lost; exit code 1 if anything was."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__.splitlines()[0])
     parser.add_argument("--store", action="store_true", help="keeps what was found, whatever it is")
     given, more = parser.parse_known_args()

@@ -31,15 +31,15 @@ DIGITS: Mapping[str, Any] = {
 }
 
 
-# What a protocol's parties cannot do without.
+# Required settings of a protocol's parties.
 NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}
-# What a federation cannot do without.
+# Required settings of a federation.
 AGREED: Mapping[str, Mapping[str, Any]] = {
     "vfl_afe": {
         "privacy": {"mechanism": "adaptive", "clip": 1, "noise_multiplier": 0.05, "delta": 1e-4, "seeded": True},
     },
 }
-# What the server cannot do without where it is the active party.
+# Required settings of the server as the active party.
 ACTIVE: Mapping[str, Any] = {"data": {"source": "sklearn", "name": "digits", "split": "columns"}}
 
 
@@ -61,18 +61,18 @@ def config(protocol: Mapping[str, Any], *sets: str) -> Config:
 
 
 def federate(cfg: Config, delay: Delay | None = None, clients: list[str] | None = None, **more: Any) -> Outcome:
-    """Runs both halves of the config's protocol to their end.
+    """Runs both sides of the config's protocol to their end.
 
     Args:
         delay: seconds that items take, for stragglers.
-        clients: the parties whose halves run; all of the roster by default.
+        clients: the parties that run; all of the roster by default.
         more: as `Simulation` takes it.
     """
     return Simulation(cfg, delay=delay, only=clients, record=True, **more).run()
 
 
 def parameters(outcome: Outcome) -> dict[str, Tensor]:
-    """What every party and the server have learned, flat: models, heads, or where there is none the duals."""
+    """Learned parameters of every party and the server, flat: models, heads, or the duals if there is neither."""
     kept = {name: _learned(ctx.state, "model", "weights") for name, ctx in outcome.clients.items()}
     kept[SERVER] = _learned(outcome.server.state, "heads", "head", "duals")
     return {name: values for name, values in kept.items() if values is not None}

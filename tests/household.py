@@ -1,8 +1,8 @@
 """The command line in this process: every member that it starts is a thread, and all members share one event loop.
 
-gRPC over mutual TLS, folders and commands are the real ones: nothing is missing but the processes, which cost seconds
-each. A party whose `chaos` says so crashes here too: it ends at once and without a word, as of SIGKILL. All else that
-is about processes (a pause, a signal, a lock, the fork server) is tested with `start` of tests/cli/test_up.py.
+gRPC over mutual TLS, folders and commands are the real ones: only the processes are missing, which cost seconds each. A
+party with a crash in its `chaos` crashes here too: it ends at once and without a message, as of SIGKILL. Everything
+about processes (a pause, a signal, a lock, the fork server) is tested with `start` of tests/cli/test_up.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.patience import PATIENCE
 
 
 def colonnade(*argv: object) -> tuple[int, str]:
-    """`colonnade ARGV`: its exit code, and what it prints."""
+    """`colonnade ARGV`: its exit code and its output."""
     printed, handlers = io.StringIO(), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     command = patch.object(sys, "argv", ["colonnade", *map(str, argv)])
     with _in_this_process(), command, redirect_stdout(printed), redirect_stderr(printed):
@@ -61,7 +61,7 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in ("colonnade.cli.run.up.Family", "colonnade.cli.run.prediction_run.Family"):
+        for name in ("colonnade.cli.run.up.Processes", "colonnade.cli.run.prediction_run.Processes"):
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.cli.run.prediction_run.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
@@ -72,7 +72,7 @@ def _in_this_process() -> Iterator[None]:
 
 
 class Household:
-    """What `Processes` is to `up`, without a process."""
+    """Stands in for the `Processes` of `up`, without a process."""
 
     def __init__(self, logs: Path = Path()) -> None:
         self._logs = logs
@@ -94,7 +94,7 @@ class Household:
         self.start(name, list(map(str, argv)), self._logs / f"{name}.log", threads=1)
 
     def finish(self, name: str) -> tuple[int, str]:
-        """Waits for a member; its exit code, and what it has printed."""
+        """Waits for a member; returns its exit code and its output."""
         deadline = time.monotonic() + PATIENCE
         while name in self.running():
             assert time.monotonic() < deadline
@@ -102,7 +102,7 @@ class Household:
         return self.codes[name], (self._logs / f"{name}.log").read_text()
 
     def address_of(self, name: str, out: Path, starts: int = 1) -> str:
-        """Waits until a server, started so often in its folder, listens."""
+        """Waits until a server, in its start of that number in its folder, listens."""
         deadline = time.monotonic() + PATIENCE
         while len(found := [e for e in read_lines(out / "events.jsonl") if e["kind"] == "listening"]) < starts:
             assert name in self.running() and time.monotonic() < deadline
@@ -119,18 +119,18 @@ class Household:
         return [name for name in self._members if name not in self.codes]
 
     def wait(self, seconds: float) -> None:
-        """Until a member has ended, for at most so long; shorter waits make no test wrong and all faster."""
+        """Waits until a member has ended, at most that long; shorter waits only make tests faster."""
         with self._changed:
             self._changed.wait(min(seconds, 0.02))
 
     def ended(self, name: str, code: int) -> None:
-        """Notes how a member has ended."""
+        """Records the end of a member."""
         with self._changed:
             self.codes[name] = code
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ends everyone who is left, and the loop."""
+        """Ends all remaining members, and the loop."""
         deadline = time.monotonic() + PATIENCE
         for member in self._members.values():
             member.end()
@@ -141,7 +141,7 @@ class Household:
 
 
 class _Member(threading.Thread):
-    """One start of a member: its command runs here, and what that would run in a loop of its own runs in that of all.
+    """One start of a member: its command runs here, and its coroutines run in the shared loop.
 
     Models are made from torch's own generator, which all threads share, and so in one loop, one after the other.
     """
@@ -153,7 +153,7 @@ class _Member(threading.Thread):
         self._dismissed = self._crashed = False
 
     def run(self) -> None:
-        """The command, with what it prints in the log."""
+        """The command, with its output in the log."""
         code = 1
         _WHO.set(self)
         with screen.out.capture() as said, screen.err.capture() as failed:  # of this thread alone
@@ -171,16 +171,16 @@ class _Member(threading.Thread):
         self._household.ended(self.name, -signal.SIGKILL if self._crashed else code)
 
     def end(self) -> None:
-        """Cancels what runs, once."""
+        """Cancels the running task, once."""
         self._household.loop.call_soon_threadsafe(self._cancel)
 
     def crash(self) -> None:
-        """The same out of the loop, and as if killed."""
+        """The same outside the loop, as if killed."""
         self._crashed = True
         self._cancel()
 
     def live(self, main: Coroutine[Any, Any, None]) -> None:
-        """As `run_to_end`."""
+        """Replaces `run_to_end`."""
 
         async def body() -> None:
             self._body = asyncio.current_task()
@@ -215,4 +215,4 @@ def _crash(_pid: int, number: int) -> None:
     member = _WHO.get()
     assert member is not None
     member.crash()
-    raise asyncio.CancelledError  # in what reads the connection: nothing more is read, and nothing sent
+    raise asyncio.CancelledError  # in the connection's reader: nothing more is read, and nothing sent

@@ -1,4 +1,4 @@
-"""Real parties in one event loop over gRPC on loopback, and a server that says to them what a test wants."""
+"""Real parties in one event loop over gRPC on loopback, and a server that sends them what a test chooses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from colonnade.simulation.contexts import server_context
 
 
 class AnyRun(Admission):
-    """Lets parties in whatever they hold."""
+    """Admits parties with any checkpoints."""
 
     def _check_run(self, hello: Any) -> None:
         pass
 
 
 class Repeated:
-    """Numbers of sessions that the test says."""
+    """Session numbers that the test sets."""
 
     def __init__(self) -> None:
         self.next = 1
@@ -55,11 +55,11 @@ class Liar:
     """A server that begins sessions as it likes, and its parties.
 
     Args:
-        config: of everybody.
+        config: of all members.
         folder: with the parties' folders.
         hub, address: of the server.
         numbers: of its sessions.
-        saved: the round of every checkpoint that a party says it has.
+        saved: the round of every checkpoint that a party reports.
     """
 
     config: Config
@@ -86,7 +86,7 @@ class Liar:
         return self.folder / "parties" / name
 
     async def stop(self) -> list[BaseException | None]:
-        """Ends all parties as a kill does; what each had failed with until then, in the roster's order."""
+        """Ends all parties as a kill does; returns their errors until then, in the roster's order."""
         for task in self.parties.values():
             task.cancel()
         ended = await asyncio.gather(*self.parties.values(), return_exceptions=True)
@@ -97,24 +97,24 @@ class Liar:
         return [None if isinstance(one, asyncio.CancelledError) else one for one in ended]
 
     async def errors(self) -> dict[str, BaseException | None]:
-        """What each party fails with, once all have ended."""
+        """The error of each party, once all have ended."""
         ended = await asyncio.gather(*self.parties.values(), return_exceptions=True)
         return dict(zip(self.parties, ended, strict=True))
 
     async def event(self, kind: str) -> None:
-        """Waits until a party tells of something."""
+        """Waits for an event of a party."""
         while (await self.events.get())["kind"] != kind:
             pass
 
     async def begin(self, run: str, round: int = 0) -> Cohort:
-        """Begins a session once all are there. Which checkpoints they hold is not looked at."""
+        """Begins a session once all have joined, regardless of their checkpoints."""
         await self.hub.assemble(30)
         self.hub._run = run
         self.cohort, _ = self.hub.begin([round] if round else [], 0, self._between)
         return self.cohort
 
     async def summing(self, run: str) -> Blinded:
-        """What sums over sets that the test says, in the session that has begun."""
+        """Sums over sets that the test gives, in the session that has begun."""
         ctx = server_context(self.config, self.folder, Telemetry(None))
         ctx.run_cache, ctx.session = RunCache(), Session(self.config.federation.id, run, self.hub.session, self.hashes)
         return await blinded(ctx, self.cohort, self.config.federation.protocol.embedding)  # type: ignore[attr-defined]
@@ -157,10 +157,10 @@ async def lying(config: Config, folder: Path) -> AsyncIterator[Liar]:
     numbers, saved = Repeated(), asyncio.Queue[int]()
     admission = AnyRun(federation, facts, "", RevocationList(None), secure=False)
 
-    def told(_party: str, round: int, _error: str) -> None:
+    def on_saved(_party: str, round: int, _error: str) -> None:
         saved.put_nowait(round)
 
-    hub = Hub(federation, contract, admission, "", Telemetry(None), saved=told, numbers=numbers)  # type: ignore[arg-type]
+    hub = Hub(federation, contract, admission, "", Telemetry(None), saved=on_saved, numbers=numbers)  # type: ignore[arg-type]
     largest = max(largest_bytes(kind, limits) for kind in kinds.values()) + FRAME_ALLOWANCE
     listener = Listener(Codec(kinds, limits=limits), largest, hub.greet)
     port = await listener.start("127.0.0.1:0", None)

@@ -40,7 +40,7 @@ class Meeting:
     Args:
         pins: fingerprints by member; none without certificates.
         identities: by member; none without certificates.
-        passes: what becomes of what the server sends to a party; None is nothing.
+        passes: maps a message of the server to the one that its party receives; None drops it.
         round: that was restored.
         sessions: of a party that takes this for another session than the others.
     """
@@ -59,8 +59,8 @@ class Meeting:
         clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
         for name, passes in self.passes.items():
             clients[name]._carry = _altered(clients[name]._carry, passes)
-        halves = [agree(self.client(name), servers[name]) for name in NAMES]
-        signer, *keys = await asyncio.gather(introduce(self.server(), clients), *halves)
+        sides = [agree(self.client(name), servers[name]) for name in NAMES]
+        signer, *keys = await asyncio.gather(introduce(self.server(), clients), *sides)
         return Outcome(signer, dict(zip(NAMES, keys, strict=True)))
 
     def client(self, name: str) -> ClientContext:
@@ -84,7 +84,7 @@ class Meeting:
 
 @dataclass
 class Outcome:
-    """What the server signs with, and every party's keys."""
+    """The server's signer, and every party's keys."""
 
     signer: Signer
     keys: dict[str, Keys]
@@ -92,7 +92,7 @@ class Outcome:
 
 @cache
 def contexts() -> tuple[ServerContext, dict[str, ClientContext]]:
-    """Of a small federation; nothing here needs their data."""
+    """Parties of a small federation; nothing here needs their data."""
     roster, protocol = ", ".join(NAMES), {"name": "fedvs", "stragglers": 0}
     cfg: Config = config(protocol, f"federation.parties=[{roster}]", "federation.timeouts.answer=5")
     clients = {name: client_context(cfg, name, Path(), lambda value: value) for name in NAMES}

@@ -1,4 +1,4 @@
-"""Messages, tensors and notices of every kind, for property tests of what carries them."""
+"""Messages, tensors and notices of every kind, for property tests of their transport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def library(kind: type[Message]) -> type[ProtoMessage]:
 
 @cache
 def generator() -> dict[str, Any]:
-    """What proto/generate.py defines."""
+    """Definitions of proto/generate.py."""
     return runpy.run_path(str(PROTO / "generate.py"))
 
 
@@ -80,7 +80,7 @@ def any_message(kind: type[Message]) -> st.SearchStrategy[Message]:
 
 
 def dimensions(rows: int, width: int, classes: int) -> dict[str, int]:
-    """Sizes of dimensions by name; whatever else a protocol calls one is as large as `width`."""
+    """Sizes of dimensions by name; any other name gets the size `width`."""
     return defaultdict(lambda: width, {"rows": rows, "width": width, "classes": classes})
 
 

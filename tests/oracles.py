@@ -1,6 +1,6 @@
-"""What other libraries say of noise, asked by several tests.
+"""Results of other libraries on noise, for several tests.
 
-They are imported when they are asked: that takes a second each, and every worker imports all tests.
+They are imported on use: that takes a second each, and every worker imports all tests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def exact_epsilon(releases: Sequence[tuple[float, int]], delta: float, *, replace: bool = False) -> float:
-    """By Google's accountant of privacy loss distributions: pairs of a sigma and its number of releases."""
+    """Epsilon by Google's accountant of privacy loss distributions: pairs of a sigma and its number of releases."""
     from dp_accounting import GaussianDpEvent, NeighboringRelation
     from dp_accounting.pld import PLDAccountant
 
@@ -21,7 +21,7 @@ def exact_epsilon(releases: Sequence[tuple[float, int]], delta: float, *, replac
 
 
 def renyi_epsilon(sigma: float, releases: int, delta: float, orders: Sequence[float] | None = None) -> float:
-    """By Google's accountant of Rényi divergences; at its own orders where none are given."""
+    """Epsilon by Google's accountant of Rényi divergences; at its own orders if none are given."""
     from dp_accounting import GaussianDpEvent
     from dp_accounting.rdp import RdpAccountant
 

@@ -1,4 +1,4 @@
-"""A federation of zoo_vfl or syn_zoo_vfl once more, in double precision and without any of its numerics."""
+"""A second implementation of zoo_vfl and syn_zoo_vfl, in double precision and without any of its numerics."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Replica:
         return model
 
     def pair(self, name: str, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """u, h(w) and h(w + mu u); what was sent must be the latter two."""
+        """u, h(w) and h(w + mu u); the sent messages must be the latter two."""
         x, u, sent = self.outcome.clients[name].features[rows].double(), self.direction(name), next(self.pairs[name])
         h, perturbed = self.models[name](x).detach(), self.moved(name, u)(x).detach()
         assert torch.allclose(sent.h.double(), h, atol=1e-3) and torch.allclose(
@@ -74,7 +74,7 @@ class Replica:
         return functional.cross_entropy(logits, self.outcome.server.labels[rows]).item()
 
     def turn(self, names: list[str], parts: dict[str, Tensor], pairs: Mapping[str, tuple], rows: Tensor) -> float:
-        """The box's steps 2 to 5 for these parties: f, with everyone's last embeddings in `parts`."""
+        """The box's steps 2 to 5 for these parties: f, with all parties' last embeddings in `parts`."""
         before = self.loss(parts, rows)
         slopes = {name: (self.loss(parts | {name: pairs[name][2]}, rows) - before) / self.mu for name in names}
         own = self.direction(SERVER)

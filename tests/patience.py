@@ -1,4 +1,4 @@
-"""How long tests wait for what happens soon: it ends tests that hang, also on a machine that is busy with others."""
+"""Time limit for events that happen soon: it ends tests that hang, and is long enough for a busy machine."""
 
 from __future__ import annotations
 

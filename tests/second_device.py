@@ -3,7 +3,7 @@
 An operation on tensors of both devices fails, numpy cannot see the second device, and a generator of the CPU cannot
 draw there. So a test finds a forgotten `.to(device)` on a machine without a GPU. PyTorch lets Python define such a
 device under the name that it keeps for backends of others (PrivateUse1). A process must define it before its first
-backward pass, which starts a thread for every device that there is: `second_process` is a process for that.
+backward pass, which starts a thread for every existing device: `second_process` is a process for that.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Second(torch.Tensor):
             return args[0].memory.tolist()
         if func is torch.Tensor.__getitem__ and isinstance(args[1], list):  # PyTorch would make a tensor of it unseen
             args = (args[0], torch.tensor(args[1]))
-        if func == torch.Tensor.data.__set__:  # it changes what PyTorch knows of the tensor, and must change its memory
+        if func == torch.Tensor.data.__set__:  # it changes PyTorch's metadata of the tensor, and must change its memory
             args[0].memory = args[1].memory
         with torch._C.DisableTorchFunctionSubclass():  # which would make `_Second` of every result
             return func(*args, **(kwargs or {}))
@@ -82,7 +82,7 @@ class _Second(torch.Tensor):
 
 
 def _made(kind: type[Outgoing], value: torch.Tensor, mechanism: str) -> Outgoing:
-    """`Tensor._make_subclass` does not ask `_Second`."""
+    """`Tensor._make_subclass` does not call `_Second`."""
     if not isinstance(value, _Second):
         return _MADE(kind, value, mechanism)
     made = _subclass(kind)(value.memory.detach())
@@ -92,12 +92,12 @@ def _made(kind: type[Outgoing], value: torch.Tensor, mechanism: str) -> Outgoing
 
 @cache
 def _subclass(kind: type[torch.Tensor]) -> type[_Second]:
-    """Tensors of the second device that are of another kind too."""
+    """Tensors of the second device that are also of another class."""
     return type(f"_Second{kind.__name__}", (_Second, kind), {"__new__": _Second.__new__})
 
 
 class _Dispatch(TorchDispatchMode):
-    """Sees the calls that make tensors, which have none among their arguments."""
+    """Intercepts calls that make tensors without tensor arguments."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _compute(func, args, kwargs or {})
@@ -126,7 +126,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _refuse_mixing(name: str, tensors: list[torch.Tensor]) -> None:
-    """As on a GPU: a number may come from the CPU, and so may the places of an index."""
+    """Refuses as a GPU does: a number may come from the CPU, and so may the places of an index."""
     for place, tensor in enumerate(tensors):
         index = place > 0 and name.startswith(("aten::index", "aten::_index")) and tensor.dtype == torch.int64
         if not isinstance(tensor, _Second) and tensor.dim() and not index:

@@ -1,4 +1,4 @@
-"""Tables of a few members who know partly the same people, in an order of each one's own."""
+"""Tables of a few members with partly common rows, each in an order of its own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from colonnade.common.conversation.conversation import SERVER
 COLUMNS = 3
 
 
-def write_tables(folder: Path, parties: int = 2, people: int = 400, share: float = 0.9) -> dict[str, list[str]]:
+def write_tables(folder: Path, parties: int = 2, persons: int = 400, share: float = 0.9) -> dict[str, list[str]]:
     """A csv file a member, with a class that is the sign of all columns' sum. Returns the keys by member."""
     draw = random.Random(5)
-    rows = {f"Person {n:04}": [draw.gauss(0, 1) for _ in range(COLUMNS * parties)] for n in range(people)}
+    rows = {f"Person {n:04}": [draw.gauss(0, 1) for _ in range(COLUMNS * parties)] for n in range(persons)}
     ids = {}
     for number, member in enumerate([SERVER, *(f"party{n}" for n in range(1, parties + 1))]):
-        ids[member] = draw.sample(sorted(rows), int(share * people))
+        ids[member] = draw.sample(sorted(rows), int(share * persons))
         with (folder / f"{member}.csv").open("w", newline="") as file:
             lines = csv.writer(file)
             lines.writerow(["who", "label"] if member == SERVER else ["who", *(f"c{n}" for n in range(COLUMNS))])
@@ -29,7 +29,7 @@ def write_tables(folder: Path, parties: int = 2, people: int = 400, share: float
 
 
 def table_tree(parties: int = 2, **federation: Any) -> dict[str, Any]:
-    """The configuration to them."""
+    """The configuration for these tables."""
     return {
         "federation": {
             "id": "tables",

@@ -1,4 +1,4 @@
-"""What is handed on: the wheel and the sdist have what the tree has, under one version."""
+"""Distributions: the wheel and the sdist have the files of the tree, under one version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOMS = sorted(path.name for path in (ROOT / "colonnade").iterdir() if path.is_s
 
 
 def files_of_the_tree() -> set[str]:
-    """All files of the packages, whatever their kind; of experiments, beside which data may lie, configurations."""
+    """All files of the packages; of experiments, which may hold data, only the configurations."""
     own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "colonnade").iterdir() if path.is_file()}
     return own | {
         path.relative_to(ROOT).as_posix()

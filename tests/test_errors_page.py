@@ -1,4 +1,4 @@
-"""docs/errors.md quotes what the code says: nearly every letter of a quotation stands in its sources' texts."""
+"""docs/errors.md quotes the code's messages: nearly every letter of a quotation is in the sources."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
-LEAST = 8  # letters of a text without which it says nothing
+LEAST = 8  # minimum letters of a meaningful text
 VALUE = re.compile(
     r"'[^']*'|\S*[\d/…]\S*|\S+\.\S+"
 )  # names in quotes, numbers, paths, hosts, keys: no source has these
-STRANGE = 0.34  # of the other letters may be values too: names without quotes, what an operating system says
+STRANGE = 0.34  # share of the other letters that may be values: names without quotes, messages of an operating system
 
 
 def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
-    """What stands in a text as it is, in order; between two pieces a value is put in."""
+    """Literal pieces of a text, in order; values are inserted between them."""
     parts = text.values if isinstance(text, ast.JoinedStr) else [text]
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
@@ -55,7 +55,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("quotation", QUOTED)
-def test_the_code_still_says_it(quotation: str) -> None:
+def test_the_code_still_has_the_message(quotation: str) -> None:
     assert strange(quotation) <= STRANGE
 
 

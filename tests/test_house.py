@@ -1,4 +1,4 @@
-"""How the code is laid out: folders that can be looked over, files that can be read, and imports that go one way."""
+"""Layout of the code: size of folders and files, and direction of imports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sources() -> Mapping[str, ast.Module]:
 
 
 def imports(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
-    """The files that a file imports, also where only a type checker does."""
+    """The files that a file imports, also only for type checking."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (modules[name.name] for name in node.names if name.name in modules)
@@ -66,7 +66,7 @@ def test_no_room_imports_itself_through_others() -> None:
 
 
 def room(path: str) -> str:
-    """The first two parts of a path: common/errors.py is a room of its own, common/data/formats is in common/data."""
+    """The first two parts of a path: common/errors.py is a unit of its own, common/data/formats is in common/data."""
     return "/".join(path.split("/")[:2])
 
 

@@ -1,4 +1,4 @@
-"""Every protocol is in every list of protocols, and has a page that the lists lead to."""
+"""Every protocol is in every list of protocols, and has a page that the lists link to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/security.md has a row for every protocol, and offers what its configuration takes and nothing else."""
+"""docs/security.md has a row for every protocol, with exactly the protections that its configuration accepts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_protocol_has_one_row_of_four_columns() -> None:
 
 
 def takes(name: str, switch: str) -> bool:
-    """Whether the protocol's demo can be run with it."""
+    """True if the protocol's demo can be run with it."""
     demo = ROOT / "experiments" / name / "demo.yaml"
     fitting = ("federation.protocol.update=signal",) if (name, switch) == ("vimadmm_j", SWITCHES["B"]) else ()
     try:
@@ -48,14 +48,14 @@ def takes(name: str, switch: str) -> bool:
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_what_can_be_switched_on_is_what_the_configuration_takes(name: str) -> None:
-    load(ROOT / "experiments" / name / "demo.yaml")  # what is refused below is the switch
+def test_documented_protections_are_those_that_the_configuration_accepts(name: str) -> None:
+    load(ROOT / "experiments" / name / "demo.yaml")  # the refusal below is due to the switch
     able = {letter for letter, switch in SWITCHES.items() if takes(name, switch)}
     assert set(re.findall(r"\b[FRBA]\b", ROWS[name][3])) == able
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_a_row_says_what_the_contract_says(name: str) -> None:
+def test_a_row_matches_the_contract(name: str) -> None:
     server, others, labels, _ = (_resolved(name, column) for column in range(4))
     contract = CONTRACTS[name]
     assert ("all training labels" in labels) == contract.shares_labels
@@ -66,7 +66,7 @@ def test_a_row_says_what_the_contract_says(name: str) -> None:
 
 
 def _resolved(name: str, column: int) -> str:
-    """A cell, with what it refers to: "as `split`"."""
+    """A cell, with references such as "as `split`" resolved."""
     cell = ROWS[name][column]
     if found := re.search(r"as (?:in )?`(\w+)`", cell):
         return f"{_resolved(found[1], column)}; {cell}"

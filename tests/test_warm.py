@@ -1,4 +1,4 @@
-"""Processes that tests fork are those that subprocess would start, and go with whoever started them."""
+"""Processes that tests fork are those that subprocess would start, and end with their starter."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_it_can_be_waited_for_in_vain_and_interrupted(bare: None) -> None:
         assert process.communicate(timeout=PATIENCE)[0] == "stopped\n" and process.returncode == 0
 
 
-def test_it_may_open_as_few_files_as_it_is_told(bare: None) -> None:
+def test_its_limit_of_open_files_is_as_given(bare: None) -> None:
     code = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     done = warm.run([*PYTHON, code], check=True, capture_output=True, files=(100, 200))
     assert done.stdout == "(100, 200)\n"
@@ -115,16 +115,17 @@ def test_the_fork_server_of_a_launcher_is_forked_from_it(tmp_path: Path) -> None
     process = warm.start("up", "--out", tmp_path / "run", cwd=warm.ROOT, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + PATIENCE
-        while len(family := psutil.Process(process.pid).children(recursive=True)) < 6:
+        while len(children := psutil.Process(process.pid).children(recursive=True)) < 6:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
-        nursery = family[0]
-        assert nursery.cmdline() == psutil.Process(process.pid).cmdline()  # else: -m colonnade.cli.fork_server
-        assert {child.ppid() for child in family[1:]} == {nursery.pid} and os.getsid(nursery.pid) == nursery.pid
+        fork_server = children[0]
+        assert fork_server.cmdline() == psutil.Process(process.pid).cmdline()  # else: -m colonnade.cli.fork_server
+        assert {child.ppid() for child in children[1:]} == {fork_server.pid}
+        assert os.getsid(fork_server.pid) == fork_server.pid
     finally:
         process.kill()
         process.wait()
-    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE)
     assert not alive
 
 
@@ -149,7 +150,7 @@ def test_everything_ends_with_the_tests() -> None:
     )
     tests = subprocess.Popen([*PYTHON, code], cwd=warm.ROOT, stdout=subprocess.PIPE, text=True)
     assert tests.stdout is not None
-    family = [psutil.Process(int(pid)) for pid in tests.stdout.readline().split()]
+    children = [psutil.Process(int(pid)) for pid in tests.stdout.readline().split()]
     tests.kill()
     tests.communicate()
-    assert len(family) == 2 and not psutil.wait_procs(family, timeout=PATIENCE)[1]
+    assert len(children) == 2 and not psutil.wait_procs(children, timeout=PATIENCE)[1]

@@ -1,4 +1,4 @@
-"""Two ways to carry the same conversation, for tests that both must pass."""
+"""Two transports of the same conversation, for tests that both must pass."""
 
 from __future__ import annotations
 

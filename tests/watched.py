@@ -1,4 +1,4 @@
-"""A federation over real gRPC in one event loop, whose members show metrics and health."""
+"""A federation over real gRPC in one event loop, with metrics and health endpoints at all members."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(address: str) -> str:
 
 
 def samples(text: str) -> Samples:
-    """By name and labels."""
+    """Samples by name and labels."""
     found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in found}
 
@@ -48,10 +48,10 @@ def value(of: Samples, name: str, **labels: str) -> float:
 
 @dataclass
 class Watched:
-    """One run. `on_event` is called with every event of the server's, while everyone stands still.
+    """One run. `on_event` is called with every event of the server, while all members are paused.
 
     Attributes:
-        invited: the parties that know where the server is; all of them, unless something runs beside.
+        invited: the parties that know the server's address; by default all.
     """
 
     config: Config
@@ -64,7 +64,7 @@ class Watched:
         return self.folder / name
 
     def endpoint(self, name: str, what: str) -> str:
-        """Where a member shows something, as its own events say."""
+        """Address of a member's endpoint, from its own events."""
         (event,) = [e for e in read_lines(self.home(name) / "events.jsonl") if e["kind"] == "observed"]
         return str(event[what])
 
@@ -72,7 +72,7 @@ class Watched:
         return samples(read(self.endpoint(name, "metrics")))
 
     def run(self, beside: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """To its end. `beside` runs with the members."""
+        """Runs to the end. `beside` runs with the members."""
         asyncio.run(asyncio.wait_for(self._all(beside), 90))
 
     async def _all(self, beside: Callable[[], Coroutine[Any, Any, None]] | None) -> None:

@@ -1,4 +1,4 @@
-"""What `colonnade check` says of FedVS: every K with what it costs, and how far the sums are from wrapping."""
+"""FedVS in `colonnade check`: the cost of every K, and the margin of the sums before they wrap around."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from colonnade.common.numerics.fixed_point import from_field
 from colonnade.common.protocols.fedvs import Config
 from colonnade.reports.console.screen import out
 
-_ROWS = 4096  # of a party that are looked at together
+_ROWS = 4096  # of a party, processed at a time
 _HEADER = ("K", "R", "late", "rows", "work", "up", "down", "data up", "data down")
 _CAPTION = (
-    "K segments: R answers decode, and N - R may be late. Real rows a batch. A party's multiplications relative to "
+    "K segments: R responses decode, and N - R may be late. Real rows a batch. A party's multiplications relative to "
     "plain embeddings, least to most. Bytes a party and round, and once for the data, of the party that has most. "
     "* as configured. Margin, above: how many times a party's part of the sums fits before the first round; below 1 "
     "they could wrap around."
@@ -39,7 +39,7 @@ _CAPTION = (
 
 
 class Coding:
-    """What is known of the parties of a coded federation.
+    """Checks of the parties of a coded federation.
 
     Args:
         federation: the agreed section.
@@ -53,10 +53,10 @@ class Coding:
         self._partition: Partition | None = None
 
     def add(self, party: str, columns: Columns, model: nn.Module, partition: Partition) -> str:
-        """Looks at a party's data and its model before the first round.
+        """Checks a party's data and its model before the first round.
 
         Returns:
-            What to say of them, to go behind what is said of the party.
+            Text to append to the line of the party.
 
         Raises:
             ConfigError: its model or the number of its columns does not fit, or there are more segments than rows.
@@ -75,7 +75,7 @@ class Coding:
     def show(self) -> None:
         """Prints the table, once all parties are known."""
         if self._partition is None or (lacking := len(self._federation.names) - len(self._columns)):
-            out.print(f"what each K costs needs every party's columns: {lacking} of them have no section here")
+            out.print(f"the cost of each K needs every party's columns: {lacking} of them have no section here")
             return
         columns = [self._columns[name] for name in self._federation.names]
         table = Table(box=box.SIMPLE, header_style="bold", caption=_CAPTION, caption_justify="left")
@@ -87,7 +87,7 @@ class Coding:
         out.print(table)
 
     def _largest(self, party: str, columns: Columns, model: Polynomial, partition: Partition) -> Tensor:
-        """The size of each column's largest entry, quantised, int64 (1, columns)."""
+        """Magnitude of each column's largest entry, quantised, int64 (1, columns)."""
         largest = torch.zeros(1, self._columns[party], dtype=torch.int64)
         for rows in torch.split(torch.cat([getattr(partition, part) for part in PARTS]), _ROWS):
             values = model.powers(columns[rows])

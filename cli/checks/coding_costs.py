@@ -1,8 +1,8 @@
-"""What FedVS's coding costs, for every number of segments that a roster allows: `colonnade check` prints it.
+"""Cost of FedVS's coding for every number of segments that a roster allows; `colonnade check` prints it.
 
-A larger K leaves each party less to compute and fewer parties that may be late: R = 2 (K + T - 1) + 1 answers decode
+A larger K leaves each party less to compute and fewer parties that may be late: R = 2 (K + T - 1) + 1 responses decode
 (Li, Yao, Liu 2023, Theorem 5.1 and Section 5.3). Bytes are those of the tensors, counted from the messages of
-common/protocols/fedvs.py; a test holds them against what a simulated run sends.
+common/protocols/fedvs.py; a test compares them with a simulated run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ELEMENT, _LENGTH = 4, 8  # bytes of an int32 and of an int64
 
 @dataclass(frozen=True)
 class CodingCost:
-    """One K. Of what differs by party there is one number for each, in the roster's order.
+    """Cost of one K. Tuples hold one number a party, in the roster's order.
 
     Args:
         segments: K.
-        answers: R, that decode.
+        answers: R, the responses needed to decode.
         stragglers: N - R, that a round need not wait for.
         rows: real ones of a full batch.
-        work: a party's multiplications for a full batch, relative to what its own embeddings of a plain batch take.
+        work: a party's multiplications for a full batch, relative to its own embeddings of a plain batch.
         up, down: bytes of a training round with a full batch and everyone's shares. The server's signature on the
             set of senders, 70 to 72 bytes, is not among them.
         preparation_up, preparation_down: bytes of sharing the data, once.
@@ -47,7 +47,7 @@ class CodingCost:
 
 
 def coding_costs(federation: FederationConfig, columns: Sequence[int], partition: Partition) -> list[CodingCost]:
-    """The costs of K = 1, 2 .. as far as N - R stays at 0 or more and there are training rows.
+    """Costs of K = 1, 2 .. while N - R is at least 0 and there are training rows.
 
     Args:
         federation: the agreed section of a `fedvs` federation.
@@ -55,7 +55,7 @@ def coding_costs(federation: FederationConfig, columns: Sequence[int], partition
         partition: row numbers of the parts.
     """
     config = federation.protocol
-    assert isinstance(config, Config)  # whoever asks has looked
+    assert isinstance(config, Config)  # callers check it
     largest = min(config.most_segments(len(columns), 0), len(partition.train))
     return [_cost(federation, config, columns, partition, segments) for segments in range(1, largest + 1)]
 
@@ -67,10 +67,10 @@ def _cost(
     answers, real = 2 * (segments + config.masks - 1) + 1, segments * rows.batch
     answer = _ELEMENT * rows.batch * config.embedding
     models = [_box(config, count * config.embedding, rows.batch) for count in columns]
-    told = _bundles(models)
+    bundles = _bundles(models)
     chunks = [len(chunk.positions) for chunk in rows.chunks(config.chunk)]
     data = [[_ELEMENT * coded * count + OVERHEAD for count in columns] for coded in chunks]
-    received = [sum(bundles) for bundles in zip(*map(_bundles, data), strict=True)]
+    received = [sum(sizes) for sizes in zip(*map(_bundles, data), strict=True)]
     return CodingCost(
         segments,
         answers,
@@ -78,20 +78,20 @@ def _cost(
         real,
         work=tuple(rows.batch * sum(columns) / (federation.batch * count) for count in columns),
         up=tuple((parties - 1) * box + parties + answer for box in models),  # Shares, Opened, Answer
-        down=tuple(bundle + parties + _gradient(federation, real, config.embedding) for bundle in told),
+        down=tuple(bundle + parties + _gradient(federation, real, config.embedding) for bundle in bundles),
         preparation_up=tuple((parties - 1) * sum(boxes) for boxes in zip(*data, strict=True)),
         preparation_down=tuple(_LENGTH * parties + size for size in received),  # Preparation's columns, Bundles
     )
 
 
 def _box(config: Config, elements: int, coded: int) -> int:
-    """Bytes of a sealed share of a model; where answers are masked it has shares of masks behind it."""
+    """Bytes of a sealed share of a model; with masked responses, shares of masks are appended."""
     masks = coded * config.embedding if config.masked_answers else 0
     return _ELEMENT * (elements + masks) + OVERHEAD
 
 
 def _bundles(boxes: Sequence[int]) -> list[int]:
-    """Bytes of what every party is passed on: the others' boxes, and the length of each."""
+    """Bytes forwarded to every party: the others' boxes, and the length of each."""
     return [sum(boxes) - own + _LENGTH * len(boxes) for own in boxes]
 
 

@@ -1,4 +1,4 @@
-"""Whether the members of a file can show who they are: keys, certificates, pins and the list of revoked ones."""
+"""Checks of the members' identities in a file: keys, certificates, pins and the revocation list."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from colonnade.server.run.service import own_identity as server_identity
 
 
 def check_identities(config: Config, base: Path) -> None:
-    """Looks at what a member would otherwise be refused for when it starts, or joins.
+    """Checks the identities that would otherwise be refused when a member starts or joins.
 
-    Who names no folder is passed over: `up` makes throw-away keys.
+    Members without an `identity` are skipped: `up` makes throw-away keys.
 
     Raises:
-        ConfigError, IdentityError: whose key or certificate cannot be used or is not the pinned one, and why.
+        ConfigError, IdentityError: a key or certificate cannot be used or is not the pinned one; names the member.
     """
     federation, server = config.federation, config.server
     if server is not None and server.identity is not None:

@@ -1,4 +1,4 @@
-"""Whether the members' tables are about the same people, where all of them are on this machine to look at."""
+"""Overlap of the members' keys, where all tables are on this machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from colonnade.reports.console.screen import out
 
 
 def in_parts(rows: Partition) -> str:
-    """How many rows are for what."""
+    """Number of rows in each part."""
     return f"{len(rows.train)} train, {len(rows.validation)} validate, {len(rows.test)} test"
 
 
 class Overlap:
-    """The keys of those members whose tables have been read.
+    """Keys of the members whose tables have been read.
 
     Args:
         federation: the agreed section.
@@ -31,12 +31,12 @@ class Overlap:
         self._keys: dict[str, RowKeys] = {}
 
     def add(self, member: str, ids: Sequence[str] | None) -> None:
-        """Takes a member's in. Raises DataError if rows go by keys, and these are of no use."""
+        """Adds a member's keys. Raises DataError if rows are matched by keys, and these cannot be used."""
         if self._federation.align != "none" or ids is not None:
             self._keys[member] = RowKeys.of(ids, self._federation.keys, member)
 
     def show(self) -> None:
-        """Says how many rows are common to all, if all have been read.
+        """Prints the number of rows common to all, if all have been read.
 
         Raises:
             DataError: there are none, or with `sorted` or without alignment the keys are not the same.
@@ -54,15 +54,15 @@ class Overlap:
             parts = in_parts(Schedule(self._federation, common, 0).partition)
             out.print(f"{common} rows are common to all: {parts}", markup=False)
         else:
-            out.print("how many rows are common to all is known after alignment", markup=False)
+            out.print("the number of rows common to all is known after alignment", markup=False)
 
     @property
     def most(self) -> str:
-        """Before the rows of a member: of those whom it knows, only those whom all know count."""
+        """Prefix of a member's row count: with alignment, only rows that all members hold are used."""
         return "" if self._federation.align == "none" else "up to "
 
     def _refuse_others(self) -> None:
-        """Rows that are said to be in the same order have the same keys in every row, where they have any."""
+        """Refuses tables without alignment whose keys differ, where they have any."""
         for member, keys in self._keys.items():
             if SERVER in self._keys and keys.digest != self._keys[SERVER].digest:
                 raise DataError(

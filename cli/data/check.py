@@ -1,4 +1,4 @@
-"""`colonnade check`: all that can be found wrong before anything starts."""
+"""`colonnade check`: finds errors before anything starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from colonnade.simulation.contexts import refuse_other_rows
 
 
 def check(file: Path, sets: tuple[str, ...]) -> None:
-    """Reads a configuration, the data, models and keys that it names, and says what it found."""
+    """Checks a configuration and the data, models and keys that it names, and prints the findings."""
     config = load(file, sets)
     federation = config.federation
     base = file.parent.resolve()
@@ -44,7 +44,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             schedule = Schedule(federation, len(features.values), features.official_test)
             columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
         shape = tuple(columns.shape[1:])
-        width = CONTRACTS[federation.protocol.name].limits(federation)["width"]
+        width = CONTRACTS[federation.protocol.name].limits_of(federation)["width"]
         model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
         more = coding.add(name, columns, model, schedule.partition) if coding else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
@@ -77,10 +77,12 @@ def check_members(config: Config, file: Path) -> None:
 
 
 def refuse_others(config: Config, folder: Path) -> None:
-    """Refuses a run of `up` whose members cannot go on under this configuration, before anything is written.
+    """Refuses to resume a run of `up` whose members cannot continue under this configuration.
+
+    Nothing is written before.
 
     Raises:
-        CheckpointError: whose checkpoints are another's, or of another configuration.
+        CheckpointError: checkpoints are another member's, or of another configuration.
     """
     hashes = config.federation.lasting_hashes()
     for name in (SERVER, *config.federation.names):
@@ -103,7 +105,10 @@ def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
         out.print(f"server: {labels.without}", markup=False)
     columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
     if columns is not None and config.server.active is not None:
-        width, shape = CONTRACTS[config.federation.protocol.name].limits(config.federation)["width"], columns.shape[1:]
+        width, shape = (
+            CONTRACTS[config.federation.protocol.name].limits_of(config.federation)["width"],
+            columns.shape[1:],
+        )
         bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
     return len(labels.values)

@@ -24,19 +24,19 @@ def deal(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="configuration; left out, the demo",
+            help="configuration; default: the demo",
             envvar="COLONNADE_EXPERIMENT",
             show_envvar=False,
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="where to", show_default=False)] = Path("federation"),
+    out: Annotated[Path, typer.Option("--out", help="output folder", show_default=False)] = Path("federation"),
     connect: Annotated[
-        str, typer.Option("--connect", metavar="HOST:PORT", help="where parties find the server")
+        str, typer.Option("--connect", metavar="HOST:PORT", help="address of the server, for the parties")
     ] = "127.0.0.1:7400",
     sets: Sets = None,
-    days: Annotated[int, typer.Option(help="how long certificates hold")] = 30,
-    owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="who is to own what is dealt")] = "",
+    days: Annotated[int, typer.Option(help="validity of the certificates")] = 30,
+    owner: Annotated[str, typer.Option(metavar="UID[:GID]", help="owner of the dealt files")] = "",
 ) -> None:
     """Write a folder for every member: its configuration, its keys, and its columns or labels alone."""
     from colonnade.cli.data.deal import DealTerms, read_owner  # noqa: PLC0415

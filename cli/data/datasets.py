@@ -18,7 +18,7 @@ app = typer.Typer(help="List the data sets that Colonnade knows, or fetch one.")
 
 @app.callback(invoke_without_command=True)
 def datasets(context: typer.Context) -> None:
-    """List the data sets that Colonnade knows: what they are and where they lie."""
+    """List the data sets that Colonnade knows: size, licence and location."""
     if context.invoked_subcommand is not None:
         return
     table = Table("name", "rows", "size", "licence", box=None, header_style="bold")

@@ -1,7 +1,7 @@
 """`colonnade deal`: a folder for every member of a federation, with its configuration, its keys and its data alone.
 
-What a folder holds is all that its member needs on a machine of its own: `config.yaml`, `keys/`, `data/`. Whoever
-deals has seen everything, so this is for demos and experiments: real parties bring their own data and keys.
+A folder holds all that its member needs on its own machine: `config.yaml`, `keys/`, `data/`. The dealer sees
+everything, so this is for demos and experiments: real parties bring their own data and keys.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from colonnade.reports.console.screen import out as console
 from colonnade.server.reporting.summary import describe_source
 
 _STAMP = "dealt.json"
-_LASTING = ("scale", "noise", "missing", "unseen")  # of `data`: what holds for the columns wherever they lie
+_LASTING = ("scale", "noise", "missing", "unseen")  # keys of `data` that apply to the dealt columns too
 _CODE = re.compile(r"(.+\.py):\w+")
 
 
 @dataclass(frozen=True)
 class DealTerms:
-    """What the members are told beside the configuration.
+    """Settings of the members outside the configuration.
 
     Raises:
         InputError: `connect` is no address with a port.
 
     Args:
         connect: HOST:PORT under which parties reach the server; it listens on that port, everywhere.
-        days: how long the certificates hold.
-        owner: user and group who are to own what is dealt; None for whoever deals.
+        days: validity of the certificates.
+        owner: user and group that own the dealt files; None for the calling user.
     """
 
     connect: str
@@ -90,7 +90,7 @@ def read_owner(text: str) -> tuple[int, int] | None:
 
 
 def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None:
-    """Deals a federation, once: what was dealt from the same configuration is left as it is.
+    """Deals a federation. A folder dealt from the same configuration is left as it is.
 
     Raises:
         InputError: something else was dealt into the folder, or it has places for other members.
@@ -153,7 +153,7 @@ class _Dealing:
     base: Path
     out: Path
     terms: DealTerms
-    dry: bool = False  # whether everything is read, and refused if it is of no use, before anything is written
+    dry: bool = False  # reads and checks everything, and writes nothing
     copied: dict[tuple[str, str], Path] = field(default_factory=dict)
 
     def go(self) -> None:
@@ -240,7 +240,7 @@ class _Dealing:
         self._put(name, "config.yaml", text.encode())
 
     def _take_code_along(self, name: str, node: Any) -> None:
-        """Models of one's own lie in files beside the configuration."""
+        """Copies the files of custom models next to the configuration."""
         if not isinstance(node, dict):
             return
         if isinstance(file := node.get("file"), str) and (found := _CODE.fullmatch(file)):
@@ -274,7 +274,7 @@ def _copy_keys(made: Path, kept: Path) -> None:
 
 
 def _give(folder: Path, user: int, group: int) -> None:
-    """From the innermost outwards: who may do nothing but give away cannot enter what is given."""
+    """Changes the owner bottom-up: after the change this process may not be able to enter a folder."""
     for path, _, names in os.walk(folder, topdown=False):
         for name in names:
             os.chown(Path(path) / name, user, group)

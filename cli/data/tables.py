@@ -16,15 +16,15 @@ app = typer.Typer(no_args_is_help=True, help="Cut a known set into csv tables wi
 
 Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, ..")]
 Parties = Annotated[int, typer.Option("--parties", min=1, help="how many parties share the columns")]
-Overlap = Annotated[float, typer.Option("--overlap", help="share of the people that every member knows")]
-Seed = Annotated[int, typer.Option("--seed", help="of orders and of who knows whom")]
+Overlap = Annotated[float, typer.Option("--overlap", help="share of the rows that every member holds")]
+Seed = Annotated[int, typer.Option("--seed", help="seed of the orders and of the overlap")]
 
 Rows = Sequence[Sequence[str]]
 
 
 @app.command()
 def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
-    """The Adult census: who earns more than 50,000 a year?"""
+    """The Adult census: predict an income above 50,000 a year."""
     from colonnade.common.data.known_sets.adult import holds, read_rows  # noqa: PLC0415
     from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
 
@@ -34,7 +34,7 @@ def adult(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0
 
 @app.command()
 def credit(out: Out, parties: Parties = 3, overlap: Overlap = 0.8, seed: Seed = 0) -> None:
-    """Credit cards: who does not pay next month?"""
+    """Credit cards: predict a default next month."""
     from colonnade.common.data.known_sets.places import find  # noqa: PLC0415
 
     path = find("credit-default/UCI_Credit_Card.csv", Path(), Path.is_file, "file")
@@ -53,13 +53,13 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
     label = len(header) - 1
     bands = [band(label, PartyIndex(index, parties), "columns") for index in range(parties)]
     columns = {"server": [label], **{f"party{index + 1}": [*range(label)[part]] for index, part in enumerate(bands)}}
-    # A key says nothing of a person's place in the set that was cut.
+    # A key does not reveal a row's position in the original set.
     numbers = np.random.default_rng(seed + 1).permutation(len(rows))
     keys = [f"{name}-{number:06d}" for number in numbers]
     known = share(len(rows), parties + 1, overlap, seed)
     make_folder(out)
-    for (member, places), people in zip(columns.items(), known, strict=True):
-        table = [[keys[row], *(rows[row][place] for place in places)] for row in people.tolist()]
+    for (member, places), held in zip(columns.items(), known, strict=True):
+        table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]
         _write(out / f"{member}.csv", ["key", *(header[place] for place in places)], table)
         typer.echo(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
 

@@ -32,7 +32,7 @@ from colonnade.common.errors import IdentityError
 app = typer.Typer(help="Make, sign, show and revoke certificates.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
-Days = Annotated[int, typer.Option(help="How long it holds, in days.")]
+Days = Annotated[int, typer.Option(help="Validity in days.")]
 Dns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="A DNS name of the server; repeatable.")]
 Ip = Annotated[list[str] | None, typer.Option(metavar="IP", help="An IP address of the server; repeatable.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -43,7 +43,7 @@ def ca(folder: Folder, days: Days = 3650) -> None:
     """Make a certificate authority in DIR, on a machine that stays offline."""
     authority = Authority.make_in(folder, days=days)
     typer.echo(f"Made the authority {describe(authority.certificate).subject!r} in {folder}.")
-    typer.echo(f"  Keep {folder / 'key.pem'} here: whoever has it can sign any name.")
+    typer.echo(f"  Keep {folder / 'key.pem'} here: anyone who holds it can sign any name.")
     typer.echo(f"  Give {folder / 'cert.pem'} to the server and every party, as their ca.pem.")
     typer.echo(f"Next, for each request: colonnade certs sign FILE.csr --ca {folder} --out cert.pem")
 
@@ -60,7 +60,7 @@ def request(
 ) -> None:
     """Make a key and a certificate request for NAME in DIR."""
     key = new_key()
-    asked = make_request(key, name, [*(dns or ()), *(ip or ()), *(LOOPBACK if loopback else ())])
+    made = make_request(key, name, [*(dns or ()), *(ip or ()), *(LOOPBACK if loopback else ())])
     path = files.make_folder(folder) / "key.pem"
     if path.exists() and not force:
         raise IdentityError(
@@ -68,7 +68,7 @@ def request(
             hint=f"for a new certificate: colonnade certs renew {folder}; for a new key: --force",
         )
     save_key(key, path, overwrite=force)
-    _keep_request(asked, key, name, folder)
+    _keep_request(made, key, name, folder)
 
 
 @app.command()
@@ -79,8 +79,8 @@ def renew(folder: Folder) -> None:
     path = folder / "cert.pem"
     certificate = read_certificate(files.read(path, hint=missing), str(path))
     name = name_of(certificate)
-    asked = make_request(key, name, describe(certificate).hosts)
-    _keep_request(asked, key, name, folder)
+    made = make_request(key, name, describe(certificate).hosts)
+    _keep_request(made, key, name, folder)
     typer.echo("The new certificate has a new fingerprint: every roster has to pin that one.")
 
 
@@ -89,9 +89,9 @@ def sign(
     requested: Annotated[Path, typer.Argument(metavar="REQUEST", help="A .csr file.", show_default=False)],
     *,
     authority: Annotated[Path, typer.Option("--ca", metavar="DIR", help="The authority's folder.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the certificate goes.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Certificate file to write.")],
     days: Days = 365,
-    role: Annotated[Role, typer.Option(help="What its owner is.")] = Role.PARTY,
+    role: Annotated[Role, typer.Option(help="Role of its owner.")] = Role.PARTY,
     force: Force = False,
 ) -> None:
     """Sign a request with the authority in --ca."""
@@ -111,7 +111,7 @@ def sign(
 
 @app.command()
 def show(paths: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)]) -> None:
-    """Say whose certificates these are, their fingerprints, and how long they hold."""
+    """Print the subject, fingerprint and validity of certificates."""
     for path in paths:
         certificate = read_certificate(files.read(path, hint="name a certificate's file"), str(path))
         shown = describe(certificate)
@@ -128,7 +128,7 @@ def show(paths: Annotated[list[Path], typer.Argument(metavar="FILE...", show_def
 def revoke(
     which: Annotated[str, typer.Argument(metavar="FILE|FINGERPRINT", show_default=False)],
     listed: Annotated[Path, typer.Option("--list", metavar="FILE", help="The list; made if missing.")],
-    reason: Annotated[str, typer.Option(help="Why; the party is told.")],
+    reason: Annotated[str, typer.Option(help="Reason; it is sent to the party.")],
 ) -> None:
     """Add a certificate to a revocation list, for good."""
     known = check_fingerprint(which) if which.startswith("sha256:") else _certificate(Path(which))
@@ -160,16 +160,16 @@ def everyone(
     )
 
 
-def _keep_request(asked: bytes, key: PrivateKey, name: str, folder: Path) -> None:
+def _keep_request(made: bytes, key: PrivateKey, name: str, folder: Path) -> None:
     path = folder / "request.csr"
-    files.write(path, asked, overwrite=True)
+    files.write(path, made, overwrite=True)
     role = " --role server" if name == SERVER else ""
     typer.echo(f"Made a request for {name!r} in {path}.")
     typer.echo(f"  Keep {folder / 'key.pem'} here, and send it to nobody.")
     typer.echo(f"  The key's fingerprint: {key_fingerprint(key.public_key())}")
-    typer.echo(f"Next: send {path} to whoever holds the authority. They run")
+    typer.echo(f"Next: send {path} to the holder of the authority, who runs")
     typer.echo(f"  colonnade certs sign request.csr --ca DIR --out {name}.pem{role}")
-    typer.echo(f"What they send back goes to {folder / 'cert.pem'} and {folder / 'ca.pem'}.")
+    typer.echo(f"Save the returned files as {folder / 'cert.pem'} and {folder / 'ca.pem'}.")
 
 
 def _certificate(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""`colonnade token`: who may ask a service."""
+"""`colonnade token`: adds a caller of a service."""
 
 from __future__ import annotations
 

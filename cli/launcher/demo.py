@@ -1,4 +1,4 @@
-"""Where the demo is, installed or not."""
+"""Path of the demo, installed or not."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def demo_file() -> Path:
-    """The configuration that is taken where none is named."""
+    """The default configuration."""
     return Path(__file__).parents[2] / "experiments" / "demo.yaml"

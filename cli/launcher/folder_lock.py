@@ -1,6 +1,6 @@
-"""Locks on run folders: one is made for one run, held by one process, and gone again if nothing came of it.
+"""Locks on run folders: one folder a run, locked by one process, removed if it stays empty.
 
-Where its files are is in common/runtime/run_folder.py.
+The layout of the folder is in common/runtime/run_folder.py.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from colonnade.common.runtime.run_folder import MemberFolder
 from colonnade.reports.console.screen import counted, err
 
 _LOCK = ".lock"
-_ATTEMPTS = 10  # at a lock, which who only looks whether it is held takes for a moment
+_ATTEMPTS = 10  # to acquire the lock: `is_held` takes it for a moment
 
 
 @contextmanager
 def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lock_name: str = _LOCK) -> Iterator[Path]:
-    """Makes the folder that is wanted, or runs/NAME-TIME; removes what it has made if that is left empty.
+    """Makes and locks the folder, or runs/NAME-TIME; removes the folders that it made if they are left empty.
 
     Args:
         wanted: `--out`.
-        name: of a folder under runs/ where none is wanted.
-        resume: the folder of a run that is to go on, instead.
-        lock_name: a launcher and the server that it starts work in one folder, under locks of their own.
+        name: of a folder under runs/ if `wanted` is None.
+        resume: the folder of a run to resume, instead.
+        lock_name: a launcher and its server share one folder, each with its own lock.
 
     Raises:
         EnvironmentFault: it holds a run already, cannot be made, or another process works in it.
@@ -87,7 +87,7 @@ def _narrow(folder: Path) -> None:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process works in a folder, whatever its number is called from here."""
+    """True if a process holds the lock of a folder, in any process namespace."""
     try:
         with (folder / _LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -99,7 +99,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _hold(lock: TextIO, folder: Path) -> None:
-    """Until this process ends, however it ends. The file says which process it is."""
+    """Acquires the lock until this process ends, and writes its number into the file."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The parties of a run that `up` made, started again to answer."""
+"""The parties of a run that `up` made, restarted for predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Answerers:
         folder: the run's.
         keys: where keys, files and the server's address are kept while this lasts.
         insecure: without TLS.
-        needed: whether a party whose folder is gone is missed.
+        needed: every party must be there; else those without a folder are left out.
 
     Attributes:
         config: as given, with the members' fingerprints and the server's identity.
@@ -49,7 +49,7 @@ class Answerers:
         self._tree, self.config = tree, parse(tree)
 
     def start(self, processes: Processes) -> None:
-        """Bears them."""
+        """Starts them."""
         threads = max(1, (os.cpu_count() or 1) // (len(self.names) + 1))
         for name in self.names:
             file = self._keys / f"{name}.yaml"
@@ -60,14 +60,14 @@ class Answerers:
             processes.start(name, argv, self._log(name), threads=threads)
 
     def note(self, event: dict[str, Any]) -> None:
-        """Tells them where the server listens."""
+        """Writes the server's address for them."""
         if event["kind"] == "listening":
             partial = self._address.with_suffix(".partial")
             partial.write_text(event["address"])
             partial.replace(self._address)
 
     async def watch(self, processes: Processes) -> None:
-        """Waits until one fails that is needed, or all have ended. Raises PartyFailed with what it said last."""
+        """Waits until a needed one fails, or all have ended. Raises PartyFailed with its last error."""
         while True:
             await asyncio.sleep(0.2)
             processes.wait(0.0)
@@ -77,7 +77,7 @@ class Answerers:
                     raise PartyFailed(name, reason, hint=hint)
 
     def in_its_words(self, failed: PartyFailed, processes: Processes) -> PartyFailed:
-        """The same as the party has said it to itself: it runs on this machine, where all of it may be read."""
+        """The failure with the reason from the party's own log, which may be read on this machine."""
         deadline = time.monotonic() + _LINGER
         while failed.party in processes.running() and time.monotonic() < deadline:
             processes.wait(0.1)
@@ -87,7 +87,7 @@ class Answerers:
         return PartyFailed(failed.party, reason, hint=hint)
 
     def end(self, processes: Processes) -> None:
-        """Waits for those that say farewell, and ends the others."""
+        """Waits for the parties to end, then terminates the others."""
         deadline = time.monotonic() + _LINGER
         while processes.running() and time.monotonic() < deadline and not any(processes.codes.values()):
             processes.wait(0.1)

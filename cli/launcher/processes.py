@@ -1,4 +1,4 @@
-"""The processes of one run on this machine, born by the fork server."""
+"""The processes of one run on this machine, started by the fork server."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from colonnade.common.errors import EnvironmentFault
 class Processes:
     """A fork server and its children.
 
-    Its children are out of the terminal's process group: a Ctrl-C reaches them only through us.
-    Should this process die, the fork server's input ends and it takes its children along.
+    Its children are outside the terminal's process group: a Ctrl-C reaches them only through this process.
+    If this process dies, the fork server's input ends and it kills its children.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Processes:
         )
         # Not a Queue: a Ctrl-C that strikes while one takes its lock in Python leaves that lock taken for good.
         self._reports: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        assert self._server.stdout is not None and self._server.stdin is not None  # we asked for both
+        assert self._server.stdout is not None and self._server.stdin is not None  # both are pipes
         self._input: TextIO = self._server.stdin  # type: ignore[assignment]
         threading.Thread(target=self._listen, args=(self._server.stdout,), daemon=True).start()
         self.codes: dict[str, int] = {}
         self.pids: dict[str, int] = {}
 
     def start(self, name: str, argv: list[str], log: Path, *, threads: int) -> None:
-        """Bears a child that runs `colonnade ARGV`; its output goes to `log`."""
+        """Starts a child that runs `colonnade ARGV`; its output goes to `log`."""
         self.codes.pop(name, None)  # of an earlier start
         self._ask(start=name, argv=argv, log=str(log), threads=threads)
         self.pids[name] = 0
@@ -55,7 +55,7 @@ class Processes:
         return [name for name in self.pids if name not in self.codes]
 
     def wait(self, seconds: float) -> None:
-        """Takes in what the fork server reports, for at most so long if there is nothing."""
+        """Handles the fork server's reports; waits at most `seconds` for the first."""
         try:
             report = self._reports.get(timeout=seconds)
             while True:
@@ -94,7 +94,7 @@ class Processes:
 
 
 def last_words(log: Path, code: int) -> tuple[str, str]:
-    """Why a child ended with an exit code, and what to do, as far as its log says so."""
+    """Reason and hint for a child's exit code, from its log where it holds one."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}", ""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []

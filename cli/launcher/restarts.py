@@ -1,4 +1,4 @@
-"""Which members are started again after they were killed, and when."""
+"""Restarts of members that were killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Restarts:
     """Counts restarts and times them.
 
     Args:
-        config: how many there may be, and the first pause; each pause is twice the one before.
+        config: the most restarts, and the first pause; each pause is twice the one before.
         clock: seconds.
     """
 
@@ -23,14 +23,14 @@ class Restarts:
         self._at: dict[str, float] = {}
 
     def hopeful(self, name: str, code: int) -> bool:
-        """Whether a member that ended with this code will be started again.
+        """True if a member that ended with this code will be restarted.
 
-        Only one that was killed (a negative code): who ends by itself has said why, and would again.
+        Only one that was killed (a negative code): a member that exits by itself would fail again.
         """
         return code < 0 and (name in self._at or self._used[name] < self._config.restarts)
 
     def noticed(self, name: str) -> bool:
-        """Notes that a hopeful member has ended; True the first time."""
+        """Schedules the restart of a member; True the first time."""
         if name in self._at:
             return False
         self._at[name] = self._clock() + self._config.backoff * 2 ** self._used[name]
@@ -38,7 +38,7 @@ class Restarts:
         return True
 
     def due(self, name: str) -> bool:
-        """Whether it is time to start it; True once."""
+        """True, once, when it is time to restart the member."""
         if self._clock() < self._at[name]:
             return False
         del self._at[name]

@@ -1,7 +1,7 @@
-"""Folders for what nobody needs afterwards, throw-away keys above all, and the removal of those that were left behind.
+"""Temporary folders, for throw-away keys above all, and the removal of stale ones.
 
-Each holds a lock that ends with its process, however that ends. So a folder whose lock can be had belongs to a process
-that was killed: the next command that makes one removes it.
+Each holds a lock that ends with its process. A folder whose lock can be acquired belongs to a process that was killed:
+the next command that makes such a folder removes it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LOCK = ".lock"
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A new folder that only its owner enters; gone at the end."""
+    """A new folder that only its owner can enter; removed at the end."""
     remove_stale(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
-        folder, beside = Path(name), Path(name) / ".lock.partial"
-        with beside.open("w") as lock:
+        folder, partial = Path(name), Path(name) / ".lock.partial"
+        with partial.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            beside.rename(folder / _LOCK)  # it is held before anybody can see it
+            partial.rename(folder / _LOCK)  # it is locked before it is visible
             yield folder
 
 
 def remove_stale(place: Path) -> None:
-    """Removes folders of ours whose processes are gone. Links, and whatever belongs to others, are left alone."""
+    """Removes our folders whose processes have ended. Links and other users' folders are left alone."""
     with contextlib.suppress(OSError):
         for found in list(os.scandir(place)):
             if found.name.startswith(_PREFIX):
@@ -59,7 +59,7 @@ def _remove_if_stale(path: str) -> None:
 
 
 def _ours(found: os.stat_result, kind: Callable[[int], bool]) -> bool:
-    """Whether it is of a kind, our user's, and out of reach for others, who could have put something into it."""
+    """True if it is of the kind, owned by our user, and not writable by others."""
     return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
@@ -69,4 +69,4 @@ def _empty(folder: int) -> None:
             shutil.rmtree(name, dir_fd=folder)
         elif name != _LOCK:
             os.unlink(name, dir_fd=folder)
-    os.unlink(_LOCK, dir_fd=folder)  # last: should we be killed now, another command goes on from here
+    os.unlink(_LOCK, dir_fd=folder)  # last: if we are killed before, another command continues

@@ -1,4 +1,4 @@
-"""`colonnade card`: a run as a model card, for those who are to use or to judge the model."""
+"""`colonnade card`: writes the model card of a run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MORE = {
     "average_precision": "average precision", "log_loss": "log loss", "brier": "Brier score",
     "ece": "expected calibration error",
 }  # fmt: skip
-_HASH = 16  # digits of a hash that are shown of what is compared by eye
+_HASH = 16  # shown digits of a hash that is compared by eye
 
 
 def card(folder: Path, out: Path | None) -> None:
-    """Writes the card, and says where it is.
+    """Writes the card and prints its path.
 
     Args:
         folder: of a run that has ended.
@@ -58,12 +58,12 @@ def markdown(run: RecordedRun) -> str:
     config = _config(run)
     sections = [
         f"# Model card: {_plain(run.summary.get('federation') or run.name)}\n\n{_plain(headline(run))}",
-        _section("What was trained", _facts(_trained(run, config))),
-        _section("By whom, on what", _parties(run, config)),
-        _section("How good it is", _facts(_good(run))),
-        _section("What protects the data", _facts(_protected(run))),
-        _section("What does not", _limits(run)),
-        _section("How it came about", _facts(_provenance(run, config))),
+        _section("Training", _facts(_trained(run, config))),
+        _section("Parties and data", _parties(run, config)),
+        _section("Quality", _facts(_good(run))),
+        _section("Protection of the data", _facts(_protected(run))),
+        _section("Limits", _limits(run)),
+        _section("Provenance", _facts(_provenance(run, config))),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -79,13 +79,13 @@ def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, obj
         yield "batch", agreed.batch
         yield "class weights", "not known" if config.server is None else config.server.class_weights
     yield "rounds", run.summary["rounds"]
-    yield "ended", run.summary["status"]  # an error may quote what is no matter of a card
+    yield "ended", run.summary["status"]  # an error may quote confidential text
     if run.summary.get("stopped"):
         yield "stopped early", run.summary["stopped"]
 
 
 def _parties(run: RecordedRun, config: Config | None) -> str:
-    """A line a party. Whose configuration is not in the folder keeps its columns to itself."""
+    """One line a party. Columns are unknown where its configuration is not in the folder."""
     lines = []
     epsilons, delta = by_party(run.summary), run.summary.get("delta")
     for name in run.parties:
@@ -100,7 +100,7 @@ def _parties(run: RecordedRun, config: Config | None) -> str:
 
 
 def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:
-    """How many a party holds, where its data are on this machine: their names are not for a card."""
+    """Number of a party's columns, if its data are on this machine; a card omits their names."""
     if (base := RunFolder(run.folder).base()) is None:
         return "not known here"
     try:
@@ -128,14 +128,13 @@ def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
 
 
 def _limits(run: RecordedRun) -> str:
-    """Who sees what, as the protocol's contract has it."""
+    """Visible data of each role, by the protocol's contract, and the limits of the model."""
     contract = CONTRACTS.get(run.summary["protocol"])
     lines = [] if contract is None else [f"- The {role} sees {what}." for role, what in contract.sees.items()]
     lines += [
-        "- Whoever asks the model for predictions learns from them about the rows that it was trained on.",
-        "- Members are taken to follow the protocol. Who lies about its columns spoils the model, and nothing here "
-        "tells.",
-        "- Numbers above are of this run's test rows alone; of other people it may be better or worse.",
+        "- Predictions leak information on the training rows to their callers.",
+        "- Members are assumed to follow the protocol. A party that falsifies its columns spoils the model undetected.",
+        "- Numbers above are of this run's test rows alone; other data may give better or worse ones.",
     ]
     return "\n".join(map(_plain, lines))
 
@@ -147,8 +146,8 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
     if run.config:
         yield "SHA-256 of the configuration", hashlib.sha256(run.config.encode()).hexdigest()
     if config is not None:
-        told = json.dumps(config.federation.hashes(), sort_keys=True).encode()
-        yield "hash of what members agreed on", hashlib.sha256(told).hexdigest()[:_HASH]
+        agreed = json.dumps(config.federation.hashes(), sort_keys=True).encode()
+        yield "hash of what members agreed on", hashlib.sha256(agreed).hexdigest()[:_HASH]
         yield (
             "seed",
             f"{config.federation.seed} (of batches and first weights; of noise where it is seeded)",
@@ -160,7 +159,7 @@ def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, 
 
 
 def _config(run: RecordedRun) -> Config | None:
-    """What the run was configured with, as far as it is in its folder and can be read by this version."""
+    """Configuration of the run; None if it is not in the folder or this version cannot read it."""
     try:
         return parse(with_defaults_before(yaml.safe_load(run.config))) if run.config else None
     except (yaml.YAMLError, ColonnadeError, AttributeError, TypeError):

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-PANEL = "Read what a run has left"
+PANEL = "Read the results of a run"
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="the folders of runs", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", help="the page's file", show_default=False)] = None,
     again: Annotated[
-        bool, typer.Option("--follow", help="makes it again every 5 s until the run, which need not have begun, ends")
+        bool, typer.Option("--follow", help="rewrite it every 5 s until the run ends; it need not have begun")
     ] = False,
 ) -> None:
     """Write a page about a run: curves, timelines, traffic, privacy; about several, a comparison."""
@@ -32,10 +32,13 @@ def report(
 
 def explain(
     run: Annotated[Path, typer.Argument(help="the folder of a finished run", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", help="where to; the run's folder", show_default=False)] = None,
-    sigma: Annotated[float, typer.Option(help="of the noise, in units of the scaled features")] = 1.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="output folder; default: the run's", show_default=False)
+    ] = None,
+    sigma: Annotated[float, typer.Option(help="noise multiplier, in units of the scaled features")] = 1.0,
     keep: Annotated[
-        list[str] | None, typer.Option("--keep", metavar="top:50%", help="a run with fewer parties; repeatable")
+        list[str] | None,
+        typer.Option("--keep", metavar="top:50%", help="write a configuration with fewer parties; repeatable"),
     ] = None,
 ) -> None:
     """Measure how much each party of a finished run matters: a page with pictures."""
@@ -46,7 +49,9 @@ def explain(
 
 def card(
     run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", help="the card's file; RUN/card.md", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the card's file; default: RUN/card.md", show_default=False)
+    ] = None,
 ) -> None:
     """Write a model card: data, members, quality, protection, and limits."""
     from colonnade.cli.read.card import card as run_it  # noqa: PLC0415
@@ -56,8 +61,8 @@ def card(
 
 def ledger(
     folder: Annotated[Path, typer.Argument(help="a party's own folder, RUN/parties/NAME", show_default=False)],
-    check: Annotated[bool, typer.Option("--verify", help="whether its chain of hashes is whole")] = False,
-    head: Annotated[bool, typer.Option("--head", help="the newest hash alone, to note elsewhere")] = False,
+    check: Annotated[bool, typer.Option("--verify", help="verify its chain of hashes")] = False,
+    head: Annotated[bool, typer.Option("--head", help="print the newest hash alone, to note elsewhere")] = False,
 ) -> None:
     """Show what left a party, by its own record: kinds, bytes, rows, protection, epsilon."""
     from colonnade.cli.read.ledger import ledger as run  # noqa: PLC0415
@@ -67,9 +72,13 @@ def ledger(
 
 def export(
     run: Annotated[Path, typer.Argument(help="the folder of a run, or with --file of one party", show_default=False)],
-    party: Annotated[str, typer.Option(help="whose part", show_default=False)],
-    file: Annotated[Path | None, typer.Option(help="the party's own, of a run elsewhere", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="where to; the party's folder", show_default=False)] = None,
+    party: Annotated[str, typer.Option(help="name of the party", show_default=False)],
+    file: Annotated[
+        Path | None, typer.Option(help="the party's configuration, if the run was elsewhere", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="output folder; default: the party's", show_default=False)
+    ] = None,
 ) -> None:
     """Write a party's part of a model as safetensors and as a torch.export program."""
     from colonnade.cli.read.export import export as run_it  # noqa: PLC0415

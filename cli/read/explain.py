@@ -1,4 +1,4 @@
-"""`colonnade explain`: how much each party of a finished run matters."""
+"""`colonnade explain`: the importance of each party of a finished run."""
 
 from __future__ import annotations
 

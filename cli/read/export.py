@@ -40,7 +40,7 @@ _TRACED = 7  # rows of the example that the program is made from: a number that 
 
 @dataclass(frozen=True)
 class ExportPlace:
-    """Where a party's run is.
+    """Location of a party's run.
 
     Args:
         home: the party's own folder.
@@ -58,11 +58,11 @@ class OpenedParty:
     """A party's part of a model.
 
     Args:
-        local: rows -> what it says of them, in evaluation mode.
-        shape: of a row as the model takes it.
-        round: that it is of.
+        local: the model from rows to outputs, in evaluation mode.
+        shape: of an input row.
+        round: of the checkpoint.
         run: the run's number.
-        encoder: makes such rows of the party's table.
+        encoder: turns the party's table into such rows.
         names: of the table's columns.
     """
 
@@ -75,11 +75,11 @@ class OpenedParty:
 
 
 def export(folder: Path, party: str, file: Path | None, out: Path | None) -> None:
-    """Writes model.safetensors, model.pt2 and model.json beside a copy of the encoder."""
+    """Writes model.safetensors, model.pt2 and model.json, and copies the encoder."""
     place = _find(folder, party, file)
     opened = _open(place, party)
     into = out or place.home.export
-    program = _program(opened)  # first: it is this that may be refused
+    program = _program(opened)  # first: this step may fail
     make_folder(into)
     weights = safetensors.torch.save({name: value.contiguous() for name, value in opened.local.state_dict().items()})
     _write(into / "model.safetensors", weights)
@@ -173,7 +173,7 @@ def _record(config: Config, party: str, opened: OpenedParty) -> dict[str, Any]:
 
 
 def _columns(opened: OpenedParty) -> list[str]:
-    """What the model's inputs are, in order: of categories one a word."""
+    """Names of the model's inputs, in order; a categorical column has one a word."""
     if not opened.encoder.codes:
         return list(opened.names)
     named: list[str] = []
@@ -190,6 +190,6 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        write_durably(path, content, mode=0o600)  # a model tells of the rows that it was trained on
+        write_durably(path, content, mode=0o600)  # a model leaks information on its training rows
     except OSError as failed:
         raise EnvironmentFault(f"{path} cannot be written: {failed.strerror}", hint="choose another --out") from None

@@ -1,4 +1,4 @@
-"""`colonnade report --follow`: the page of a run that goes on, made again as it goes."""
+"""`colonnade report --follow`: rewrites the page of a run while it goes on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from colonnade.reports.console.screen import out as console
 
 _PERIOD = 5.0  # seconds between two pages
 _PATIENCE = 0.5  # seconds between two looks for a run that has not begun
-_GONE = 90.0  # seconds after which nobody who was killed or has failed will be started again
+_GONE = 90.0  # seconds after which a killed or failed member is not restarted
 
 
 def follow(folder: Path, out: Path | None) -> None:
-    """Writes the page every few seconds until the run is completed, or nobody has worked on it for a while.
+    """Writes the page every few seconds until the run is completed, or has had no process for a while.
 
-    What makes pages is imported when there is something to show: until then the members need the machine.
+    The modules that make pages are imported when there is something to show: until then the members need the machine.
 
     Args:
         folder: of the run, which need not have begun.
@@ -56,21 +56,21 @@ class _Watched:
         self._size, self._alive = -1, time.monotonic()
 
     def has_begun(self) -> bool:
-        """Whether there is something to show."""
+        """True if there is something to show."""
         return any(event["kind"] in ("round", "end") for event in read_lines(self._folder.events))
 
     def has_changed(self) -> bool:
-        """Since this was last asked."""
+        """True if the events have grown since the last call."""
         before, self._size = self._size, self._folder.events.stat().st_size
         return self._size != before
 
     def completed(self) -> bool:
-        """Whether the newest start has come to its end, and has left its summary."""
+        """True if the newest start has completed and left its summary."""
         last = [event for event in read_lines(self._folder.events) if event["kind"] in ("listening", "end")][-1:]
         return [event.get("status") for event in last] == ["completed"] and self._folder.summary.exists()
 
     def gone(self) -> bool:
-        """Whether no process has worked here for longer than it takes to start one again."""
+        """True if no process has worked here for longer than a restart takes."""
         if is_held(self._folder.path):
             self._alive = time.monotonic()
         return time.monotonic() - self._alive > _GONE

@@ -1,4 +1,4 @@
-"""`colonnade ledger`: what left a party, from its own record, and whether that record is whole."""
+"""`colonnade ledger`: shows what left a party, from its own record, and verifies that record."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from colonnade.reports.records.ledgers import Book, read_books_of
 from colonnade.reports.words import amount, count
 
 _DELTA = re.compile(r"\bdelta=(\S+)")
-_NAMED = 10  # lines whose numbers are told
+_NAMED = 10  # line numbers that are printed
 
 
 def ledger(folder: Path, *, check: bool, head: bool) -> None:
-    """Says what left, by kind of message; or the newest hash; or whether all hashes fit.
+    """Prints what left, by kind of message; or the newest hash; or the verdict on the chain of hashes.
 
     Args:
         folder: a party's own, with ledger.jsonl in it, or that file.
-        check: looks through the chain of hashes.
-        head: prints the newest hash, and nothing else but what `check` says.
+        check: verifies the chain of hashes.
+        head: prints the newest hash alone, besides the verdict of `check`.
 
     Raises:
         InputError: there is no ledger, its chain is broken, or the folder is of a newer format.
@@ -72,15 +72,15 @@ def _show(path: Path) -> None:
 
 
 def _ways(book: Book) -> str:
-    """What protected it: "none" is a release in the clear."""
+    """Protection of the messages; "none" is a release in the clear."""
     return ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
 
 
 def _spent(path: Path) -> str:
-    """Epsilon as the newest message has it, and how many releases were reserved and not given back."""
+    """Epsilon of the newest message, and the number of releases reserved and not given back."""
     epsilon, reserved, delta = None, 0, ""
     for entry in read_lines(path):
-        if entry.get("epsilon") is not None:  # what is no release of a model costs none
+        if entry.get("epsilon") is not None:  # only releases of a model cost epsilon
             epsilon, found = entry["epsilon"], _DELTA.search(str(entry.get("mechanism")))
             delta = f"delta {found[1]}" if found else "the agreed delta"  # of version 0.1.0 a line did not say
         reserved += entry.get("reserved", 0) - entry.get("returned", 0)

@@ -1,4 +1,4 @@
-"""`colonnade attack`: what curious members can make of the messages of a run that was captured."""
+"""`colonnade attack`: attacks by curious members on the messages of a captured run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from colonnade.reports.console.screen import out as console
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for.
+    """Options of an attack.
 
     Args:
-        party: whose capture; "" for all.
+        party: the one whose capture is attacked; "" for all.
         known: share of the training rows whose features the attacker of an inversion has.
         epochs: captured epochs whose messages are averaged.
         seed: of all that an attacker draws.
@@ -40,7 +40,7 @@ class Options:
 
 
 def attack(folder: Path, kind: str, out: Path | None, options: Options) -> None:
-    """Writes KIND.json, and what pictures there are, and prints a table.
+    """Writes KIND.json, and pictures if there are any, and prints a table.
 
     Args:
         folder: of the run.

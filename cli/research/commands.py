@@ -12,14 +12,16 @@ PANEL = "Research"
 
 def compare(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="left out, all", show_default=False)
+        list[str] | None, typer.Argument(metavar="[PROTOCOL...]", help="default: all", show_default=False)
     ] = None,
-    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
-    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
-    out: Annotated[Path, typer.Option("--out", help="where results and pages are kept")] = Path("results"),
-    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
+    seeds: Annotated[int, typer.Option(help="seeds of every run", min=1)] = 3,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="run nothing; print the stored results and write the pages")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", help="folder of results and pages")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="concurrent runs; 0: one a processor", min=0)] = 0,
 ) -> None:
-    """Run all protocols on one task under one budget, and write a page that says which to take."""
+    """Run all protocols on one task under one budget, and write a page with recommendations."""
     from colonnade.cli.research.compare import ComparisonOptions  # noqa: PLC0415
     from colonnade.cli.research.compare import compare as run  # noqa: PLC0415
     from colonnade.cli.research.reproduce import processors  # noqa: PLC0415
@@ -28,15 +30,17 @@ def compare(
 
 
 def reproduce(
-    which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="left out, all", show_default=False)] = "",
+    which: Annotated[str, typer.Argument(metavar="[PAPER[/TABLE]]", help="default: all", show_default=False)] = "",
     quick: Annotated[bool, typer.Option("--quick", help="the papers' main claims on small data, in minutes")] = False,
-    seeds: Annotated[int, typer.Option(help="of every run", min=1)] = 3,
-    only_list: Annotated[bool, typer.Option("--list", help="runs nothing: says what there is, in pages too")] = False,
-    out: Annotated[Path, typer.Option("--out", help="where results are kept")] = Path("results"),
-    processes: Annotated[int, typer.Option(help="runs at a time; 0 is one a processor", min=0)] = 0,
-    wire: Annotated[bool, typer.Option("--wire", help="as processes, rather than on the virtual clock")] = False,
+    seeds: Annotated[int, typer.Option(help="seeds of every run", min=1)] = 3,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="run nothing; print the stored results and write the pages")
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", help="folder of results")] = Path("results"),
+    processes: Annotated[int, typer.Option(help="concurrent runs; 0: one a processor", min=0)] = 0,
+    wire: Annotated[bool, typer.Option("--wire", help="run as processes, not on the virtual clock")] = False,
 ) -> None:
-    """Run what the papers report and print their values beside ours; finished runs are kept."""
+    """Run the papers' experiments and print their values next to ours; finished runs are kept."""
     from colonnade.cli.research.reproduce import ReproductionOptions, processors  # noqa: PLC0415
     from colonnade.cli.research.reproduce import reproduce as run  # noqa: PLC0415
 
@@ -46,12 +50,14 @@ def reproduce(
 def attack(
     run: Annotated[Path, typer.Argument(help="the folder of a run that captured", show_default=False)],
     kind: Annotated[str, typer.Option(help="labels, inversion or membership", show_default=False)],
-    party: Annotated[str, typer.Option(help="whose messages; left out, of all that captured")] = "",
-    out: Annotated[Path | None, typer.Option("--out", help="where to; RUN/attacks", show_default=False)] = None,
+    party: Annotated[str, typer.Option(help="the party whose messages are attacked; default: all that captured")] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="output folder; default: RUN/attacks", show_default=False)
+    ] = None,
     known: Annotated[float, typer.Option(help="inversion: share of the rows whose features are known")] = 0.2,
     epochs: Annotated[int, typer.Option(help="inversion: captured epochs that are averaged", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="of all that an attacker draws")] = 0,
-    shadows: Annotated[int, typer.Option(help="membership: federations that are simulated")] = 4,
+    seed: Annotated[int, typer.Option(help="seed of the attacker's draws")] = 0,
+    shadows: Annotated[int, typer.Option(help="membership: number of simulated federations")] = 4,
 ) -> None:
     """Attack a captured run as curious members could, and report what they learn."""
     from colonnade.cli.research.attack import Options  # noqa: PLC0415

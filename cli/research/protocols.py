@@ -17,7 +17,7 @@ from colonnade.server.protocols import SERVE
 
 
 def list_all() -> None:
-    """Prints every protocol with its source and who sees what."""
+    """Prints every protocol with its source and what each role sees."""
     table = Table("name", "what", "source", show_lines=True)
     for contract in CONTRACTS.values():
         sees = "\n".join(f"[dim]{role} sees {what}[/]" for role, what in contract.sees.items())
@@ -39,5 +39,5 @@ def show(name: str) -> None:
             out.print(source, markup=False, soft_wrap=True)
 
 
-def _home(half: object) -> ModuleType:
-    return sys.modules[half.__module__]
+def _home(side: object) -> ModuleType:
+    return sys.modules[side.__module__]

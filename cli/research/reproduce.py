@@ -1,4 +1,4 @@
-"""`colonnade reproduce`: the papers' tables beside our own."""
+"""`colonnade reproduce`: the papers' tables compared with ours."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MARKS = {True: "[green]reached[/]", False: "[red]short[/]", None: ""}
 
 @dataclass(frozen=True)
 class ReproductionOptions:
-    """What the command line says.
+    """Options of the command.
 
     Args:
         which: PAPER, PAPER/TABLE, or "" for all.
-        seeds: how many.
+        seeds: number of seeds.
         out: the folder of results.
         processes: that run at a time.
         quick: the quick looks instead of the tables.
-        only_list: whether nothing is to be run.
+        only_list: runs nothing.
         wire: as processes over the wire, rather than on the virtual clock.
     """
 
@@ -47,45 +47,47 @@ class ReproductionOptions:
     wire: bool = False
 
     def label(self, paper: str) -> str:
-        """What results of a paper are kept under: a quick look has runs of the same names."""
+        """Key under which a paper's results are stored; a quick look has runs of the same names."""
         return f"quick-{paper}" if self.quick else paper
 
 
-def reproduce(asked: ReproductionOptions) -> None:
-    """Runs what is missing, prints the paper's values beside ours, and writes pages.
+def reproduce(options: ReproductionOptions) -> None:
+    """Runs what is missing, prints the paper's values next to ours, and writes pages.
 
     Raises:
         InputError: there is no such paper or table.
         EnvironmentFault: nothing can be written there.
     """
-    papers = list(chosen(asked.which, quick=asked.quick))
-    make_folder(asked.out)
-    results = Results(asked.out)
-    wanted = jobs([(asked.label(name), paper) for name, paper in papers], asked.seeds, wire=asked.wire)
+    papers = list(chosen(options.which, quick=options.quick))
+    make_folder(options.out)
+    results = Results(options.out)
+    wanted = jobs([(options.label(name), paper) for name, paper in papers], options.seeds, wire=options.wire)
     todo = missing(wanted, results)
-    _announce(asked, len(wanted), todo)
-    if todo and not asked.only_list:
-        refuse_unwritable(asked.out)
-    outcomes = () if asked.only_list else run_all(todo, asked.processes)
+    _announce(options, len(wanted), todo)
+    if todo and not options.only_list:
+        refuse_unwritable(options.out)
+    outcomes = () if options.only_list else run_all(todo, options.processes)
     failed = keep_all(outcomes, len(todo), results, _name)
-    standings = {name: stand(paper, partial(_find, asked, results, name, paper), asked.seeds) for name, paper in papers}
+    standings = {
+        name: stand(paper, partial(_find, options, results, name, paper), options.seeds) for name, paper in papers
+    }
     left = missing(todo, results)
     for name, paper in papers:
-        _show(asked, name, standings[name], left)
+        _show(options, name, standings[name], left)
         console.print(paper.cite, style="dim", markup=False, soft_wrap=True)
     everything = [table for tables in standings.values() for table in tables]
-    console.print(total_words(everything, asked.seeds), markup=False, soft_wrap=True)
-    if not asked.which:
-        pages = PaperPages(dict(papers), standings, asked.seeds, asked.quick, asked.wire)
-        for page in pages.write(asked.out):
+    console.print(total_words(everything, options.seeds), markup=False, soft_wrap=True)
+    if not options.which:
+        pages = PaperPages(dict(papers), standings, options.seeds, options.quick, options.wire)
+        for page in pages.write(options.out):
             console.print(f"page: {page}", markup=False, soft_wrap=True)
     refuse_failed(failed)
 
 
-def _announce(asked: ReproductionOptions, wanted: int, todo: list[Job]) -> None:
-    how_long = f"{about(todo, asked.processes)} by {counted(asked.processes, 'process')}" if todo else ""
+def _announce(options: ReproductionOptions, wanted: int, todo: list[Job]) -> None:
+    how_long = f"{about(todo, options.processes)} by {counted(options.processes, 'process')}" if todo else ""
     rest = f"{len(todo)} to be run, {how_long}" if todo else "all are kept"
-    console.print(f"{counted(wanted, 'run')} with {counted(asked.seeds, 'seed')}: {rest}", markup=False)
+    console.print(f"{counted(wanted, 'run')} with {counted(options.seeds, 'seed')}: {rest}", markup=False)
 
 
 def _name(job: Job) -> str:
@@ -93,14 +95,14 @@ def _name(job: Job) -> str:
 
 
 def _find(
-    asked: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
+    options: ReproductionOptions, results: Results, name: str, paper: Paper, run: str, seed: int
 ) -> RunRecord | None:
-    return results.get(Job(asked.label(name), run, paper.runs[run], seed, asked.wire))
+    return results.get(Job(options.label(name), run, paper.runs[run], seed, options.wire))
 
 
-def _show(asked: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
+def _show(options: ReproductionOptions, name: str, tables: list[TableStanding], left: list[Job]) -> None:
     for standing in tables:
-        title = _title(asked, name, standing, left)
+        title = _title(options, name, standing, left)
         if standing.cells:
             table = Table("", "", "paper", "ours", "seeds", "", title=title)
             for one in standing.cells:
@@ -117,13 +119,13 @@ def _show(asked: ReproductionOptions, name: str, tables: list[TableStanding], le
             console.print(said, style="dim", markup=False, soft_wrap=True)
 
 
-def _title(asked: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
-    """What a table is, and how long those of its runs take that are missing; other tables may need some of them too."""
+def _title(options: ReproductionOptions, name: str, standing: TableStanding, left: list[Job]) -> str:
+    """Title of a table, with the duration of its missing runs; other tables may need some of them too."""
     title = f"{name}/{standing.name}: {standing.table.title}"
-    runs = [job for job in left if job.paper == asked.label(name) and job.name in standing.table.runs]
-    return f"{title} ({about(runs, asked.processes)} to run)" if runs else title
+    runs = [job for job in left if job.paper == options.label(name) and job.name in standing.table.runs]
+    return f"{title} ({about(runs, options.processes)} to run)" if runs else title
 
 
 def processors() -> int:
-    """How many runs go at a time unless told: one a processor."""
+    """Default number of concurrent runs: one a processor."""
     return os.cpu_count() or 1

@@ -1,1 +1,1 @@
-"""Commands that run a federation or ask a trained one."""
+"""Commands that run a federation or predict with a trained one."""

@@ -22,7 +22,7 @@ from colonnade.cli.options import (
     overrides,
 )
 
-PANEL = "Run a federation, or ask a trained one"
+PANEL = "Run a federation, or predict with a trained one"
 
 
 def up(
@@ -33,12 +33,15 @@ def up(
     resume: Resume = None,
     insecure: Insecure = False,
     dashboard: Annotated[
-        str, typer.Option(metavar="[HOST:PORT]", help="serves the run's page meanwhile; on loopback unless told")
+        str, typer.Option(metavar="[HOST:PORT]", help="serve the run's page during the run; default: on loopback")
     ] = "",
     ids: Annotated[
         Path | None,
         typer.Option(
-            "--predict", metavar="IDS.csv", help="then predicts these: RUN/predictions.csv", show_default=False
+            "--predict",
+            metavar="IDS.csv",
+            help="after the run, predict these ids into RUN/predictions.csv",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -66,7 +69,7 @@ def server(
 
 def client(
     file: Given,
-    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    party: Annotated[str, typer.Option(help="name of the party, if the file has several")] = "",
     sets: Sets = None,
     chaos: Faults = None,
     out: Out = None,
@@ -93,11 +96,11 @@ def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = No
 
 def predict(
     run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
-    ids: Annotated[Path, typer.Option(help="csv of who is asked for", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="csv of what comes of it", show_default=False)],
-    key: Annotated[str, typer.Option(help="the column of ids, where the file has several")] = "",
+    ids: Annotated[Path, typer.Option(help="CSV file with the ids to predict", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write", show_default=False)],
+    key: Annotated[str, typer.Option(help="the column of ids, if the file has several")] = "",
     file: Annotated[
-        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+        Path | None, typer.Option(help="the server's configuration, if parties run elsewhere", show_default=False)
     ] = None,
     absent: Absent = "refuse",
     wait: Wait = None,
@@ -116,14 +119,14 @@ def predict(
 
 def serve(
     run: Annotated[Path, typer.Argument(help="the folder of a run that has ended", show_default=False)],
-    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="JSON over HTTP; '' shuts it")] = "127.0.0.1:8000",
-    grpc: Annotated[str, typer.Option(metavar="HOST:PORT", help="gRPC; '' shuts it")] = "127.0.0.1:8001",
-    tokens: Annotated[Path | None, typer.Option(help="who may ask; left out, RUN/serve.tokens")] = None,
-    rate: Annotated[float, typer.Option(help="ids a second that one caller may ask for", min=1)] = 1000.0,
-    certificate: Annotated[Path | None, typer.Option(help="PEM; without one it is loopback alone")] = None,
+    http: Annotated[str, typer.Option(metavar="HOST:PORT", help="JSON over HTTP; '' disables it")] = "127.0.0.1:8000",
+    grpc: Annotated[str, typer.Option(metavar="HOST:PORT", help="gRPC; '' disables it")] = "127.0.0.1:8001",
+    tokens: Annotated[Path | None, typer.Option(help="tokens of the callers; default: RUN/serve.tokens")] = None,
+    rate: Annotated[float, typer.Option(help="ids a second that one caller may request", min=1)] = 1000.0,
+    certificate: Annotated[Path | None, typer.Option(help="PEM; without one, loopback only")] = None,
     key: Annotated[Path | None, typer.Option(help="PEM, of the certificate")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="the server's own, where parties run elsewhere", show_default=False)
+        Path | None, typer.Option(help="the server's configuration, if parties run elsewhere", show_default=False)
     ] = None,
     absent: Absent = "refuse",
     wait: Wait = None,
@@ -141,13 +144,13 @@ def serve(
 def answer(
     file: Given,
     within: Annotated[Path, typer.Option("--in", help="the folder of a run that has ended", show_default=False)],
-    party: Annotated[str, typer.Option(help="whose section, where a file has several")] = "",
+    party: Annotated[str, typer.Option(help="name of the party, if the file has several")] = "",
     sets: Sets = None,
     insecure: Insecure = False,
     base: Base = None,
     server_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run one party that answers for its trained model, until the server ends."""
+    """Run one party with its trained model for predictions, until the server ends."""
     from colonnade.cli.run.member import Placement, participate  # noqa: PLC0415
 
     participate(
@@ -163,7 +166,7 @@ def answer(
 
 
 def health(words: typer.Context) -> None:
-    """Ask a member's health service: exit code 0 if it is up, or ready with `--service colonnade`."""
+    """Query a member's health service: exit code 0 if it is up, or ready with `--service colonnade`."""
     from colonnade.cli.run.health import main as probe  # noqa: PLC0415  # by `colonnade` it is reached without this file
 
     probe(words.args)

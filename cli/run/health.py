@@ -17,16 +17,16 @@ PATIENCE = 2.0  # seconds for an answer
 
 def main(words: list[str]) -> NoReturn:
     """Ends with 0 if the service is SERVING, else with 1 and one line that says what it is instead."""
-    asked = _parser().parse_args(words)
-    address = f"127.0.0.1:{asked.address}" if asked.address.isdecimal() else asked.address
-    found = state(address, asked.service)
+    args = _parser().parse_args(words)
+    address = f"127.0.0.1:{args.address}" if args.address.isdecimal() else args.address
+    found = state(address, args.service)
     if found != "SERVING":
         print(f"{address}: {escaped(found)}")
     raise SystemExit(found != "SERVING")
 
 
 def state(address: str, service: str, patience: float = PATIENCE) -> str:
-    """SERVING, or NOT_SERVING, or why there is no such answer.
+    """SERVING, or NOT_SERVING, or the reason why there is no response.
 
     Args:
         address: HOST:PORT of the health service.
@@ -52,11 +52,9 @@ def _in_words(failed: grpc.RpcError, service: str, patience: float) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("colonnade health", description="Asks a member whether it is up, or ready.")
+    parser = argparse.ArgumentParser("colonnade health", description="Query whether a member is up, or ready.")
     parser.add_argument(
         "address", nargs="?", default=DEFAULT, help=f"PORT or HOST:PORT of its `health`; {DEFAULT} if left out"
     )
-    parser.add_argument(
-        "--service", default="", metavar="NAME", help="colonnade: whether it is ready; left out, whether it is up"
-    )
+    parser.add_argument("--service", default="", metavar="NAME", help="colonnade: ready; default: up")
     return parser

@@ -34,7 +34,7 @@ Own = TypeVar("Own", ServerConfig, PartyConfig)
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a member's run is, or will be.
+    """Folder of a member's run.
 
     Args:
         out: of a new run; None takes a folder under runs/.
@@ -46,7 +46,7 @@ class Placement:
 
     @classmethod
     def of(cls, out: Path | None, resume: Path | None, within: Path | None) -> Self:
-        """`within` is either: services that are started again by others say the same every time."""
+        """`within` stands for `out` or `resume`: a restarted service passes the same arguments every time."""
         if within is None:
             return cls(out, resume)
         if out is not None or resume is not None:
@@ -67,7 +67,7 @@ def serve(
     base: Path | None,
     launched: float,
 ) -> None:
-    """Runs a server to its end. `launched` is when `up` began, which then shows what there is to see."""
+    """Runs a server to its end. `launched` is the time at which `up` began; it then prints the progress."""
     config = load(file, sets)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
@@ -102,7 +102,7 @@ def participate(
     server_file: Path | None,
     answers: bool = False,
 ) -> None:
-    """Runs a party to its end. `server_file` is where `up` writes the server's address."""
+    """Runs a party to its end. `up` writes the server's address to `server_file`."""
     config = load(file, sets)
     name = _choose(file, party, list(config.parties))
     own = config.parties[name] if server_file else _watched(config.parties[name])
@@ -130,7 +130,7 @@ def participate(
 
 
 def _address(file: Path) -> str:
-    """What `up` has written there; "" while a server is started again."""
+    """Address that `up` has written; "" while the server restarts."""
     try:
         return file.read_text()
     except FileNotFoundError:
@@ -138,13 +138,13 @@ def _address(file: Path) -> str:
 
 
 class _Keeping:
-    """Leaves the resolved configuration with the run, once: as soon as there is one, or when a run has gone on.
+    """Writes the resolved configuration to the run's folder, once: at the start, or when a resumed run advances.
 
     Args:
         config: resolved.
         file: that it was read from, which is not overwritten.
         folder: the run's.
-        resumed: whether the folder holds a run with a configuration already.
+        resumed: the folder already holds a run with a configuration.
     """
 
     def __init__(self, config: Config, file: Path, folder: Path, *, resumed: bool) -> None:
@@ -160,17 +160,17 @@ class _Keeping:
 
 
 def _watched(own: Own) -> Own:
-    """The same, shown where the environment says so: images of containers do, for members that say nothing."""
-    asked = {}
+    """The section with `metrics` and `health` from the environment, where it names none; container images set them."""
+    update = {}
     for what in ("metrics", "health"):
         variable = f"COLONNADE_{what.upper()}"
         if os.environ.get(variable) and not getattr(own, what):
             try:
-                asked[what] = TypeAdapter(Endpoint).validate_python(os.environ[variable])
+                update[what] = TypeAdapter(Endpoint).validate_python(os.environ[variable])
             except ValidationError as wrong:
                 reason = wrong.errors()[0]["ctx"]["error"]
                 raise ConfigError(f"{variable} = {os.environ[variable]!r}: {reason}", hint="or a port alone") from None
-    return own.model_copy(update=asked)
+    return own.model_copy(update=update)
 
 
 def _choose(file: Path, wanted: str, there: list[str]) -> str:

@@ -30,14 +30,14 @@ _SAID = ("refused", "failed", "leave", "warning", "rollback")
 
 
 def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, terms: PredictionTerms) -> None:
-    """Asks for every id of a file, and writes what the joint model makes of it."""
+    """Predicts every id of a file with the joint model, and writes the predictions."""
     refuse_same(ids, out)
     refuse_unwritable_file(out)
     begin = time.perf_counter()
     with opened(folder, file, terms) as run:
         run.check()
         asked = PredictionIds(ids, key, run.key)
-        count = asked.count()  # before anybody is started: the whole file is looked through
+        count = asked.count()  # reads the whole file before any party is started
         if not count:
             raise DataError(f"{ids} has a header but no ids", hint="an id is one line below the header")
         console.print(f"asking {len(run.parties)} parties for {count} rows", style="dim")
@@ -47,7 +47,7 @@ def predict(folder: Path, ids: Path, out: Path, key: str, file: Path | None, ter
 
 
 async def answer_file(asked: PredictionIds, count: int, out: Path, absent: Absent, model: Model) -> None:
-    """Writes a line for every id, block by block, and shows how far it is. Raises ColonnadeError."""
+    """Writes a line for every id, block by block, and shows the progress. Raises ColonnadeError."""
     token = f"{asked.fingerprint()} {asked.key} {absent} {await model.token()}"
     columns = ("class", *(f"p_{name}" for name in model.names)) if model.classes else model.names
     written = Predictions(out, ("id", *columns), token)
@@ -87,7 +87,7 @@ async def _predict(model: Model, ids: list[str]) -> list[list[str]]:
 
 @contextmanager
 def _settled() -> Iterator[None]:
-    """What is there already is not searched for garbage: a line makes tuples, and a search a block takes a sixth."""
+    """Excludes existing objects from garbage collection, which takes a sixth of the time when run for every block."""
     gc.freeze()
     try:
         yield
@@ -101,7 +101,7 @@ def _progress() -> Progress:
 
 
 def say(without: Mapping[str, str], absent: Absent, event: Event) -> None:
-    """Prints what whoever asks a model must not overlook; `without` is what a party's absence costs."""
+    """Prints events that affect the predictions; `without` holds the quality without each party."""
     if event["kind"] in _SAID:
         console.print(f"{event['party']}: {event['reason']}", style="yellow", markup=False)
     if event["kind"] == "aligned":

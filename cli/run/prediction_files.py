@@ -1,4 +1,4 @@
-"""Who is asked for, and what came of it: two CSV files, neither of which has to fit into memory."""
+"""CSV files of ids and of predictions, neither of which has to fit into memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PredictionIds:
     Args:
         path: the file.
         key: the column's name; "" takes the one that is called `like`, or an only one that is called `id`.
-        like: what the server calls its own.
+        like: the server's name for its column of ids.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class PredictionIds:
             raise DataError(f"{self.path} cannot be read: {error}", hint="give --ids a CSV file in UTF-8") from error
 
     def count(self) -> int:
-        """How many there are. Raises as `ids`."""
+        """Number of ids. Raises as `ids`."""
         return sum(1 for _ in self.ids())
 
     def fingerprint(self) -> str:
@@ -100,17 +100,17 @@ class PredictionIds:
 
 
 class Predictions:
-    """The file of what came of it, made line by line beside its place and put there whole.
+    """The file of predictions, written line by line to a partial file and moved into place.
 
-    A file that an earlier start left unfinished goes on where it ended: nobody is asked for twice.
+    A file that an earlier start left unfinished is continued: no id is predicted twice.
 
     Args:
-        path: where it shall be.
+        path: of the finished file.
         header: its columns.
-        token: says what it is made from; what another token has begun is begun anew.
+        token: identifies the inputs; a partial file of another token is overwritten.
 
     Attributes:
-        unknown: how many lines say nothing of their id, those of an earlier start included.
+        unknown: number of lines without a prediction, those of an earlier start included.
     """
 
     def __init__(self, path: Path, header: Sequence[str], token: str) -> None:
@@ -121,11 +121,11 @@ class Predictions:
 
     @contextmanager
     def open(self) -> Iterator[int]:
-        """How many lines there are already. Raises EnvironmentFault where nothing can be written."""
+        """Yields the number of lines already there. Raises EnvironmentFault if the file cannot be written."""
         try:
             lines = self._kept()
             if lines is None:
-                self._partial.unlink(missing_ok=True)  # what is there is of another token
+                self._partial.unlink(missing_ok=True)  # it is of another token
                 write_durably(self._note, json.dumps({"token": self._token}).encode())
             with self._partial.open("r+" if lines is not None else "w", newline="") as self._file:
                 if lines is None:
@@ -138,14 +138,14 @@ class Predictions:
             ) from failed
 
     def add(self, rows: Sequence[Sequence[str]]) -> None:
-        """Some lines; they are on the disk when this returns. Raises OSError."""
+        """Appends lines; they are on the disk when this returns. Raises OSError."""
         csv.writer(self._file).writerows(rows)
         self.unknown += _unknown(rows)
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def finish(self) -> None:
-        """That was all. Raises OSError."""
+        """Moves the finished file into place. Raises OSError."""
         self._partial.replace(self._path)
         self._note.unlink(missing_ok=True)
 
@@ -182,6 +182,6 @@ def batches(ids: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def refuse_same(ids: Path, out: Path) -> None:
-    """Raises InputError if what is asked for would be overwritten."""
+    """Raises InputError if the file of ids would be overwritten."""
     if ids.resolve() == out.resolve():
         raise InputError(f"--ids and --out are both {ids}", hint="choose another --out")

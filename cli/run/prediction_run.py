@@ -1,4 +1,4 @@
-"""A run that has ended, opened to be asked: by its folder alone where `up` made it, else with the server's own file."""
+"""A finished run opened for predictions: by its folder alone if `up` made it, else with the server's own file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenedRun:
         base: the folder that paths in it are relative to.
         folder: the run's.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
-        terms: how it is asked.
+        terms: of the predictions.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OpenedRun:
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
         self._listeners: list[Callable[[Event], None]] = [] if answerers is None else [answerers[0].note]
-        assert config.server is not None  # whoever opens it sees to that
+        assert config.server is not None  # `opened` checks it
         self._server = config.server
 
     @property
@@ -73,34 +73,34 @@ class OpenedRun:
 
     @property
     def key(self) -> str:
-        """What the server calls the column that says who a row is about, or ""."""
+        """The server's name for the column of ids, or ""."""
         return getattr(self._server.labels, "key", None) or ""
 
     @property
     def without(self) -> dict[str, str]:
-        """How good the model was on validation rows with a party's mean in its place, as far as the run has said so."""
+        """Quality on validation rows with a party's mean in its place, by party, where the run recorded it."""
         found = (RunFolder(self._folder).read_summary() or {}).get("absent") or {}
         numbers = self._config.federation.task == "regression"
         return {party: f"RMSE {plain(value)}" if numbers else f"{value:.2%} right" for party, value in found.items()}
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Tells somebody of every event."""
+        """Adds a listener for every event."""
         self._listeners.append(listener)
 
     @property
     def aligns(self) -> bool:
-        """Whether rows go by keys, so that whom one will ask for has to be known first."""
+        """True if rows are matched by keys, so that the ids must be known first."""
         return self._config.federation.align != "none"
 
     def ask(self, work: Work, ids: Collection[str] | None = None) -> None:
-        """Gathers the parties, has the work done and dismisses them.
+        """Connects the parties, does the work and ends the session.
 
         Args:
-            work: asks.
-            ids: whom it will ask for, where rows go by keys; None for those whom the run was trained on.
+            work: requests predictions.
+            ids: to predict, where rows are matched by keys; None for the rows of the run.
 
         Raises:
-            ColonnadeError: somebody did not come, or has failed.
+            ColonnadeError: a party did not connect, or has failed.
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
@@ -114,7 +114,7 @@ class OpenedRun:
             raise answerers.in_its_words(failed, processes) from failed
 
     def check(self) -> None:
-        """Refuses what cannot be asked, before anybody is started. Raises InputError."""
+        """Refuses a run that cannot predict, before any party is started. Raises InputError."""
 
         async def nothing(_model: Model) -> None: ...
 
@@ -134,7 +134,7 @@ class OpenedRun:
 
     def _watched(self, work: Work) -> Work:
         """The work, which ends when a party's process fails."""
-        assert self._answerers is not None  # it is asked for then alone
+        assert self._answerers is not None  # only called then
         answerers, processes = self._answerers
 
         async def both(model: Model) -> None:
@@ -158,10 +158,10 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
     Args:
         folder: the run's.
         file: the server's own, where its parties are processes elsewhere.
-        terms: how it is asked.
+        terms: of the predictions.
 
     Raises:
-        InputError: there is no run, or nobody says where its parties are.
+        InputError: there is no run, or its parties are unknown.
     """
     with locked_folder(None, "", folder) as home:
         if file is not None:

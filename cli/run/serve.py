@@ -1,4 +1,4 @@
-"""`colonnade serve`: a model that answers callers, one by one or many at once."""
+"""`colonnade serve`: serves predictions of a model over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Doors:
-    """Where callers come in.
+    """Endpoints of the service.
 
     Args:
-        http, grpc: HOST:PORT each; "" keeps it shut.
-        tokens: the file of those who may; None takes the run's own.
+        http, grpc: HOST:PORT each; "" disables it.
+        tokens: the file of callers; None takes the run's own.
         rate: ids a second that one caller may ask for.
         certificate, key: PEM files; without them it is loopback alone.
     """
@@ -45,7 +45,7 @@ class Doors:
     key: Path | None = None
 
     def refuse_shut(self) -> None:
-        """Looks at ports and files before anybody is started. Raises InputError, EnvironmentFault."""
+        """Checks ports and files before any party is started. Raises InputError, EnvironmentFault."""
         _context(self)
         _pair(self)
         for name, address in (("--http", self.http), ("--grpc", self.grpc)):
@@ -53,9 +53,9 @@ class Doors:
                 refuse_taken(address, name)
 
     def check(self) -> None:
-        """Raises InputError unless callers from elsewhere come in by TLS."""
+        """Raises InputError unless connections from other machines use TLS."""
         if not self.http and not self.grpc:
-            raise InputError("--http and --grpc are both shut", hint="open one of them: --http 127.0.0.1:8000")
+            raise InputError("--http and --grpc are both disabled", hint="enable one of them: --http 127.0.0.1:8000")
         if (self.certificate is None) != (self.key is None):
             raise InputError("--certificate without --key, or the other way round", hint="give both")
         for name, address in (("--http", self.http), ("--grpc", self.grpc)):
@@ -67,7 +67,7 @@ class Doors:
 
 
 def serve(folder: Path, file: Path | None, terms: PredictionTerms, doors: Doors) -> None:
-    """Answers until it is stopped."""
+    """Serves until it is stopped."""
     doors.check()
     raise_limit()
     with opened(folder, file, terms) as run:

@@ -24,7 +24,7 @@ from colonnade.simulation.folder import home_of, leave_for_attacks, summarise
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
-    """Runs a federation to its end and prints what it learned, and how long it would have taken."""
+    """Runs a federation to its end and prints its results and its duration on the virtual clock."""
     config = load(file, sets)
     check_members(config, file)
     torch.set_num_threads(max(1, config.server.threads if config.server else 1))

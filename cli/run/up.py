@@ -41,8 +41,8 @@ def up(
     """Runs a federation to its end and prints its summary.
 
     Args:
-        dashboard: where its page is served meanwhile; "" serves none.
-        ids: csv of who is to be predicted once the run has ended, into predictions.csv in its folder; None for nobody.
+        dashboard: address of the dashboard; "" serves none.
+        ids: CSV file with the ids to predict after the run, into predictions.csv in its folder; None for none.
     """
     launched = time.time()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -140,10 +140,10 @@ class _Run:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
         folder: the run's.
-        scratch: where throw-away identities are made, and files that nobody needs afterwards.
+        scratch: folder of throw-away identities and temporary files.
         launched: when `up` began, seconds since 1970.
-        secure: False talks plainly.
-        resumed: whether the folder holds a run that goes on.
+        secure: uses TLS.
+        resumed: the folder holds a run to resume.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class _Run:
         self._files: dict[Path, str] = {}
         self._there = {path.name for path in folder.iterdir()}
         self._restarts = Restarts(config.launch)
-        self._sent_away: set[str] = set()  # whom we have ended ourselves
+        self._sent_away: set[str] = set()  # members that this process ended
 
     def go(self, processes: Processes) -> int:
         """Starts everyone, watches until all have ended, and returns the exit code."""
@@ -192,7 +192,7 @@ class _Run:
         return code
 
     def _clear(self) -> None:
-        """Nothing has happened: nothing is left but what was in the folder before."""
+        """Removes everything that was not in the folder before the run."""
         for path in self._folder.path.iterdir():
             if path.name in self._there:
                 continue
@@ -202,9 +202,9 @@ class _Run:
                 path.unlink()
 
     def _make_files(self) -> dict[Path, str]:
-        """What is kept with the run. Every member has a file with the federation and its own section, and nothing else.
+        """Files to store with the run. Every member's file holds the federation and its own section, and nothing else.
 
-        Members read theirs from the scratch folder: a run that goes on keeps what it has until there is another round.
+        Members read theirs from the scratch folder: a resumed run keeps its files until there is another round.
         """
         tree = self._config.model_dump(mode="json", exclude_none=True)
         kept = {
@@ -234,7 +234,7 @@ class _Run:
             tree["parties"][name]["identity"] = str(keys / name)
 
     def _keep(self) -> None:
-        """Once, each file whole or not at all, should we be killed meanwhile."""
+        """Writes the files once, each atomically."""
         for path, text in self._files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             _replace(path, text)
@@ -255,7 +255,7 @@ class _Run:
         processes.start(name, argv, self._log(name), threads=threads)
 
     def _watch(self, processes: Processes) -> None:
-        """Until the server has ended, or a member has failed; then the others have a while to end too."""
+        """Waits until the server has ended or a member has failed, then gives the others time to end."""
         while not self._over(processes):
             processes.wait(0.1)
             self._take_events()
@@ -270,7 +270,7 @@ class _Run:
         return "server" in ended or any(ended.values())
 
     def _restart(self, processes: Processes) -> None:
-        """Starts those again that were killed, when their time has come."""
+        """Restarts killed members after their pause."""
         for name, code in list(processes.codes.items()):
             if not self._restarts.hopeful(name, code):
                 continue
@@ -283,7 +283,7 @@ class _Run:
                 self._start_one(processes, name)
 
     def _stop(self, processes: Processes) -> None:
-        """The server first, whose summary is to say that it was stopped, and not that its parties went."""
+        """Stops the server first, so that its summary says `interrupted`, not that its parties left."""
         deadline = time.monotonic() + _LINGER
         processes.signal("server", signal.SIGTERM)
         while "server" in processes.running() and time.monotonic() < deadline:
@@ -318,7 +318,7 @@ class _Run:
             self._progress(event)
 
     def _report(self, codes: dict[str, int]) -> int:
-        """Prints what went wrong, the member whose own fault it was first."""
+        """Prints the errors, the member that caused them first."""
         # One that we ended before it could listen to signals was killed, and by us: nobody's fault.
         codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
         failed = {name: code for name, code in codes.items() if code != 0}

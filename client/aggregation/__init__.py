@@ -1,1 +1,1 @@
-"""A party's side of sums: masked, coded."""
+"""Sums over the parties, party side: masked, coded."""

@@ -1,4 +1,4 @@
-"""A party's part of coded computing: shares of data and models, and the sums that it answers with."""
+"""Coded computing, party side: shares of data and models, and the sums that a party responds with."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SHARES = "data_shares"
 
 @dataclass(frozen=True)
 class Sum:
-    """What a party answers with in one stage.
+    """Terms of a party's responses in one stage.
 
     Args:
         senders: hash of the set over whose models it sums.
-        weights: the members' model shares G_n(alpha_j), one below the other, elements of the field, int64
-            (all columns, width); zeros in the place of others.
+        weights: the members' model shares G_n(alpha_j), stacked, elements of the field, int64
+            (all columns, width); zeros for other parties.
         masks: the sum of the members' shares of vanishing polynomials, int64 (coded rows, width); None where
-            answers are not masked.
+            responses are not masked.
     """
 
     senders: str
@@ -61,12 +61,12 @@ class CodedParty:
     """One of the parties that compute on each other's shares.
 
     Args:
-        ctx, server: of the half.
+        ctx, server: of the party side.
         cfg: the agreed one.
         model: our polynomial network.
         code: the agreed one.
         rows: the coded rows.
-        keys: what the parties agreed on when the run's session began.
+        keys: result of the key agreement of the session.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class CodedParty:
         self._record = MemberRecord(ctx.run_cache, ctx.session.run, ctx.federation.names)
         self._rounding = ctx.state.keep("weight_rounding", lambda: generator("weights", ctx.federation.seed, ctx.name))
         self._columns: tuple[int, ...] = ()
-        self._data = torch.empty(0)  # F_n(alpha_j) of all n side by side, int32 (all coded rows, all columns)
+        self._data = torch.empty(0)  # F_n(alpha_j) of all n concatenated, int32 (all coded rows, all columns)
         self._largest = torch.empty(0)  # the size of each column's largest entry, quantised, int64 (1, columns)
 
     async def prepare(self) -> None:
-        """Shares our data with all others, once in a run, chunk by chunk: steps 2 to 9.
+        """Shares our data with all other parties, once in a run, chunk by chunk: steps 2 to 9.
 
         Raises:
-            ConfigError: our data have more columns than was agreed, or more rows are evaluated than can be masked.
-            DataError: they cannot be quantised.
-            SealError: somebody's share of data was altered on the way: without it nothing can be computed.
+            ConfigError: our data have more columns than agreed, or more rows are evaluated than can be masked.
+            DataError: our data cannot be quantised.
+            SealError: another party's share of data was altered on the way: without it nothing can be computed.
         """
         ctx, round = self._ctx, self._ctx.round
         self._refuse_large_evaluations()
@@ -119,7 +119,7 @@ class CodedParty:
         self._data = ctx.run_cache.get(_SHARES)["shares"]
 
     def _check_plan(self, plan: Preparation, ours: int) -> tuple[int, ...]:
-        """Everybody's columns, if the server's plan can be followed."""
+        """Every party's columns, if the server's plan can be followed."""
         ctx, columns = self._ctx, tuple(plan.columns.tolist())
         index, most = ctx.federation.names.index(ctx.name), self._cfg.columns
         if columns[index] != ours or not all(1 <= count <= most for count in columns):
@@ -130,19 +130,19 @@ class CodedParty:
         return columns
 
     async def share(self, round: int, stage: int, coded: int) -> Sum | None:
-        """Shares our model with all others, and learns over whose this stage sums: steps 14 to 20.
+        """Shares our model with all other parties, and receives the set that this stage sums over: steps 14 to 20.
 
         Args:
-            coded: rows that will be answered for in this stage.
+            coded: coded rows of all responses in this stage.
 
         Returns:
-            None if the server has gone on without us, or we do not answer: we lack a member's share, or the stage
+            None if the server has gone on without us, or we do not respond: we lack a member's share, or the stage
             may have been summed over another set before.
 
         Raises:
             DataError: the sum could leave the field.
-            ContractError: the server announces a set that it should not.
-            EnvironmentFault: the set cannot be noted on the disk.
+            ContractError: the server announces an invalid set.
+            EnvironmentFault: the set cannot be written to the disk.
         """
         shares, sizes = self._model_shares(coded)
         opened = await self._exchange("model", round, stage, shares, sizes)
@@ -168,20 +168,20 @@ class CodedParty:
             number: of the block.
             positions: of its coded rows.
             total: of the stage.
-            first: of the block's rows, counted over the stage: which of the masks are theirs.
+            first: index of the block's first row in the stage, which selects its masks.
         """
         masks = None if total.masks is None else total.masks[first : first + len(positions)]
         h = self._code.answer(self._data[positions].to(torch.int64), total.weights, masks)  # (coded, width)
         await self._server.send(Answer(round, stage, number, total.senders, self._ctx.admit_masked(h)))
 
     def _quantised(self, block: Block) -> Tensor:
-        """X_n of some rows, elements of the field, int64 (rows, columns); zeros where there is none."""
+        """X_n of some rows, elements of the field, int64 (rows, columns); zeros for padding."""
         values = self._model.powers(self._ctx.features[block.rows.clamp(min=0)]).cpu()
         values[block.rows == NOTHING] = 0
         return quantised_data(self._ctx.name, self._code.field, values, self._cfg.data_bits)
 
     async def _share_data(self, round: int, stage: int, quantised: Tensor) -> Tensor:
-        """(rows of a chunk, columns) -> everybody's shares of theirs, int32 (coded, all columns)."""
+        """(rows of a chunk, columns) -> every party's shares of theirs, int32 (coded, all columns)."""
         code = self._code
         segments = quantised.view(code.segments, -1)  # (K, coded * columns)
         shares = code.encode(segments, self._uniform((code.masks, segments.shape[1])))
@@ -195,7 +195,7 @@ class CodedParty:
         return torch.cat([opened[name].view(coded, -1) for name in names], dim=1)
 
     def _model_shares(self, coded: int) -> tuple[Tensor, dict[str, int]]:
-        """G_n at all points, with shares of a vanishing polynomial behind them if answers are masked."""
+        """G_n at all points, followed by shares of a vanishing polynomial if responses are masked."""
         code, cfg, names = self._code, self._cfg, self._ctx.federation.names
         weights = self._rounded_weights()
         self._refuse_wrapping(weights)
@@ -232,7 +232,7 @@ class CodedParty:
             raise ContractError(SERVER, "Senders", "senders", expected, str(members))
 
     def _enter(self, round: int, stage: int, members: Sequence[str]) -> bool:
-        """Notes the set on the disk before anything is computed over it. False if the stage is bound to another."""
+        """Writes the set to the disk before anything is computed over it. False if the stage is bound to another."""
         where = place(round, stage)
         if self._record.enter(where, members):
             return True
@@ -241,7 +241,7 @@ class CodedParty:
         return False
 
     def _refuse_large_evaluations(self) -> None:
-        """Masks for all coded rows of an evaluation travel in one box."""
+        """Checks that the masks for all coded rows of an evaluation fit into one box."""
         if self._cfg.masked_answers and self._rows.evaluated > LARGEST_EVALUATION:
             raise ConfigError(
                 f"{self._rows.evaluated} coded rows of validation and test: with federation.protocol.masked_answers "

@@ -1,4 +1,4 @@
-"""Key agreement with the other parties, a party's side."""
+"""Key agreement with the other parties, party side."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof
 
 @dataclass(frozen=True)
 class Keys:
-    """What a party has after the agreement.
+    """Keys of a party after the agreement.
 
     Args:
-        seals: between it and every other party.
-        masks: a key with every other party, for sums that are taken blind.
-        server: checks what the server signs; None where nobody has certificates.
+        seals: a seal with every other party.
+        masks: a key with every other party, for masked sums.
+        server: verifies the server's signatures; None without certificates.
     """
 
     seals: Seals
@@ -31,13 +31,13 @@ class Keys:
 
 
 async def agree(ctx: ClientContext, server: Link) -> Keys:
-    """Agrees on keys with every other party, which only these two have; both have seen the same keys of everybody.
+    """Agrees on a pairwise key with every other party; both ends have seen the same keys of all parties.
 
     Raises:
-        ForgedError: somebody's key is not its own, or not the one that it has offered now, or it was shown
+        ForgedError: a party's key is not its own, or not the one that it has offered now, or it was shown
             other keys than we were; the message names the party.
-        SealError: somebody's key is unusable.
-        ContractError: the server has passed on something else.
+        SealError: a party's key is unusable.
+        ContractError: the server has relayed something else.
     """
     names = ctx.federation.names
     agreement = Agreement(ctx.name, ctx.session, ctx.identity)
@@ -45,25 +45,25 @@ async def agree(ctx: ClientContext, server: Link) -> Keys:
     await server.send(
         KeyOffer(ctx.round, to_tensor(offer.key), to_tensor(offer.certificate), to_tensor(offer.signature))
     )
-    told = await server.recv(KeyRing, ctx.round, parties=len(names))
-    if told is None:
+    received = await server.recv(KeyRing, ctx.round, parties=len(names))
+    if received is None:
         raise ContractError(SERVER, "KeyRing", "", "everyone's keys before the first round", "a round")
-    certificate = to_bytes(told.server)
+    certificate = to_bytes(received.server)
     verifier = None if ctx.identity is None else Verifier(SERVER, certificate, ctx.federation.server)
-    pairing = agreement.meet(_offers(names, told), ctx.federation.parties, certificate)
+    pairing = agreement.meet(_offers(names, received), ctx.federation.parties, certificate)
     pairs = await _confirm(ctx, server, pairing)
     return Keys(pairs.seals, pairs.masks, verifier)
 
 
 async def _confirm(ctx: ClientContext, server: Link, pairing: Pairing) -> PairKeys:
-    """Shows every other party that we have the same ring, and waits until each has shown it to us."""
+    """Proves to every other party that we have the same ring, and waits for each party's proof."""
     names, ours = ctx.federation.names, pairing.proofs()
     rows = [to_tensor(ours.get(name, bytes(PROOF_BYTES))) for name in names]
     await server.send(KeyProof(ctx.round, torch.stack(rows)))
-    told = await server.recv(KeyProofs, ctx.round, parties=len(names), proof=PROOF_BYTES)
-    if told is None:
+    received = await server.recv(KeyProofs, ctx.round, parties=len(names), proof=PROOF_BYTES)
+    if received is None:
         raise ContractError(SERVER, "KeyProofs", "", "everyone's proofs before the first round", "a round")
-    return pairing.confirm({name: to_bytes(row) for name, row in zip(names, told.proofs, strict=True)})
+    return pairing.confirm({name: to_bytes(row) for name, row in zip(names, received.proofs, strict=True)})
 
 
 def _offers(names: tuple[str, ...], ring: KeyRing) -> dict[str, Offer]:

@@ -1,4 +1,4 @@
-"""What a party sends where the server needs only a sum: in the clear, or under masks that cancel in the sum."""
+"""A party's messages where the server needs only a sum: in the clear, or under masks that cancel in the sum."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ Evaluation = Callable[[int, str, int, Released], Message]  # (round, part, block
 
 
 class SumTerms(Protocol):
-    """A party's part in the sums of a session."""
+    """The party side of the sums of a session."""
 
     async def begin(self, round: int) -> bool:
-        """Learns over whom a round sums. False if we send nothing in it."""
+        """Receives the set that a round sums over. False if we send nothing in it."""
 
     def training(self, round: int, released: Released) -> Message:
-        """What carries our values of the batch, float32 (rows, width), as the privacy stage released them."""
+        """Message with our values of the batch, float32 (rows, width), as the privacy stage released them."""
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
-        """What carries our values of a block of validation or test rows."""
+        """Message with our values of a block of validation or test rows."""
 
 
 async def terms(
     ctx: ClientContext, server: Link, aggregate: Summing, training: Training, evaluation: Evaluation
 ) -> SumTerms:
-    """As the protocol's config has it.
+    """Returns the terms that the protocol's config selects.
 
     Args:
         training, evaluation: the protocol's own messages, for sums in the clear.
 
     Raises:
-        PeerError: there is no agreement on keys.
+        PeerError: the key agreement failed.
     """
     if aggregate == "clear":
         return _Clear(training, evaluation)
@@ -52,13 +52,13 @@ async def terms(
 
 
 class _Clear:
-    """Values as they were released."""
+    """Released values in the clear."""
 
     def __init__(self, training: Training, evaluation: Evaluation) -> None:
         self.training, self.evaluation = training, evaluation
 
-    async def begin(self, round: int) -> bool:  # noqa: ARG002  # nobody is asked
-        """Every round."""
+    async def begin(self, round: int) -> bool:  # noqa: ARG002  # no set is needed
+        """Returns True in every round."""
         return True
 
 
@@ -77,19 +77,19 @@ class _Blinded:
         self._set: frozenset[str] = frozenset()
         self._clipped = False
         if self._least == 2:  # the smallest that there is
-            ctx.warn("sums may be of two parties: whoever of them shows its part to the server shows the other's")
+            ctx.warn("sums may be of two parties: either that shows its part to the server shows the other's")
 
     async def begin(self, round: int) -> bool:
-        """Learns S. A round that went over another set before is refused, with a warning and an empty answer.
+        """Receives S. A round with another set than before is refused, with a warning and an empty response.
 
         Raises:
-            ContractError: the set is none, or smaller than was agreed.
+            ContractError: the set is invalid, or smaller than agreed.
         """
         names = self._ctx.federation.names
-        told = await self._server.recv(Members, round, parties=len(names))
-        if told is None:
+        announced = await self._server.recv(Members, round, parties=len(names))
+        if announced is None:
             return False
-        self._set = frozenset(name for name, is_in in zip(names, told.members.tolist(), strict=True) if is_in)
+        self._set = frozenset(name for name, is_in in zip(names, announced.members.tolist(), strict=True) if is_in)
         if len(self._set) < self._least:
             expected = f"at least {self._least} parties, as federation.quorum and blinding have it"
             raise ContractError(SERVER, "Members", "members", expected, str(len(self._set)))
@@ -103,11 +103,11 @@ class _Blinded:
         return True
 
     def training(self, round: int, released: Released) -> Message:
-        """Stage 0 of the round."""
+        """Masks values as stage 0 of the round."""
         return self._masked(round, 0, released)
 
     def evaluation(self, round: int, part: str, block: int, released: Released) -> Message:
-        """The block's own stage."""
+        """Masks values as the block's own stage."""
         return self._masked(round, self._ctx.schedule.stage(round, part, block), released)
 
     def _masked(self, round: int, stage: int, released: Released) -> Masked:

@@ -1,4 +1,4 @@
-"""A party's data and weights as elements of the field, and what is refused of them."""
+"""A party's data and weights as elements of the field, and the checks on them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from colonnade.common.protocols.fedvs import Config
 
 
 def polynomial(party: str, model: nn.Module) -> Polynomial:
-    """A party's model, if it can be computed on shares. Raises ConfigError."""
-    if type(model) is not Polynomial:  # one that is derived from it could let rows meet in its powers
+    """Returns a party's model, if it can be computed on shares. Raises ConfigError."""
+    if type(model) is not Polynomial:  # a derived class could mix rows in its powers
         raise ConfigError(
             f"parties.{party}.model: fedvs computes on shares, which only a polynomial network can",
             hint="model: {name: polynomial, layers: 2}",
@@ -23,10 +23,10 @@ def polynomial(party: str, model: nn.Module) -> Polynomial:
 
 
 def columns_of(party: str, model: Polynomial, config: Config) -> int:
-    """Of a party's data, powers and bias included.
+    """Number of columns of a party's data, powers and bias included.
 
     Raises:
-        ConfigError: they are more than was agreed.
+        ConfigError: there are more than agreed.
     """
     if (columns := len(model.weight)) > config.columns:
         raise ConfigError(
@@ -53,7 +53,7 @@ def rounded_weights(party: str, field: Field, model: Polynomial, bits: int, draw
 
 
 def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> float:
-    """How many times a party's embeddings fit into its N-th of ±p/2: below 1, the sum over all parties could wrap.
+    """Ratio of a party's N-th of ±p/2 to its embeddings: below 1, the sum over all parties could wrap.
 
     A function of private rows: it stays at the party.
 
@@ -67,7 +67,7 @@ def margin(field: Field, largest: Tensor, weights: Tensor, parties: int) -> floa
 
 
 def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> None:
-    """Raises DataError where the margin is below 1; how far below it does not say, since errors travel."""
+    """Raises DataError if the margin is below 1; the error omits its value, since errors travel."""
     if margin < 1:
         raise DataError(
             f"{party}: its embedding could leave its part of the field, +-{field.p // 2 // parties} of {field.p} "
@@ -77,6 +77,6 @@ def refuse_wrapping(party: str, field: Field, margin: float, parties: int) -> No
 
 
 def _unfit(party: str, whose: str, field: Field, bits: int, hint: str) -> DataError:
-    """Without the number that is too large: errors travel."""
-    said = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
-    return DataError(said, hint=hint)
+    """Error without the number that is too large: errors travel."""
+    text = f"{party}: {whose} are not all finite, or with {bits} bits leave ±p/2 for p = {field.p}"
+    return DataError(text, hint=hint)

@@ -1,4 +1,4 @@
-"""Shares for the other parties, sealed for each, and theirs for us: a party's end of one exchange."""
+"""Exchange of sealed shares with the other parties, party side."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from colonnade.common.protocols.fedvs import Bundle, Shares
 
 @dataclass(frozen=True)
 class ShareExchange:
-    """Gives every other party its share, and takes ours from each.
+    """Sends every other party its share, and receives ours from each.
 
     Args:
-        ctx, server: of the half.
+        ctx, server: of the party side.
         seals: between this party and every other.
     """
 
@@ -32,15 +32,15 @@ class ShareExchange:
     async def __call__(
         self, purpose: str, round: int, stage: int, shares: Tensor, sizes: Mapping[str, int]
     ) -> dict[str, Tensor] | None:
-        """Sends shares and waits for the bundle of the others'.
+        """Sends shares and waits for the bundle of the other parties'.
 
         Args:
-            purpose: of the shares, to which the boxes are bound, with round and stage.
-            shares: one for each party in the roster's order, int32 (parties, elements); ours is among them.
-            sizes: elements of everybody's shares.
+            purpose: of the shares; boxes are bound to it, to the round and to the stage.
+            shares: one for each party in roster order, int32 (parties, elements); ours is among them.
+            sizes: elements of every party's shares.
 
         Returns:
-            Those that could be opened, int32 (elements,) by sender, our own among them; None if the
+            The shares that could be opened, int32 (elements,) by sender, our own among them; None if the
             server has gone on without us.
 
         Raises:

@@ -1,1 +1,1 @@
-"""A party's side of finding common rows."""
+"""Alignment of common rows, party side."""

@@ -1,4 +1,4 @@
-"""How many keys of others were compared with a party's own: counted over all alignments that its folder has seen."""
+"""Number of other members' keys compared with a party's own, over all alignments of its folder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAME = "foreign-keys.json"
 
 
 class ForeignKeys:
-    """The lists that came from each other member, by their hashes. A list that comes again to the last byte is free.
+    """The lists that came from each other member, by their hashes. An exact repeat of a list is not counted again.
 
     Args:
-        party: whose keys they are compared with.
+        party: the party whose keys they are compared with.
         most: keys of any other member, in all its lists together; None for no limit.
-        rule: of the policy that says so.
-        path: where the count lies; None keeps it in memory.
+        rule: of the policy that sets the limit.
+        path: of the count; None keeps it in memory.
 
     Raises:
         CheckpointError: the file is torn or was altered.
@@ -34,35 +34,35 @@ class ForeignKeys:
 
     @property
     def settled(self) -> bool:
-        """Whether an alignment has come to its end here."""
+        """True if an alignment was completed here."""
         return self._settled
 
     def begin(self) -> int:
-        """An alignment begins. Returns how many have begun before since the last one that came to its end."""
+        """Begins an alignment. Returns the number of attempts since the last completed one."""
         before = self._begun
         self._keep(before + 1, self._settled, self._lists)
         return before
 
     def settle(self) -> None:
-        """The alignment has come to its end at everybody."""
+        """Marks the alignment as completed by all members."""
         if self._begun or not self._settled:
             self._keep(0, True, self._lists)
 
     def expect(self, owner: str, rows: int) -> None:
-        """Refuses a list, before it has come, that cannot be a repeat and is too long. Raises ConfigError."""
+        """Refuses an announced list that cannot be a repeat and is too long. Raises ConfigError."""
         if rows not in self._lists.get(owner, {}).values():
             self._judge(owner, rows)
 
     def count(self, owner: str, rows: int, digest: str) -> None:
-        """Counts a list before anything of it is passed on; it is on the disk when this returns.
+        """Counts a list before any of it is passed on; the count is on the disk when this returns.
 
         Args:
-            owner: whose list the server says it is.
-            rows: keys that it stands for.
+            owner: the list's owner, as the server reports it.
+            rows: number of its keys.
             digest: of all its bytes.
 
         Raises:
-            ConfigError: it is another list than before, and with it there are too many.
+            ConfigError: it is another list than before, and exceeds the limit.
             EnvironmentFault: the disk refuses it.
         """
         known = self._lists.get(owner, {})
@@ -91,7 +91,7 @@ class ForeignKeys:
             ) from None
 
     def _keep(self, begun: int, settled: bool, lists: dict[str, dict[str, int]]) -> None:
-        """On the disk first: what could not be kept is not held either."""
+        """Writes the counts to the disk, and only then to memory."""
         if self._path is not None:
             content = json.dumps({"begun": begun, "settled": settled, "lists": lists}).encode()
             write_kept(self._path, content, 0o600, in_new=True)

@@ -1,4 +1,4 @@
-"""A party's half of an alignment: it raises and shuffles every list that comes by, and learns its own common rows."""
+"""Alignment, party side: raises and shuffles every list that passes, and finds its own common rows."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Matching:
     Args:
         name: the party's.
         federation: the agreed section.
-        policy: what the party insists on.
+        policy: the party's own requirements.
         keys: of its rows.
-        session: that the secret is for.
+        session: number of the session that the secret is for.
         server: the link.
-        conceal: the door's; lets out what the hand has raised and shuffled.
+        admit_masked: of the egress; admits the points that the hand has raised and shuffled.
         keep: called with the alignment's number and our rows; they are on the disk when it returns.
-        work: does what takes long.
-        told: of progress: exchanges that are done, and of how many.
-        block: keys that travel at a time.
+        work: runs slow computations.
+        told: called with the exchanges done so far and their total.
+        block: keys per message.
         seed: of the secret and the shuffles.
         foreign: counts others' keys; None for a count of this alignment alone.
-        warn: told when an alignment begins again that has not come to its end.
+        warn: called when an alignment is repeated that was not completed.
     """
 
     name: str
@@ -72,16 +72,16 @@ class Matching:
         self._members = (SERVER, *self.federation.names)
         self._seat = self._members.index(self.name)
         self._foreign = self.foreign or ForeignKeys(self.name, self.policy.max_other_rows)
-        self._sizes: tuple[int, ...] = ()  # as they were told: lists of one element stand for as many
+        self._sizes: tuple[int, ...] = ()  # as announced: lists of one element stand for as many
         self._hash = hashlib.sha256()  # of the list that is coming
 
     async def __call__(self) -> Tensor:
-        """Our rows that all members have, int64 (common,), in the order that is the same for all.
+        """Our rows that all members have, int64 (common,), in the common order.
 
         Raises:
             ConfigError: our policy forbids it.
             DataError: no key is common, or with `sorted` not all keys are the same.
-            ContractError: the server says what it must not.
+            ContractError: the server breaks the contract.
         """
         ring, hand = await self._gather()
         await self._go_round(ring, hand)
@@ -121,7 +121,7 @@ class Matching:
             )
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> None:
-        """Our list goes out, and every other one by way of us."""
+        """Sends our list out, and passes every other one on."""
         for stage in range(ring.members):
             for block in range(ring.blocks()):
                 self._round += 1
@@ -143,7 +143,7 @@ class Matching:
             raise ContractError(SERVER, "Points", "points", "elements of the curve", str(broken)) from None
 
     def _count(self, owner: int, block: int, points: Tensor, *, last: bool) -> None:
-        """A list that is whole is counted before anything of it goes on."""
+        """Counts a complete list before any of it is passed on."""
         if not block:
             self._hash = hashlib.sha256()
         self._hash.update(to_bytes(points))
@@ -181,7 +181,7 @@ class Matching:
         return came
 
     def _refuse_sizes(self, sizes: tuple[int, ...]) -> None:
-        """Holds everybody's sizes against ours, and against our policy, before anything of ours leaves."""
+        """Checks all sizes against ours, and against our policy, before any of our points leave."""
         if min(sizes) < 1 or sizes[self._seat] != len(self.keys):
             expected = f"at least 1 each, and {len(self.keys)} for {self.name}"
             raise ContractError(SERVER, "Sizes", "rows", expected, str(list(sizes)))
@@ -194,7 +194,7 @@ class Matching:
         refuse_other_sizes(self.federation.align, self._members, sizes)
 
     def _judge(self, common: Common) -> None:
-        """Decides on how many keys are common, while nobody knows yet which they are."""
+        """Checks the number of common keys, while no member knows yet which they are."""
         allowed = (0, len(self.keys)) if self.federation.align == "sorted" else range(len(self.keys) + 1)
         if common.rows not in allowed:
             raise ContractError(SERVER, "Common", "rows", f"at most our {len(self.keys)}", str(common.rows))

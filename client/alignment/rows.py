@@ -1,4 +1,4 @@
-"""Which of a party's rows count: found with the others once in a run, and kept."""
+"""A party's aligned rows: found with the other members once in a run, and kept."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class PartyRows:
     Args:
         name: the party's.
         federation: the agreed section.
-        policy: what the party insists on.
+        policy: the party's own requirements.
         features: of all its rows.
-        once: what is made once in a run.
+        run_cache: values that are made once in a run.
         kept: its folder.
         out: the party's own folder.
         telemetry: the party's own.
-        progress: where bytes are counted.
-        whole: whether rows are aligned with the whole roster, and not only with those who are there.
+        progress: counts bytes.
+        whole: True if rows are aligned with the whole roster, and not only with the present parties.
 
     Raises:
-        DataError: the table's keys are of no use.
+        DataError: the table's keys are unusable.
     """
 
     name: str
@@ -74,11 +74,11 @@ class PartyRows:
         keys = RowKeys.of(self.features.ids, self.federation.keys, self.name, self.out)
         self.record = AlignmentRecord(self.run_cache, keys, self.name)
         self._seed, path = Seed(self.kept / SEED), self.kept / NAME
-        most, asked = self.policy.max_other_rows, self.policy.max_predicted_rows
-        if self.whole or asked is None:
+        most, most_predicted = self.policy.max_other_rows, self.policy.max_predicted_rows
+        if self.whole or most_predicted is None:
             self._foreign = ForeignKeys(self.name, most, path=path)
         else:
-            self._foreign = ForeignKeys(self.name, asked, "max_predicted_rows", path)
+            self._foreign = ForeignKeys(self.name, most_predicted, "max_predicted_rows", path)
 
     async def align(self, membership: Membership, begin: Begin) -> Features | None:
         """The rows that all members have, in their common order; None if the server wants to go back.
@@ -86,8 +86,8 @@ class PartyRows:
         Raises:
             ConfigError: our policy forbids it.
             DataError: no key is common, or the table has changed since it was aligned.
-            CheckpointError: the run was aligned before, and not with what is here.
-            PeerError: the server is gone, has failed or says what it must not.
+            CheckpointError: the run was aligned before, with another table or alignment.
+            PeerError: the server is gone, has failed or breaks the contract.
         """
         if begin.aligned:
             with membership.telling():
@@ -109,12 +109,12 @@ class PartyRows:
         if not half_done:
             return None
         seconds = round(time.monotonic() - started, 3)
-        told = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
-        self.telemetry.event("aligned", party=self.name, **told)
+        result = {"rows": len(self.record.keys), "common": len(found[0]), "seconds": seconds}
+        self.telemetry.event("aligned", party=self.name, **result)
         return self.features.rows(found[0])
 
     def _refuse_again(self) -> None:
-        """A run's rows are aligned once; predictions align theirs every time. Raises CheckpointError."""
+        """Refuses to align a run's rows twice; predictions align theirs every time. Raises CheckpointError."""
         if self.whole and self._foreign.settled:
             raise CheckpointError(
                 f"{self.name}: rows are aligned, and the server wants to align them again",
@@ -123,7 +123,7 @@ class PartyRows:
             )
 
     def _federation(self, begin: Begin) -> FederationConfig:
-        """The agreed section, its roster cut down to those who take part. Raises ContractError if we are not."""
+        """The agreed section, with the participants as its roster. Raises ContractError if we are not one."""
         if self.whole:
             return self.federation
         if self.name not in begin.parties or not set(begin.parties) <= set(self.federation.names):
@@ -148,7 +148,7 @@ class PartyRows:
 
 
 def _sort(link: Link, membership: Membership, item: Item) -> None:
-    """What is of the alignment goes to its half; what the server has said beyond it waits for the protocol's."""
+    """Routes alignment messages to their link; others wait for the protocol."""
     if type(item).__name__ in link.kinds:
         link.deliver(item)
     else:

@@ -1,1 +1,1 @@
-"""The connection to the server, and the run that a folder belongs to."""
+"""The connection to the server, and the run pinned to a folder."""

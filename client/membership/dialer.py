@@ -1,4 +1,4 @@
-"""A party's membership: joining the server, staying in the conversation, parting."""
+"""A party's membership: joining the server, the conversation, and the farewell."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from colonnade.common.wire.dial import ClientTls, Dialer
 
 _N = TypeVar("_N", bound=Parcel)
 
-_PARTING = 60.0  # seconds that the server has for its farewell: others may be slower than we are
+_PARTING = 60.0  # seconds that the server has for its farewell: other parties may be slower
 
 
 class Membership:
-    """One membership in a federation, from Hello to Farewell, over as many connections as it takes.
+    """One membership in a federation, from Hello to Farewell, over as many connections as needed.
 
     Args:
         codec: of the agreed protocol.
@@ -61,24 +61,24 @@ class Membership:
 
     @property
     def wire(self) -> tuple[int, int]:
-        """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Any thread may ask."""
+        """Bytes sent and received so far: whole gRPC messages, before HTTP/2 and TLS. Thread-safe."""
         so_far = list(self._connections)
         return sum(c.bytes_out for c in so_far), sum(c.bytes_in for c in so_far)
 
     @property
     def unsent(self) -> int:
-        """How many parcels wait for the connection. Any thread may ask."""
+        """Number of parcels that wait for the connection. Thread-safe."""
         now = self._connection
         return 0 if now is None else now.unsent
 
     async def join(
         self, hello: Hello, find_address: Callable[[], str], identity: Identity | None, pin: str, patience: float
     ) -> None:
-        """Dials, says Hello, and is welcomed.
+        """Dials, says Hello, and waits for the welcome.
 
         Raises:
             EnvironmentFault: the server did not come within `patience` seconds.
-            RefusedError: the server, or its certificate, turned us away.
+            RefusedError: the server refused us, or its certificate is not the pinned one.
             PartyAway: the connection broke again.
         """
         self._inbox = Inbox(self._largest)
@@ -90,7 +90,7 @@ class Membership:
         self._telemetry.event("join", party=hello.party)
 
     async def begin(self) -> Begin | None:
-        """Waits until the whole roster is there; None if the server has come to its end without us.
+        """Waits until the whole roster is present; None if the server has ended without us.
 
         Raises as `join`, and PartyFailed if the run has failed.
         """
@@ -99,7 +99,7 @@ class Membership:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Tells the server that we stop if our own input is of no use, and no more of it than others may read."""
+        """Reports to the server that our input is unusable, with only as much detail as others may read."""
         try:
             yield
         except Exception as error:
@@ -108,10 +108,10 @@ class Membership:
             raise
 
     def greet_again(self, hello: Hello) -> None:
-        """Says Hello after the server has told us to rewind."""
+        """Says Hello again after the server's rewind."""
         for _ in range(len(self._inbox)):
             heard = self._inbox.get_nowait()
-            if not isinstance(heard, Message | Open | Close | Save):  # what was set aside is of the session before
+            if not isinstance(heard, Message | Open | Close | Save):  # items set aside are of the previous session
                 self._inbox.put(heard)
         self.post(hello)
 
@@ -123,20 +123,20 @@ class Membership:
         last: bool = True,
         link: Link | None = None,
     ) -> bool:
-        """Runs our half while its messages come in; tells the server if it fails.
+        """Runs the party side while its messages come in; reports its failure to the server.
 
         Args:
-            deliver: where what comes is handed to the half's link.
-            half: of the protocol, or of what comes before it.
-            last: whether the run is over with it, so that the farewell is due.
-            link: the half's; while it is full, nothing more is read.
+            deliver: called with every item for the party side's link.
+            half: party side of the protocol, or of the alignment before it.
+            last: True if the run ends with it, so that the farewell is due.
+            link: of the party side; while it is full, nothing more is read.
 
         Returns:
-            Whether the half has come to its end. If not, the server wants to go back to a common checkpoint.
+            True if the party side has ended. If not, the server wants to go back to a common checkpoint.
 
         Raises:
             PartyAway: the connection broke. The server may come back.
-            PeerError: the server has turned us away, or the run has failed elsewhere.
+            PeerError: the server has refused us, or the run has failed elsewhere.
         """
         self._deliver, self._stop, self._link = deliver, asyncio.get_running_loop().create_future(), link
         while self._inbox:
@@ -146,30 +146,30 @@ class Membership:
         finally:
             self._deliver = self._stop = self._link = None
             if link is not None:
-                link.mailbox.abandon()  # who waits to bring more waits for nobody
+                link.mailbox.abandon()  # readers that wait for room are released
 
     @property
     def outlet(self) -> Capacity:
-        """Of the connection to the server: a half waits while it is full."""
+        """Capacity of the connection to the server: the party side waits while it is full."""
         assert self._connection is not None  # join comes first
         return self._connection.outlet
 
     @property
     def full(self) -> bool:
-        """For the connection: whether it stops reading."""
+        """True if the connection should stop reading."""
         return self._inbox.full or (self._link is not None and self._link.full)
 
     async def room(self) -> None:
-        """For the connection: waits until it may read on."""
+        """Waits until the connection may read on."""
         while self.full:
             await (self._link.room() if self._link is not None and self._link.full else self._inbox.room())
 
     def expects(self, kind: str, round: int) -> bool:
-        """For the connection: whether a message is to be decoded."""
+        """Returns True if the connection should decode a message."""
         return self._link is None or kind not in self._link.kinds or self._link.expects(kind, round)
 
     def set_aside(self, item: Item) -> None:
-        """Keeps what has come for the next half that attends."""
+        """Keeps an item for the next call of `attend`."""
         self._inbox.put(item)
 
     def post(self, parcel: Parcel) -> None:
@@ -178,7 +178,7 @@ class Membership:
         self._connection.post(parcel)
 
     async def leave(self) -> None:
-        """Sends what is left and hangs up."""
+        """Sends the remaining parcels and hangs up."""
         if self._connection is not None:
             await self._connection.close()
         await self._dialer.close()
@@ -207,7 +207,7 @@ class Membership:
         raise _as_error(stopped)
 
     async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
-        """Our half is done: the last one says so, and waits for the server's farewell, or for what it says instead."""
+        """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
         if (error := half.exception()) is not None:
             if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
                 self.post(Failure("", *declared(error)))
@@ -218,7 +218,7 @@ class Membership:
         parted = asyncio.ensure_future(self._farewell.wait())
         either: set[asyncio.Future[Any]] = {parted, stop}
         await asyncio.wait(either, timeout=_PARTING, return_when=asyncio.FIRST_COMPLETED)
-        parted.cancel()  # a server that is still busy has had our farewell
+        parted.cancel()  # a server that is still busy has received our farewell
 
     async def _await(self, *kinds: type[_N]) -> _N:
         notice = await self._inbox.get()
@@ -238,13 +238,13 @@ class Membership:
             case Farewell():
                 self._farewell.set()
             case PartyAway() if self._farewell.is_set():
-                pass  # all has been said
+                pass  # after the last message
             case _ if not self._stop.done():
                 self._stop.set_result(heard)
 
 
 def _trust(identity: Identity | None, pin: str, host: str, port: int) -> ClientTls | None:
-    """Compares the certificate that the server shows with its pin."""
+    """Checks the server's certificate against its pin."""
     if identity is None:
         return None
     certificate = fetch_certificate(host, port, identity)

@@ -1,4 +1,4 @@
-"""What the server has said and no half has taken yet: before a session, and between two halves."""
+"""Items from the server that no party side has taken yet: before a session, and between two of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from colonnade.common.conversation.capacity import Bounded, bound
 from colonnade.common.conversation.membership import Parcel
 from colonnade.common.messaging.message import Message, memory
 
-_NOTICE = 512  # bytes that anything else counts as
+_NOTICE = 512  # bytes that any other item counts as
 
 Heard = Parcel | Exception
 
 
 class Inbox(Bounded):
-    """A queue that says when it is full.
+    """A bounded queue.
 
     Args:
         largest: bytes of the largest message.
@@ -31,20 +31,20 @@ class Inbox(Bounded):
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """True if no more should be read."""
         return self._bytes > self._most
 
     def put(self, heard: Heard) -> None:
-        """Adds what has come."""
+        """Adds an item."""
         self._bytes += _size(heard)
         self._heard.put_nowait(heard)
 
     async def get(self) -> Heard:
-        """What came first; waits for it."""
+        """Waits for the first item, and removes it."""
         return self._taken(await self._heard.get())
 
     def get_nowait(self) -> Heard:
-        """The same, of an inbox that is not empty."""
+        """Removes the first item of a non-empty inbox."""
         return self._taken(self._heard.get_nowait())
 
     def _taken(self, heard: Heard) -> Heard:

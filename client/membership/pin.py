@@ -21,12 +21,12 @@ _ANOTHER = "choose another --out for another run; this run goes on with the fold
 
 @dataclass(frozen=True)
 class Pinned:
-    """What is on the disk.
+    """Content of the pin on the disk.
 
     Args:
-        run: the run's own number; "" if none was pinned.
+        run: the run's number; "" if none was pinned.
         session: the newest that began.
-        committed: whether everyone has had a checkpoint of the run.
+        committed: True if every member has saved a checkpoint of the run.
     """
 
     run: str = ""
@@ -35,12 +35,12 @@ class Pinned:
 
 
 class Pin:
-    """Refuses every Begin that would make a party forget something of its run.
+    """Refuses every Begin that would discard something of the pinned run.
 
     Args:
         party: its name, for messages.
         folder: the party's own.
-        store: its checkpoints, which name their run where no pin does.
+        store: its checkpoints, which name their run if there is no pin.
 
     Raises:
         CheckpointError: the file is torn or was altered.
@@ -52,11 +52,11 @@ class Pin:
 
     @property
     def run(self) -> str:
-        """The run that the folder holds something of, "" if it holds nothing."""
+        """The run that the folder holds state of, "" if none."""
         return self._pinned.run if self._holds() else ""
 
     def admit(self, begin: Begin) -> None:
-        """Takes a Begin before anything is done about it: it is on the disk when this returns.
+        """Records a Begin before it is acted on: it is on the disk when this returns.
 
         Raises:
             CheckpointError: the folder belongs to another run.
@@ -77,7 +77,7 @@ class Pin:
         self._keep(replace(pinned, session=begin.session, committed=pinned.committed or begin.round > 0))
 
     def note(self, save: Save) -> None:
-        """Learns from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
+        """Records from a Save whether a checkpoint was committed. Raises EnvironmentFault as `admit`."""
         if save.keep and not self._pinned.committed:
             self._keep(replace(self._pinned, committed=True))
 
@@ -93,7 +93,7 @@ class Pin:
         )
 
     def _holds(self) -> bool:
-        """Whether there is a ledger, something that was made once, or a checkpoint."""
+        """Returns True if there is a ledger, a cached value, or a checkpoint."""
         own = self._folder
         folders = (own.run_cache, own.prediction_cache, own.checkpoints)
         return own.ledger.exists() or any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
@@ -101,7 +101,7 @@ class Pin:
     def _read(self) -> Pinned:
         path = self._folder.pinned
         if not path.exists():
-            run = self._store.run()  # of a version that pinned nothing
+            run = self._store.run()  # of a version without pins
             return Pinned(run, committed=bool(run))
         try:
             kept = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A party's own head, in protocols where logits travel instead of embeddings."""
+"""A party's own head, in protocols whose messages carry logits instead of embeddings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from colonnade.common.models.optimiser import build_optimiser, stepper
 
 
 class OwnHead(nn.Module):
-    """W_k, (rows, width) -> (rows, classes), with its optimiser: both live in the half's state.
+    """W_k, (rows, width) -> (rows, classes), with its optimiser: both in the party-side state.
 
     Args:
-        ctx: of the party's half; `head_optimiser` is the party's own choice.
-        width: of an embedding, which the party keeps.
+        ctx: of the party side; `head_optimiser` is the party's own choice.
+        width: of an embedding, which stays at the party.
     """
 
     def __init__(self, ctx: ClientContext, width: int) -> None:

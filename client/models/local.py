@@ -15,11 +15,11 @@ class WithWidth(Protocol):
 
     @property
     def embedding(self) -> int:
-        """How wide a party's embedding is."""
+        """Width of a party's embedding."""
 
 
 class Local(nn.Module):
-    """Rows -> what the party sends of them: embeddings, or logits where it has a head of its own.
+    """Rows -> the party's outputs: embeddings, or logits where it has a head of its own.
 
     Args:
         model: theta_k, (rows, ...) -> (rows, width).
@@ -40,16 +40,16 @@ class Local(nn.Module):
         return self.answer(self.model(x))
 
     def answer(self, h: Tensor) -> Tensor:
-        """The same, from the embeddings (rows, width)."""
+        """Outputs from the embeddings (rows, width)."""
         return h if self.head is None else self.head(h)
 
 
 def bottom(ctx: ClientContext, cfg: WithWidth) -> Local:
-    """theta_k, as it is in the state or begins."""
+    """theta_k, restored from the state or newly initialised."""
     return Local(ctx.model(cfg.embedding))
 
 
 def headed(ctx: ClientContext, cfg: WithWidth) -> tuple[Local, OwnHead]:
-    """theta_k and W_k, as they are in the state or begin; the head also by itself."""
+    """theta_k and W_k, restored from the state or newly initialised; the head also by itself."""
     head = OwnHead(ctx, cfg.embedding)
     return Local(ctx.model(cfg.embedding), head), head

@@ -1,4 +1,4 @@
-"""A party that follows differences: two embeddings of a batch up, one number down."""
+"""A party that follows loss differences: two embeddings of a batch up, one number down."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from colonnade.common.numerics.two_point import TwoPoint
 
 
 class Follower:
-    """A party's model, which takes zeroth-order steps. Its directions come from the half's state, and stay here.
+    """A party's model, which takes zeroth-order steps. Its directions are drawn from the party-side state.
 
     Args:
-        ctx, server: of the half.
+        ctx, server: of the party side.
         cfg: the agreed one.
     """
 
@@ -30,7 +30,7 @@ class Follower:
 
         Args:
             t: the round.
-            until: what is under way is given up when the server is beyond this round.
+            until: the exchange is given up when the server is beyond this round.
 
         Returns:
             False if it was given up.

@@ -1,1 +1,1 @@
-"""A party's side of predictions."""
+"""Predictions, party side."""

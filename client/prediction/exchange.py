@@ -1,4 +1,4 @@
-"""A party's half of a prediction. The box: common/prediction/messages.py."""
+"""Prediction, party side. The box: common/prediction/messages.py."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from colonnade.common.prediction.messages import Ask, Averaged, Output, refuse_o
 
 
 async def answer(ctx: ClientContext, server: Link) -> None:
-    """Releases what its part of the joint model makes of the rows that it is asked for, round after round.
+    """Releases the outputs of its part of the joint model for the requested rows, round after round.
 
     Raises:
-        ContractError: a row is asked for that there is not, or twice.
-        BudgetSpent: the privacy budget pays for no more answers.
+        ContractError: a requested row does not exist, or is repeated.
+        BudgetSpent: the privacy budget does not pay for another response.
     """
     local = LOCAL[ctx.federation.protocol.name](ctx, ctx.federation.protocol)
     local.eval()
@@ -39,7 +39,7 @@ async def answer(ctx: ClientContext, server: Link) -> None:
 
 
 async def _predict(ctx: ClientContext, server: Link, ask: Ask) -> None:
-    """Predicts with the party's own head from everybody's average, and keeps that at home."""
+    """Predicts with the party's own head from the average of all parties, and keeps the result at the party."""
     refuse_own(ctx.federation)
     e = await server.recv(Averaged, ask.round, rows=len(ask.rows), width=width(ctx.federation))
     if e is None:

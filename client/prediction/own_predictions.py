@@ -1,4 +1,4 @@
-"""A party's own predictions, on its own disk: nobody else sees them."""
+"""A party's own predictions, on its own disk, unseen by other members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OwnPredictions:
 
     Args:
         path: of the file.
-        ids: who the rows are about; None where they go by their numbers.
+        ids: ids of the rows; None where rows have numbers only.
         classes: their names.
     """
 
@@ -28,7 +28,7 @@ class OwnPredictions:
     classes: Sequence[str]
 
     def add(self, rows: Tensor, values: Tensor) -> None:
-        """Enters some rows.
+        """Appends some rows.
 
         Args:
             rows: their numbers, int64 (rows,).

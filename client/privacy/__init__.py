@@ -1,1 +1,1 @@
-"""The one way out of a party, and the noise on it."""
+"""Egress of a party, and the noise on it."""

@@ -1,4 +1,4 @@
-"""Memory for the door's own copies of what leaves, used again: new memory costs as much as the copy itself."""
+"""Reused memory for the egress's own copies of outgoing values: new memory costs as much as the copy itself."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _Key = tuple[torch.Size, torch.dtype, torch.device]
 
 
 class Copies:
-    """Makes copies, one after the other in the same memory."""
+    """Makes copies in reused memory."""
 
     def __init__(self) -> None:
         self._spare: dict[_Key, Tensor] = {}
 
     def take(self, tensor: Tensor) -> Tensor:
-        """A copy of a tensor, which nobody else has."""
+        """Returns a copy of a tensor that nothing else refers to."""
         plain = tensor.detach()
         spare = self._spare.pop(_key(plain), None)
         return plain.clone() if spare is None else spare.copy_(plain)
 
     def give_back(self, copy: Tensor) -> None:
-        """Says that a copy is needed no longer."""
+        """Returns a copy's memory for reuse."""
         if len(self._spare) < _MOST:
             self._spare[_key(copy)] = copy
 

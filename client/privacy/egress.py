@@ -1,4 +1,4 @@
-"""The one way out of a party: every message passes here, is entered in the ledger, and only then leaves."""
+"""Egress of a party: every message passes here, is entered in the ledger, and only then leaves."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from colonnade.common.messaging.outgoing import MaskedTensor, Outgoing, Released
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.release import Release
 
-_ALLOWED = {Released: "a tensor from ctx.release", MaskedTensor: "a tensor from ctx.conceal"}
+_ALLOWED = {Released: "a tensor from ctx.release", MaskedTensor: "a tensor from ctx.admit_masked"}
 
 
 class _Pass(NamedTuple):
-    """What is known of a tensor that may leave once.
+    """Record of a tensor that may leave once.
 
     Attributes:
-        tensor: as the half has it.
-        content: its values when it was let out: the door's own copy, which nobody else can reach.
-        version: of the half's tensor then, which torch counts up with every change in place.
+        tensor: as the party side holds it.
+        content: its values when it was released: the egress's own copy, which nothing else refers to.
+        version: of the party side's tensor at that time, which torch increments with every in-place change.
         mechanism, epsilon: for the ledger.
-        packed: the content as it travels, if not as it is.
+        packed: the content as it travels, if packed.
     """
 
     tensor: Outgoing
@@ -42,11 +42,11 @@ class _Pass(NamedTuple):
 
 
 class Egress:
-    """A carrier that lets only released values through, as they were when they were released.
+    """A carrier that passes only released values, as they were when they were released.
 
     Args:
         carry: the transport.
-        to: who is at its other end.
+        to: the receiver.
         release: the party's privacy stage.
         ledger: the party's own record.
         left: counts what leaves, by kind, as `Traffic` does and in the bytes that the ledger names.
@@ -61,29 +61,29 @@ class Egress:
         self._copies = Copies()
 
     def release(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
-        """Puts a function of private rows through the privacy stage and keeps a copy of the result.
+        """Passes a function of private rows through the privacy stage and keeps a copy of the result.
 
-        Only the returned tensor itself may then be sent, and once. `evaluation` says that the rows
-        are validation or test rows, `rows` which they are, where each has a row of the matrix.
+        Only the returned tensor itself may then be sent, and once. `evaluation` marks validation or test
+        rows; `rows` gives their numbers, where each has a row of the matrix.
         """
         released = self._release(private, evaluation=evaluation, rows=rows)
         self._admit(released, released.mechanism, released.epsilon, released.packed)
         return released
 
     def admit_masked(self, value: MaskedTensor, of: Released | None = None) -> MaskedTensor:
-        """Lets values leave that say nothing by themselves: sealed for others, blinded, shares of a code.
+        """Admits values that reveal nothing by themselves: sealed for others, masked, shares of a code.
 
         Args:
-            value: what leaves, as the code that hides it made it.
-            of: what `release` returned, if that is what is concealed: it was paid for, and is not sent itself.
+            value: the outgoing values, as the code that masks them returned them.
+            of: the result of `release`, if `value` masks it: it was paid for, and is not sent itself.
 
         Raises:
-            InputError: nothing has concealed it; what the receiver learns the sum of was not released; `of` did not
-                come from `release`, or was concealed, sent or changed before.
+            InputError: the values are not masked; a summand of the receiver's sum was not released; `of` did not
+                come from `release`, or was masked, sent or changed before.
         """
         if not isinstance(value, MaskedTensor):
             raise InputError(
-                f"a {type(value).__name__} is not concealed",
+                f"a {type(value).__name__} is not masked",
                 hint="pass on what common.crypto or the code has returned, as it is",
             )
         if of is None and value.summed:
@@ -92,7 +92,7 @@ class Egress:
         if of is not None:
             inner = self._redeem(of)
             if inner is None or not isinstance(of, Released) or _changed(inner):
-                raise InputError("what is concealed was not released", hint="conceal what ctx.release returned, once")
+                raise InputError("what is masked was not released", hint="mask what ctx.release returned, once")
             mechanism, epsilon = f"{inner.mechanism}, {mechanism}", inner.epsilon
             self._copies.give_back(inner.content)
         self._admit(value, mechanism, epsilon)
@@ -103,7 +103,7 @@ class Egress:
 
         Raises:
             ContractError: the message is no party's or does not say how a tensor leaves; one that must be released or
-                concealed was not, or was changed afterwards.
+                masked was not, or was changed afterwards.
         """
         if not isinstance(item, Message):
             self._carry(item)
@@ -115,7 +115,7 @@ class Egress:
             item = _as_released(item, passes)
             self._ledger.charge(item, self._to, mechanism, epsilon)
             Traffic.count(self._left, item)
-            self._carry(item)  # which encodes or copies it before it returns
+            self._carry(item)  # encodes or copies it before it returns
             for charge in charges:
                 self._copies.give_back(charge.content)
 
@@ -126,14 +126,14 @@ class Egress:
     def _checked(self, message: Message, name: str, way: type[Outgoing]) -> _Pass:
         found = self._redeem(getattr(message, name))
         if found is None or not isinstance(found.tensor, way):
-            raise ContractError("this half", type(message).__name__, name, _ALLOWED[way], "another")
+            raise ContractError("this side", type(message).__name__, name, _ALLOWED[way], "another")
         if _changed(found):
             expected = f"the tensor as it was {way.__name__.lower()}"
-            raise ContractError("this half", type(message).__name__, name, expected, "one that was changed afterwards")
+            raise ContractError("this side", type(message).__name__, name, expected, "one that was changed afterwards")
         return found
 
     def _redeem(self, value: Tensor) -> _Pass | None:
-        """What is known of a tensor that came from here, once."""
+        """Takes the record of a released tensor, once."""
         found = self._waiting.pop(id(value), None)
         return found if found is not None and found.tensor is value else None
 
@@ -142,11 +142,11 @@ def _ways_out(message: Message) -> Mapping[str, type[Outgoing]]:
     try:
         return ways_out(type(message))
     except TypeError as why:
-        raise ContractError("this half", type(message).__name__, "", "a message of a party", str(why)) from None
+        raise ContractError("this side", type(message).__name__, "", "a message of a party", str(why)) from None
 
 
 def _changed(known: _Pass) -> bool:
-    """Whether torch knows of a change in place since. Of others it does not: the copy is what leaves."""
+    """Returns True if torch counted a change in place. It misses others: the copy is what leaves."""
     return known.tensor._version != known.version
 
 

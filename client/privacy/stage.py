@@ -24,19 +24,19 @@ from colonnade.common.privacy.rows import NoisySteps, RowRelease, deviation
 
 
 class Privacy:
-    """What protects one party.
+    """Privacy protection of one party.
 
     Args:
         party: its name.
         federation: the agreed section.
-        policy: what the party insists on.
-        plan: what the agreed privacy comes to; None without any.
-        ledger: the party's record, from which what was spent before is read; None keeps none.
-        rows: that are released, where they are others than the plan's.
+        policy: the party's own requirements.
+        plan: consequences of the agreed privacy; None without any.
+        ledger: the party's record, from which earlier spending is read; None keeps none.
+        rows: released rows, where they differ from the plan's.
 
     Attributes:
         plan: as above.
-        steps: what puts noise on the bottom model's steps in the newest session; None where they have none.
+        steps: noise on the bottom model's steps in the newest session; None without.
 
     Raises:
         ConfigError: the federation is weaker than the party's policy.
@@ -71,7 +71,7 @@ class Privacy:
         return 0 if self._budget is None else self._budget.releases
 
     def stage(self, state: State) -> Release:
-        """What a session releases through. Seeded noise and its count live in the state, and go back with it."""
+        """A session's privacy stage. Seeded noise and its count are in the state, and are restored with it."""
         if self._form == self._evaluations == AS_IS:
             return self._protected(state)
         draws = state.keep("rounding", lambda: generator("rounding", self._seed, self._party))
@@ -96,13 +96,13 @@ class Privacy:
         return GaussianRelease(self.plan, normals, self._budget)
 
     def close(self) -> None:
-        """Gives back what was reserved and not used."""
+        """Returns the unused part of a reservation."""
         if self._budget is not None:
             self._budget.close()
 
 
 def rescale(state: State, config: AdaptivePrivacyConfig, deviation: float) -> Rescale:
-    """The factor that the model applies and the privacy stage feeds, as it is in the state or begins."""
+    """The factor that the model applies and the privacy stage updates, restored from the state or newly initialised."""
     make = lambda: Rescale(config.rescale, config.clip, deviation, shrink=config.shrink)  # noqa: E731
     return state.keep("rescale", make)
 

@@ -1,4 +1,4 @@
-"""The parties' half of every protocol by name, a module each: common/contracts/registry.py."""
+"""The party side of every protocol by name, a module each: common/contracts/registry.py."""
 
 from __future__ import annotations
 

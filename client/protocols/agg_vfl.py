@@ -1,4 +1,4 @@
-"""Averaged predictions, a party's half. The box: common/protocols/agg_vfl.py."""
+"""Averaged predictions, party side. The box: common/protocols/agg_vfl.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.common.protocols.agg_vfl import Config, Evaluation, Gradient, Pre
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
-    """Both networks, one after the other."""
+    """Both networks, in sequence."""
     return Local(nn.Sequential(ctx.model(cfg.embedding), ctx.head(cfg.embedding)))
 
 

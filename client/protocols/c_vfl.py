@@ -1,4 +1,4 @@
-"""C-VFL, a party's half. The box: common/protocols/c_vfl.py."""
+"""C-VFL, party side. The box: common/protocols/c_vfl.py."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["local", "participate"]
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Sends embeddings and makes Q local steps down the joint loss, in which all others stand still."""
+    """Sends embeddings and makes Q local steps down the joint loss, with all other parties' embeddings fixed."""
     model, optimiser, head = ctx.model(cfg.embedding), ctx.optimiser(), _head(ctx, cfg)
     bottom, step = ctx.backprop(model), stepper(optimiser)
-    index, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation)
+    index, size = ctx.federation.names.index(ctx.name), parameters(ctx.federation, cfg)
     async for t in server.rounds(after=ctx.round):
         batch = ctx.schedule.batch(t)
         x = ctx.features[batch]
@@ -46,7 +46,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def _head(ctx: ClientContext, cfg: Config) -> nn.Module:
-    """g as it is agreed on; its parameters come with every round, what its dropout is drawn from is the party's."""
+    """g as agreed; its parameters come with every round, its dropout generator is the party's."""
     draws = ctx.state.keep("dropout", lambda: generator("dropout", ctx.federation.seed, ctx.name))
     inputs = cfg.embedding * len(ctx.federation.names)
     network = build_agreed_head(cfg.head, inputs, ctx.federation.outputs, 0, draws)
@@ -54,13 +54,13 @@ def _head(ctx: ClientContext, cfg: Config) -> nn.Module:
 
 
 async def _others(ctx: ClientContext, server: Link, round: int, *, rows: int, width: int) -> list[Tensor] | None:
-    """What the others have sent, (rows, width) each, in the roster's order; None if the server has gone on."""
-    told = [await server.recv(Other, round, rows=rows, width=width) for _ in ctx.federation.names[1:]]
-    came = [other.h.to(ctx.device) for other in told if other is not None]
-    return came if len(came) == len(told) else None
+    """The other parties' embeddings, (rows, width) each, in roster order; None if the server has gone on."""
+    received = [await server.recv(Other, round, rows=rows, width=width) for _ in ctx.federation.names[1:]]
+    came = [other.h.to(ctx.device) for other in received if other is not None]
+    return came if len(came) == len(received) else None
 
 
 def _logits(head: nn.Module, before: list[Tensor], after: list[Tensor], h: Tensor) -> Tensor:
-    """g of everyone's embeddings side by side, of which this party's are h: (rows, width) -> (rows, classes)."""
+    """g of every party's embeddings concatenated, of which this party's are h: (rows, width) -> (rows, classes)."""
     logits: Tensor = head(torch.cat([*before, h, *after], dim=1))
     return logits

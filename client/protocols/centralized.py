@@ -1,4 +1,4 @@
-"""The reference on joined data, a party's half. The box: common/protocols/centralized.py."""
+"""The reference on joined data, party side. The box: common/protocols/centralized.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.common.protocols.centralized import Config, Evaluation, Features
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Sends its raw columns, and hears nothing."""
+    """Sends its raw columns, and receives nothing."""
     if (columns := math.prod(ctx.features.shape[1:])) > cfg.columns:
         raise ConfigError(
             f"{ctx.name} has {columns} columns, federation.protocol.columns allows {cfg.columns}",

@@ -1,4 +1,4 @@
-"""VFL-CZOFO, a party's half. The box: common/protocols/czofo.py."""
+"""VFL-CZOFO, party side. The box: common/protocols/czofo.py."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         await server.send(Embedding(t, turn, ctx.release(h, rows=batch)))  # 1
         drawn = directions.of(ctx.name, turn, len(batch))  # while the server draws them too
         losses = len(batch) if cfg.delta == "row" else 1
-        answer = await server.recv(Differences, t, until=until, losses=losses, directions=cfg.directions)
-        if answer is None:
+        differences = await server.recv(Differences, t, until=until, losses=losses, directions=cfg.directions)
+        if differences is None:
             return False
-        refuse_others(answer, drawn)
-        dh = estimate(answer.delta.to(ctx.device), drawn.u.to(ctx.device), directions.factor)  # 5
+        refuse_others(differences, drawn)
+        dh = estimate(differences.delta.to(ctx.device), drawn.u.to(ctx.device), directions.factor)  # 5
         bottom.backward(dh)
         step()
         return True
@@ -46,8 +46,8 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
     await follow_rounds(ctx, server, exchange, report, arrivals=cfg.arrivals)
 
 
-def refuse_others(answer: Differences, drawn: Drawn) -> None:
-    """Raises ContractError if the server took other directions: what it sends would be noise to us."""
-    if answer.mark != drawn.mark:
+def refuse_others(differences: Differences, drawn: Drawn) -> None:
+    """Raises ContractError if the server took other directions: its differences would be noise to us."""
+    if differences.mark != drawn.mark:
         expected = f"{drawn.mark}, of the directions that we drew"
-        raise ContractError(SERVER, "Differences", "mark", expected, f"{answer.mark}: it drew others")
+        raise ContractError(SERVER, "Differences", "mark", expected, f"{differences.mark}: it drew others")

@@ -1,4 +1,4 @@
-"""FDML, a party's half. The box: common/protocols/fdml.py."""
+"""FDML, party side. The box: common/protocols/fdml.py."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from colonnade.common.protocols.fdml import Aggregate, Config, Evaluation, Logit
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
-    """Model and head, as they are in the state or begin."""
+    """Model and head, restored from the state or newly initialised."""
     return headed(ctx, cfg)[0]
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Sends logits and makes one step, head and bottom model at once, down the loss of everyone's mean."""
+    """Sends logits and makes one step, head and bottom model at once, down the loss of every party's mean."""
     (whole, head), classes, loss = headed(ctx, cfg), ctx.federation.outputs, OBJECTIVES[ctx.federation.task]
     bottom, step = backprop(whole.model), stepper(ctx.optimiser())
     parties = len(ctx.federation.names)

@@ -1,4 +1,4 @@
-"""FedBCD, a party's half. The box: common/protocols/fedbcd.py."""
+"""FedBCD, party side. The box: common/protocols/fedbcd.py."""
 
 from __future__ import annotations
 

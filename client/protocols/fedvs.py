@@ -1,4 +1,4 @@
-"""FedVS, a party's half. The box: common/protocols/fedvs.py."""
+"""FedVS, party side. The box: common/protocols/fedvs.py."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from colonnade.common.protocols.fedvs import Config, Gradient
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
-    """What the party adds to the sum."""
+    """The party's part of the sum."""
     return Local(_network(ctx, cfg))
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Computes on everybody's shares, and trains its own network by the gradient of the average."""
+    """Computes on every party's shares, and trains its own network by the gradient of the average."""
     parties = len(ctx.federation.names)
     code, model = cfg.code(parties), _network(ctx, cfg)
     step = stepper(ctx.optimiser())
@@ -43,7 +43,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 async def _evaluate(ctx: ClientContext, rows: CodedRows, coded: CodedParty, round: int) -> None:
-    """The parts that are due, coded like the training rows: one sharing of the model for all of them."""
+    """Evaluates the parts that are due, coded like the training rows: one sharing of the model for all of them."""
     blocks = [block.positions for part in ctx.schedule.evaluations(round) for block in rows.blocks(part)]
     total = await coded.share(round, 1, sum(map(len, blocks))) if blocks else None
     if total is None:

@@ -1,4 +1,4 @@
-"""Linear ADMM, a party's half. The box: common/protocols/linear_admm.py."""
+"""Linear ADMM, party side. The box: common/protocols/linear_admm.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.common.protocols.linear_admm import Config, Evaluation, Logits, U
 
 
 async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
-    """Sends the logits of a linear model and solves for the model that the answer asks for."""
+    """Sends the logits of a linear model and solves for the model that fits the response."""
     classes, sigma = ctx.federation.outputs, len(ctx.federation.names) * cfg.rho
     weights = _weights(ctx)  # W_k
     model = _Linear(weights)
@@ -35,7 +35,7 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
 
 def local(ctx: ClientContext, _cfg: Config) -> Local:
-    """x W_k, as W_k is in the state or begins."""
+    """x W_k, with W_k restored from the state or newly initialised."""
     return Local(_Linear(_weights(ctx)))
 
 

@@ -1,4 +1,4 @@
-"""The active party alone, a party's half. The box: common/protocols/local.py."""
+"""The active party alone, party side. The box: common/protocols/local.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from colonnade.common.protocols.local import Config
 
 
 async def participate(ctx: ClientContext, server: Link, _cfg: Config) -> None:
-    """Follows the rounds and says nothing."""
+    """Follows the rounds and sends nothing."""
     async for _ in server.rounds(after=ctx.round):
         pass

@@ -1,4 +1,4 @@
-"""Split learning, a party's half. The box: common/protocols/split.py."""
+"""Split learning, party side. The box: common/protocols/split.py."""
 
 from __future__ import annotations
 

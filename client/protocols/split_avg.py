@@ -1,4 +1,4 @@
-"""Split learning with one global embedding, a party's half. The boxes: common/protocols/split_avg.py."""
+"""Split learning with one global embedding, party side. The boxes: common/protocols/split_avg.py."""
 
 from __future__ import annotations
 

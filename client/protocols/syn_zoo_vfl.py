@@ -1,4 +1,4 @@
-"""Syn-ZOO-VFL, a party's half. The box: common/protocols/syn_zoo_vfl.py."""
+"""Syn-ZOO-VFL, party side. The box: common/protocols/syn_zoo_vfl.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VAFL, a party's half. The boxes: common/protocols/vafl.py."""
+"""VAFL, party side. The boxes: common/protocols/vafl.py."""
 
 from __future__ import annotations
 

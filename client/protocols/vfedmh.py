@@ -1,4 +1,4 @@
-"""VFedMH, a party's half. The box: common/protocols/vfedmh.py."""
+"""VFedMH, party side. The box: common/protocols/vfedmh.py."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
 
     async def average(t: int, stage: int, rows: int) -> Global | None:
         """E of a stage, or None if we are late."""
-        told = await server.recv(Global, t, rows=rows, width=width)
-        if told is not None and told.stage != stage:
-            raise ContractError(SERVER, "Global", "stage", str(stage), str(told.stage))
-        if told is not None and told.members < 1:
-            raise ContractError(SERVER, "Global", "members", "at least 1", str(told.members))
-        return told
+        shared = await server.recv(Global, t, rows=rows, width=width)
+        if shared is not None and shared.stage != stage:
+            raise ContractError(SERVER, "Global", "stage", str(stage), str(shared.stage))
+        if shared is not None and shared.members < 1:
+            raise ContractError(SERVER, "Global", "members", "at least 1", str(shared.members))
+        return shared
 
     async def look(t: int) -> None:
-        """Our part in an evaluation: first all our embeddings, then a prediction for every block."""
+        """Evaluates, party side: first all our embeddings, then a prediction for every block."""
         await evaluate(ctx, server, t, bottom, partial(own.evaluation, t))
         stage = 0
         for part in ctx.schedule.evaluations(t):
             for block in ctx.schedule.blocks(part):
                 stage += 1
-                if (told := await average(t, stage, len(block))) is None:
+                if (shared := await average(t, stage, len(block))) is None:
                     return
                 with model.evaluation() as still:
-                    r = still.predict(told.e.to(ctx.device))
+                    r = still.predict(shared.e.to(ctx.device))
                 await server.send(Prediction(t, stage, r))
 
     async for t in server.rounds(after=ctx.round):
@@ -51,11 +51,11 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         batch = ctx.schedule.batch(t)
         e = model.embed(ctx.features[batch])  # (rows, width)
         await server.send(own.training(t, ctx.release(e, rows=batch)))  # 1
-        if (told := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it
+        if (shared := await average(t, 0, len(batch))) is None:  # the server went on without us: follow it
             continue
-        await server.send(Prediction(t, 0, model.predict(told.e.to(ctx.device))))  # 3
+        await server.send(Prediction(t, 0, model.predict(shared.e.to(ctx.device))))  # 3
         gradient = await server.recv(Gradient, t, rows=len(batch), classes=classes)
         if gradient is None:
             continue
-        model.learn(gradient.dr.to(ctx.device), 1 / told.members)  # 5
+        model.learn(gradient.dr.to(ctx.device), 1 / shared.members)  # 5
         await look(t)

@@ -1,4 +1,4 @@
-"""VFL-AFE, a party's half: split learning's, whose context protects and adjusts. Box: common/protocols/vfl_afe.py."""
+"""VFL-AFE, party side: split learning's, with a context that protects and adjusts. Box: common/protocols/vfl_afe.py."""
 
 from __future__ import annotations
 

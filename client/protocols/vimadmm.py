@@ -1,4 +1,4 @@
-"""VIMADMM, a party's half. The box: common/protocols/vimadmm.py."""
+"""VIMADMM, party side. The box: common/protocols/vimadmm.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VIMADMM-J, a party's half. The box: common/protocols/vimadmm_j.py."""
+"""VIMADMM-J, party side. The box: common/protocols/vimadmm_j.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colonnade.common.protocols.vimadmm_j import Config, Evaluation, Logits, Sig
 
 
 def local(ctx: ClientContext, cfg: Config) -> Local:
-    """Model and head, as they are in the state or begin."""
+    """Model and head, restored from the state or newly initialised."""
     return headed(ctx, cfg)[0]
 
 
@@ -39,10 +39,10 @@ async def participate(ctx: ClientContext, server: Link, cfg: Config) -> None:
         with torch.no_grad():
             o = ctx.release(head(bottom.forward(x)))  # (rows, classes)
         await server.send(own.training(t, o))  # 1
-        told = await _receive_signal(cfg, server, t, o, rows=len(batch), classes=classes)
-        if told is None:  # the server went on without us: follow it
+        received = await _receive_signal(cfg, server, t, o, rows=len(batch), classes=classes)
+        if received is None:  # the server went on without us: follow it
             continue
-        dual, residual = (part.to(ctx.device) for part in told)
+        dual, residual = (part.to(ctx.device) for part in received)
         joint_local_steps(
             bottom, step, head.weight, head.step, x, dual=dual, residual=residual, rho=cfg.rho, steps=cfg.tau
         )  # 5

@@ -1,4 +1,4 @@
-"""ZOO-VFL, a party's half. The box: common/protocols/zoo_vfl.py."""
+"""ZOO-VFL, party side. The box: common/protocols/zoo_vfl.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses and crashes of a real process, as its `chaos` section asks for them."""
+"""Pauses and crashes of a real process, as its `chaos` section configures them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from colonnade.common.runtime.durable import write_durably
 
 
 class RealIncidents:
-    """Signals to ourselves. Each happens once in a run, also if its round is repeated after a restart.
+    """Signals to this process. Each happens once in a run, also if its round is repeated after a restart.
 
     Args:
-        record: the file that says what has happened.
+        record: the file of past incidents.
     """
 
     def __init__(self, record: Path) -> None:
         self._record = record
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """SIGSTOP now, and SIGCONT from a process of its own when the time is over."""
+        """Sends SIGSTOP now, and SIGCONT from a separate process when the time is over."""
         if self._first(f"pause@{pause.round}"):
             chaos.told("paused", round=pause.round, seconds=pause.seconds)
             wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
@@ -31,7 +31,7 @@ class RealIncidents:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def crash(self, chaos: Chaos, round: int) -> None:
-        """SIGKILL now."""
+        """Sends SIGKILL now."""
         if self._first(f"crash@{round}"):
             chaos.told("crashed", round=round)
             os.kill(os.getpid(), signal.SIGKILL)

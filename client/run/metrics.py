@@ -1,4 +1,4 @@
-"""What a party shows to those who watch it."""
+"""Metrics of a party for its endpoints."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from colonnade.common.observability.telemetry import Event
 
 
 class ClientMetrics:
-    """Hears of joining and losing the server, and reads the rest where it is counted anyway when somebody looks.
+    """Counts connections and losses of the server, and reads the other counts on demand.
 
     Args:
         sessions: of the run.
-        membership: whose connection it is.
+        membership: of the connection.
     """
 
     def __init__(self, sessions: PartySessions, membership: Membership) -> None:
@@ -24,12 +24,12 @@ class ClientMetrics:
         self._joined = False
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
+        """Takes in an event."""
         if event["kind"] in ("join", "server_away"):
             self._joined = event["kind"] == "join"
 
     def collect(self) -> Iterator[Metric]:
-        """All there is, now."""
+        """Yields all metrics, now."""
         name, own = self._sessions.name, self._sessions.progress
         yield metric.build(self._sessions.federation, name)
         yield from metric.rounds(own.done, own.round, own.planned)

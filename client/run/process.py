@@ -44,10 +44,10 @@ class ClientRun:
         federation, config: the two sections of its file.
         base: the folder that paths in the file are relative to.
         out: the party's own folder, which exists.
-        secure: False talks plainly, on loopback only.
+        secure: False for no TLS, on loopback only.
         find_address: HOST:PORT of the server, or "" while it is not known yet; None takes the config's.
-        listeners: told of every event, for progress lines.
-        answers: whether a run that has ended is asked for predictions.
+        listeners: receive every event, for progress lines.
+        answers: True for predictions of a run that has ended.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ClientRun:
                     if features is not None:
                         with membership.telling():
                             sessions.take(features)
-                        features = None  # as the source had them; what is kept is scaled
+                        features = None  # as the source had them; the kept ones are scaled
                         release_free_memory()
                     await sessions.run(membership, hello)
                     phases = sessions.progress.phases.summary()
@@ -157,8 +157,8 @@ def own_identity(name: str, federation: FederationConfig, config: PartyConfig, b
     """A party's key and certificate.
 
     Raises:
-        ConfigError: none is named, or the server's fingerprint is missing.
-        IdentityError: it is not usable, or another member's.
+        ConfigError: none is configured, or the server's fingerprint is missing.
+        IdentityError: it is unusable, or another member's.
     """
     if config.identity is None:
         hint = "name the folder with key.pem, cert.pem and ca.pem"

@@ -1,4 +1,4 @@
-"""A party's sessions: each goes on from the round that the server names, and leaves checkpoints behind."""
+"""A party's sessions: each resumes from the round that the server names, and leaves checkpoints."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ from colonnade.common.runtime.run_folder import PartyFolder
 
 @dataclass
 class PartySessions:
-    """What a party keeps while connections and sessions come and go.
+    """State of a party over all connections and sessions.
 
     Args:
         name: the party's.
         federation, config: the two sections of its file.
         base: the folder that paths in the file are relative to.
         out: the party's own folder.
-        device: that the model lives on.
+        device: of the model.
         store: the party's checkpoints.
         telemetry: the party's own.
-        task: what it does: training, or answering for a model that is trained.
+        task: training, or predictions with a trained model.
         identity: its key and certificate, None without TLS.
 
     Attributes:
-        begun: when the server was last heard to begin, or to end, a session; seconds of the monotonic clock.
-        progress: how far the party is.
+        begun: when the server last began or ended a session; seconds of the monotonic clock.
+        progress: of the party.
     """
 
     name: str
@@ -95,11 +95,11 @@ class PartySessions:
         self._pin = Pin(self.name, self.out, self.store)
 
     def take(self, features: Features) -> None:
-        """Takes the party's table, once the server has welcomed us.
+        """Takes the party's table, after the server's welcome.
 
         Raises:
             ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
-            DataError: rows are to be aligned, and the table's keys are of no use.
+            DataError: rows are to be aligned, and the table's keys are unusable.
         """
         if self.federation.align == "none":
             self._prepare(features)
@@ -113,7 +113,7 @@ class PartySessions:
         )  # fmt: skip
 
     def _prepare(self, features: Features) -> None:
-        """Fits the encoder, or takes the run's, and plans the budget: what depends on which rows there are.
+        """Fits the encoder, or reads the run's, and plans the budget: steps that depend on the aligned rows.
 
         Raises:
             ConfigError: the federation is weaker than our policy, or its privacy budget pays for no round.
@@ -138,10 +138,10 @@ class PartySessions:
         self._own = OwnPredictions(self._folder.own_predictions, features.ids, names)
 
     def greeting(self, hello: Hello) -> Hello:
-        """The Hello with what we hold of the run.
+        """The Hello with our checkpoints and pinned run.
 
         Raises:
-            CheckpointError: what lies in our folder is another's.
+            CheckpointError: our folder holds files of another run or party.
         """
         run = self._pin.run
         held = self.store.usable(self._owner(run)) if run else []
@@ -168,7 +168,7 @@ class PartySessions:
                 self.progress.privacy.close()
 
     def _admit(self, membership: Membership, begin: Begin) -> None:
-        """Pins the run, and refuses a Begin that would make us forget some of it; the server is told."""
+        """Pins the run, and refuses a Begin that would discard some of it; the error is reported to the server."""
         with membership.telling():
             try:
                 self._pin.admit(begin)
@@ -177,15 +177,15 @@ class PartySessions:
                 raise
 
     async def _go_on(self, membership: Membership, begin: Begin) -> bool:
-        """A session, in which rows are aligned first if they are not yet."""
+        """Runs a session, which first aligns rows if they are not aligned yet."""
         if self._rows is not None:
             aligned = await self._rows.align(membership, begin)
             if aligned is None:
                 return False
             with membership.telling():
                 self._prepare(aligned)
-            if not self.task.predicts:  # who may be asked again for others
-                self._rows = None  # the table as the source had it; what is kept is scaled
+            if not self.task.predicts:  # predictions may align others again
+                self._rows = None  # the table as the source had it; the kept one is scaled
             release_free_memory()
         return await self._attend(membership, begin)
 
@@ -207,7 +207,7 @@ class PartySessions:
                 self.progress.traffic.sent,
             )
             link = Link(
-                SERVER, contract.kinds, contract.limits(self.federation), egress, self.progress.mailbox(),
+                SERVER, contract.kinds, contract.limits_of(self.federation), egress, self.progress.mailbox(),
                 outlet=membership.outlet,
             )  # fmt: skip
             link.known = begin.round
@@ -254,14 +254,14 @@ class PartySessions:
         self.telemetry.event("warning", party=self.name, reason=reason)
 
     def _capture(self, session: int) -> Capture | None:
-        """What keeps all that crosses our link, nearest to the line, if our configuration asks for it."""
+        """Capture of all messages on our link, nearest to the wire, if configured."""
         if self.config.capture is None or self.task.predicts:  # a capture is of training
             return None
         self._warn("capture: everything that is sent and received is kept in clear on this party's disk")
         return Capture(self.out, self.config.capture, self.federation, self._schedule, session)
 
     def _chaos(self) -> Chaos | None:
-        """The faults that this party's configuration asks for; None costs nothing."""
+        """The faults configured for this party; None costs nothing."""
         if self.config.chaos == ChaosConfig():
             return None
         names = self.federation.names
@@ -281,7 +281,7 @@ class PartySessions:
             self._tell_spent(membership)
 
     def _tell_spent(self, membership: Membership) -> None:
-        """For the report: at the beginning, with every checkpoint, and however a session ends."""
+        """Reports the spent budget: at the beginning, with every checkpoint, and at the end of a session."""
         if self._schedule.privacy is not None:
             membership.post(Spent(self._privacy.releases))
 

@@ -1,4 +1,4 @@
-"""What a party's process does with its data: it trains, or answers for a model that is trained."""
+"""Task of a party's process: training, or predictions with a trained model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from colonnade.client.prediction.exchange import answer
 from colonnade.client.protocols import PARTICIPATE
@@ -22,17 +23,17 @@ PartySide = Callable[[ClientContext, Link], Awaitable[None]]
 
 @dataclass(frozen=True)
 class PartyTask:
-    """One of the two.
+    """Training or prediction.
 
     Args:
-        contract: what is said.
-        half: who says it.
-        federation: the agreed section, as the half has to take it.
-        purpose: what the Hello says beside what is agreed on.
-        predicts: whether it answers: the last round is not agreed on, and rows may be others than those of training.
+        contract: of the messages.
+        half: party side of the protocol.
+        federation: the agreed section, adapted to this task.
+        purpose: what the Hello must state besides the agreed configuration.
+        predicts: True for predictions: the last round is not agreed, and rows may differ from those of training.
     """
 
-    contract: Contract
+    contract: Contract[Any]
     half: PartySide
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
@@ -43,11 +44,11 @@ class PartyTask:
         return folder.prediction_events if self.predicts else folder.events
 
     def run_cache(self, folder: PartyFolder) -> Path:
-        """The folder of what is made once."""
+        """The folder of the run cache."""
         return folder.prediction_cache if self.predicts else folder.run_cache
 
     def repeats_after(self, round: int) -> int:
-        """What left after this round leaves again. Answers are numbered anew with every start, and never repeat."""
+        """Last round whose messages are not repeated. Predictions are renumbered at every start, and never repeat."""
         return sys.maxsize if self.predicts else round
 
 
@@ -58,6 +59,6 @@ def training(federation: FederationConfig) -> PartyTask:
 
 
 def prediction_task(federation: FederationConfig) -> PartyTask:
-    """Predictions, until the server says farewell. Raises InputError where models cannot be asked."""
-    contract, asked = prediction.contract(federation), prediction.prediction_federation(federation)
-    return PartyTask(contract, answer, asked, prediction.PURPOSE, True)
+    """Predictions, until the server says farewell. Raises InputError where models cannot predict."""
+    contract, section = prediction.contract(federation), prediction.prediction_federation(federation)
+    return PartyTask(contract, answer, section, prediction.PURPOSE, True)

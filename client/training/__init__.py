@@ -1,1 +1,1 @@
-"""What a party's side of a protocol is given, and the parts that several protocols share."""
+"""Context of a protocol's party side, and the parts that several protocols share."""

@@ -1,4 +1,4 @@
-"""What a party's half of a protocol is given."""
+"""Context of a protocol's party side."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.privacy.rows import NoisySteps, deviation
 
-_PROBE = 32  # rows that a module of somebody's own is tested with
+_PROBE = 32  # rows that a user's module is tested with
 
 
 @dataclass
 class ClientContext:
-    """Features, timetable, state and the privacy stage.
+    """Features, schedule, state and the privacy stage.
 
     Attributes:
         name: the party's.
         features: of all rows: `features[rows]` is float32 (rows, ...), on the device.
-        release: puts a function of private rows through the party's privacy stage; only what it
-            returns can be sent.
-        conceal: lets out what nobody can read by itself, as the code that sealed, blinded or coded it returned it.
-        warn: tells whoever watches this party.
-        keep: keeps predictions of the party's own at home: rows int64 (rows,), probabilities (rows, classes).
-        round: the last one that is done.
-        session: which one this is: in all that is derived for it.
+        release: passes a function of private rows through the party's privacy stage; only its result can
+            be sent.
+        admit_masked: admits values that reveal nothing by themselves, as the code that sealed, masked or coded them
+            returned them.
+        warn: reports a warning of this party.
+        keep: keeps the party's own predictions on its disk: rows int64 (rows,), probabilities (rows, classes).
+        round: the last completed one.
+        session: its number, part of all that is derived for it.
         identity: the party's key and certificate; None on loopback without TLS.
-        once: what is made once in a run.
-        steps: puts noise on the bottom model's steps; None where they have none.
+        run_cache: values that are made once in a run.
+        steps: noise on the bottom model's steps; None without.
     """
 
     name: str
@@ -76,7 +77,7 @@ class ClientContext:
         return self.state.keep("model", lambda: self._build(width))
 
     def backprop(self, model: nn.Module) -> Backprop:
-        """Forward and backward through the bottom model, with the party's own terms if any are agreed on."""
+        """Forward and backward through the bottom model, with the party's own loss terms if any are agreed."""
         if self.steps is not None:
             assert isinstance(model, Shaped)  # noise on steps comes with regions
             return NoisyBackprop(model, self.steps)
@@ -91,22 +92,22 @@ class ClientContext:
         return self.state.keep("head", lambda: self._build_head(width))
 
     def head_optimiser(self) -> torch.optim.Optimizer:
-        """Of the prediction network, which must have been made."""
+        """Optimiser of the prediction network, which must have been made."""
         make = lambda: build_optimiser(self.config.head_optimiser, self.state["head"].parameters())  # noqa: E731
         return self.state.keep("head optimiser", make)
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """Of the bottom model, which must have been made."""
+        """Optimiser of the bottom model, which must have been made."""
         make = lambda: build_optimiser(self.config.optimiser, self.state["model"].parameters())  # noqa: E731
         return self.state.keep("optimiser", make)
 
     def sits_out(self, round: int) -> bool:
-        """Whether this party sends nothing in a training round, since others were drawn for it."""
+        """Returns True if this party sends nothing in a training round, since others were drawn for it."""
         return self.name not in self.schedule.participants(round)
 
     @property
     def seed(self) -> int:
-        """What this party's parameters are drawn from."""
+        """Seed of this party's parameters."""
         return party_seed(self.federation, self.name)
 
     def _build(self, width: int) -> nn.Module:
@@ -135,7 +136,7 @@ class ClientContext:
         return head.to(self.device)
 
     def _look_for_mixing(self, owner: str, model: nn.Module, rows: Tensor, *, by_row: bool) -> None:
-        """Tests somebody's own module. Raises ConfigError if rows meet in it although each is protected by itself."""
+        """Tests a user's module. Raises ConfigError if it mixes rows although each is protected by itself."""
         if not (said := mixing(model, rows)):
             return
         if by_row:
@@ -148,7 +149,7 @@ class ClientContext:
 
 
 def party_seed(federation: FederationConfig, name: str) -> int:
-    """What a party's parameters are drawn from; parties with equal models must not start equal."""
+    """Seed of a party's parameters; parties with equal models must not start equal."""
     return federation.seed * 1009 + federation.names.index(name) + 1
 
 

@@ -1,4 +1,4 @@
-"""Forward and backward through a party's bottom model and what protects and adjusts its embeddings."""
+"""Forward and backward through a party's bottom model, with protection and adjustment of its embeddings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from colonnade.common.privacy.rows import NoisySteps
 
 _TINY = 1e-30  # gradients are small; 0 has no direction
 _FIRST, _NEXT = 20, 1  # iterations of clustering: from nothing, and from the last batch's centres
-_MOST = 64  # rows that are pushed apart, the surest of a batch: pairs are as many as its square
+_MOST = 64  # rows in the contrastive term, the surest of a batch: pairs grow with its square
 
 
 class ShapedBackprop:
-    """`Backprop` of f by itself and of the small shape behind it by autograd: f keeps its fast way.
+    """`Backprop` of f with its fast implementation, and of the small shape behind it by autograd.
 
     Args:
         model: f and its shape.
@@ -48,10 +48,10 @@ class ShapedBackprop:
 
 
 class NoisyBackprop(ShapedBackprop):
-    """`Backprop` in which every row's gradient is clipped by itself and their mean has noise.
+    """`Backprop` that clips every row's gradient by itself and adds noise to their mean.
 
     Args:
-        model: f and its shape; rows of a batch do not meet in it.
+        model: f and its shape; it does not mix rows of a batch.
         noise: of the steps.
     """
 
@@ -75,7 +75,7 @@ class NoisyBackprop(ShapedBackprop):
             parameter.grad = mean
 
     def _each(self, raw: Tensor) -> list[Tensor]:
-        """Every row's gradient by itself, (rows, *shape) each, whatever the model is."""
+        """Every row's gradient by itself, (rows, *shape) each, for any model."""
         named = dict(self._model.named_parameters())
 
         def share(parameters: Mapping[str, Tensor], row: Tensor, pull: Tensor) -> Tensor:
@@ -89,8 +89,8 @@ class NoisyBackprop(ShapedBackprop):
 class Adjusted:
     """`Backprop` that adds the gradients of the party's own terms: VFL-AFE, Algorithm 1, lines 16 to 18.
 
-    What is clustered are the gradients' directions. Their lengths say how wrong the server still is about a row: once
-    it learns, gradients as they came (Eq. 7) fall into short and long ones, whatever the class.
+    The gradients' directions are clustered. Their lengths measure the server's error on a row: once
+    it learns, unscaled gradients (Eq. 7) cluster into short and long ones, regardless of the class.
 
     Args:
         inner: of the model.
@@ -109,7 +109,7 @@ class Adjusted:
         return self._h
 
     def backward(self, gradient: Tensor) -> None:
-        """Goes back with the gradient that came and the party's own."""
+        """Backpropagates the given gradient and the party's own."""
         config, total = self._config, gradient
         if config.contrastive and len(gradient) >= self._classes:  # an epoch may end with fewer rows
             total = total + self._apart(gradient)
@@ -118,7 +118,7 @@ class Adjusted:
         self._inner.backward(total)
 
     def _apart(self, gradient: Tensor) -> Tensor:
-        """Of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
+        """The gradient of Eq. 8, over the rows that the gradients' clusters (Eq. 7) are sure of."""
         directions, start = functional.normalize(gradient, dim=1, eps=_TINY), self._last.get("centres")
         start = None if start is None else start.to(directions.device)  # a checkpoint has them on the CPU
         iterations = _FIRST if start is None else _NEXT

@@ -1,4 +1,4 @@
-"""A party's part in an evaluation: its embeddings of rows that nobody trains on."""
+"""Evaluation, party side: embeddings of validation and test rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a party is told of the labels of a batch, where a protocol supposes that it has them (FDML, C-VFL)."""
+"""Label messages from the server, where a protocol supposes that parties have the labels (FDML, C-VFL)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from colonnade.common.messaging.message import Message
 
 
 async def receive_labels(ctx: ClientContext, server: Link, round: int, rows: int) -> Tensor | None:
-    """y of the batch, for the loss to take.
+    """Receives y of the batch, the targets of the loss.
 
     Returns:
         Classes, int64 (rows,); of protected labels, which only the server knows to be so, distributions over the

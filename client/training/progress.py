@@ -1,4 +1,4 @@
-"""How far a party is, over all sessions and connections of one start."""
+"""Progress of a party, over all sessions and connections of one start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, WAITING, Phas
 
 @dataclass
 class TrainingProgress:
-    """What those who watch a party may see of it. Any thread may read it.
+    """Progress of a party for its endpoints. Thread-safe.
 
     Attributes:
-        phases: where the half's time goes.
-        traffic: what has left through the door, in the bytes that the ledger names, and what has come.
-        done: how many rounds the half has gone through.
+        phases: time by phase of the party side.
+        traffic: values that left through the egress, in the bytes that the ledger names, and values received.
+        done: number of completed rounds.
         round: the last of them.
         saved: the round of the newest checkpoint.
-        privacy: what protects the party, once that is known.
+        privacy: protection of the party, once known.
     """
 
     phases: Phases = field(default_factory=lambda: Phases(COMPUTING, WAITING, CHECKPOINT))
@@ -33,23 +33,23 @@ class TrainingProgress:
     _link: Link | None = None
 
     def follow(self, link: Link, round: int) -> None:
-        """A session begins over a link, after a round that was restored; its messages count here from now on."""
+        """Begins a session over a link, after a restored round; the link's messages count here from now on."""
         link.traffic.received = self.traffic.received
         link.on_round = self._enter
         self._link, self.round, self.saved = link, round, round
 
     def mailbox(self) -> Mailbox:
-        """For a link that is to be followed: what waits at it is seen in `phases`."""
+        """Mailbox for a new link: its waits are counted in `phases`."""
         return Mailbox(phases=self.phases)
 
     @property
     def planned(self) -> int | None:
-        """Rounds that the run has, once they are known."""
+        """Number of rounds of the run, once known."""
         return None if self._link is None else self._link.last
 
     @property
     def unread(self) -> int:
-        """How many messages of the server wait for the half."""
+        """Number of the server's messages that wait for the party side."""
         return 0 if self._link is None else self._link.mailbox.unread(SERVER)
 
     def _enter(self, round: int) -> None:

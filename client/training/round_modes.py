@@ -1,4 +1,4 @@
-"""A party's rounds and turns: together with all others, or whenever it likes."""
+"""Synchronous and asynchronous rounds, party side."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Exchange(Protocol):
     """One turn of a protocol."""
 
     async def __call__(self, t: int, turn: int, until: int) -> bool:
-        """False if it was given up, since the server is beyond round `until`: it is done again.
+        """Takes one turn. False if it was given up, since the server is beyond round `until`: it is repeated.
 
         Args:
             t: the round.
-            turn: whose batch it is about, counted from 1; the round, where all come together.
+            turn: number of its batch, counted from 1; the round, in synchronous runs.
             until: the last round that it waits in.
         """
 
@@ -31,13 +31,13 @@ async def follow_rounds(
     arrivals: bool,
     begin: Callable[[int], Awaitable[bool]] | None = None,
 ) -> None:
-    """Follows the server's rounds to their end. The number of turns taken lives in the half's state.
+    """Follows the server's rounds to their end. The number of turns taken is in the party-side state.
 
     Args:
         exchange: takes one turn.
         evaluate: takes part in the evaluation after a round, if there is one.
-        arrivals: turn after turn until everyone is called for an evaluation, instead of one turn a round.
-        begin: whether the party takes part in a round at all.
+        arrivals: turn after turn until all parties are called for an evaluation, instead of one turn a round.
+        begin: returns True if the party takes part in a round.
     """
     turns = ctx.state.keep("turns", lambda: {"done": 0})
 
@@ -50,7 +50,7 @@ async def follow_rounds(
     async for t in server.rounds(after=ctx.round):
         if begin is not None and not await begin(t):
             continue
-        if not arrivals or ctx.schedule.evaluations(t):  # everyone takes part in the same round
+        if not arrivals or ctx.schedule.evaluations(t):  # all parties take part in the same round
             if await once(t, until=t):
                 await evaluate(t)
         else:

@@ -1,1 +1,1 @@
-"""Which rows all members have: private set intersection by keys. See docs/alignment.md."""
+"""Alignment of the rows that all members hold: private set intersection by keys. See docs/alignment.md."""

@@ -1,4 +1,4 @@
-"""What all members have, found in lists that all of them have raised."""
+"""Comparison of the raised lists: finds the elements that all members hold."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from colonnade.common.crypto.group import ELEMENT
 from colonnade.common.errors import ContractError
 
 RAISED = ELEMENT + NUMBER
-"""Bytes of an element and of where it stands in its list."""
+"""Bytes of an element and of its position in its list."""
 
 
 def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[int, dict[str, Scratch]]:
-    """Where the elements that are in all lists stand in each.
+    """Finds the elements that are in all lists, and their positions in each.
 
-    The order of the result is that of the raised elements, which is random to everybody.
+    The order of the result is that of the raised elements, which is random to all members.
 
     Args:
-        lists: by owner, elements and where they stand; of equally many buckets.
+        lists: by owner, elements and their positions; with equal numbers of buckets.
         folder: as for `Scratch`.
 
     Returns:
-        How many elements are common, and of every list as many positions: the n-th of each is the same element.
+        The number of common elements, and as many positions for every list: the n-th of each is the same element.
 
     Raises:
-        ContractError: a list has an element twice.
+        ContractError: a list holds an element twice.
     """
     places, common = {owner: Scratch(NUMBER, folder) for owner in lists}, 0
     for buckets in zip(*(elements.sorted() for elements in lists.values()), strict=True):
@@ -49,11 +49,11 @@ def compare(lists: Mapping[str, Sorter], folder: Path | None = None) -> tuple[in
 
 
 def distinct(rows: Tensor, size: int) -> bool:
-    """Whether every row comes once.
+    """True if no row number repeats.
 
     Args:
         rows: int64 (n,), each of 0 to size - 1.
-        size: rows that there are; it takes a bit for each.
+        size: number of rows; the check uses one bit for each.
     """
     seen = np.zeros(-(-size // 8), dtype=np.uint8)
     for some in torch.split(rows, BLOCK):

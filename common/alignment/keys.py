@@ -1,4 +1,4 @@
-"""Who a member's rows are about: its keys, in the form in which members compare them."""
+"""Keys of a member's rows, in the form in which members compare them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from colonnade.common.alignment.sorting import Sorter, again, words
 from colonnade.common.config.keys import KeysConfig
 from colonnade.common.errors import DataError
 
-_HASH = 32  # bytes: nobody finds two keys with the same
+_HASH = 32  # bytes: collision-resistant
 _BLOCK = 8192  # keys that are hashed at a time
 
 
@@ -24,18 +24,18 @@ class Values(Protocol):
     """Keys by row."""
 
     def __getitem__(self, row: int, /) -> bytes:
-        """That of a row."""
+        """The key of a row."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """All in the order of rows."""
+        """All keys in the order of rows."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of keys."""
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """A table's keys as they are compared: made when they are asked for, so that they are held once."""
+    """A table's keys in compared form, computed on access, so that they are not stored twice."""
 
     ids: Sequence[str]
     config: KeysConfig
@@ -55,11 +55,11 @@ class _Compared:
 
 @dataclass(frozen=True)
 class RowKeys:
-    """A member's keys, one a row, each once, as they are compared.
+    """A member's keys in compared form, one a row, without duplicates.
 
     Args:
         values: UTF-8, in the order of rows.
-        folder: on whose disk an alignment's lists are while it lasts; None for the system's own for such files.
+        folder: on the disk that holds an alignment's lists while it runs; None for the system's temporary folder.
     """
 
     values: Values
@@ -67,21 +67,21 @@ class RowKeys:
 
     @classmethod
     def of(cls, ids: Sequence[str] | None, config: KeysConfig, member: str, folder: Path | None = None) -> RowKeys:
-        """Makes keys of what a table's column says. No message names a key.
+        """Builds keys from a table's column. No message names a key.
 
         Args:
-            ids: who each row is about; None where the source does not say.
-            config: what counts as the same.
-            member: whose they are, for messages.
-            folder: on whose disk there may be files.
+            ids: the identifier of each row; None if the source has none.
+            config: rules of comparison.
+            member: their owner, for messages.
+            folder: on the disk that may hold files.
 
         Raises:
-            DataError: there are none, some are empty, or several rows have the same.
+            DataError: there are none, some are empty, or several rows share one.
         """
         if not ids:
             raise DataError(
-                f"{member}: its data have no keys, and federation.align goes by them",
-                hint="name the column that says who a row is about: `key` of its source; or federation.align: none",
+                f"{member}: its data have no keys, which federation.align needs",
+                hint="name the column that identifies a row: `key` of its source; or federation.align: none",
             )
         values = _Compared(ids, config)
         if empty := sum(not value for value in values):
@@ -114,9 +114,9 @@ class RowKeys:
 
 
 def _again(values: Values, folder: Path | None) -> int:
-    """How many keys are the same as an earlier one.
+    """Number of keys that repeat an earlier one.
 
-    On the disk there are their hashes under a secret that is in memory alone: without it they cannot be guessed.
+    The disk holds their hashes under a secret that is in memory alone: without it they cannot be guessed.
     """
     secret, sorter = os.urandom(_HASH), Sorter(len(values), _HASH, _HASH, folder)
     for start in range(0, len(values), _BLOCK):

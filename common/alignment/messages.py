@@ -1,4 +1,4 @@
-"""What members say to each other while they find their common rows. See docs/alignment.md.
+"""Messages of the alignment, in which members find their common rows. See docs/alignment.md.
 
 Rounds here are exchanges, counted from 1 in the alignment alone: one block of every member's list in each.
 """
@@ -6,7 +6,7 @@ Rounds here are exchanges, counted from 1 in the alignment alone: one block of e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -23,24 +23,24 @@ BLOCK = 8192
 
 @message
 class Census(PartyMessage):
-    """Party to server: how many keys it has."""
+    """Party to server: number of its keys."""
 
     rows: int
 
 
 @message
 class Sizes(ServerMessage):
-    """Server to party: how many keys every member has, the server first, then the parties in the roster's order."""
+    """Server to party: number of keys of every member, the server first, then the parties in the roster's order."""
 
     rows: Annotated[Tensor, TensorSpec("members", dtype=torch.int64)]
 
 
 @message
 class Points(PartyMessage, ServerMessage):
-    """A block of a list of keys, hashed to the curve and raised to at least one secret; none where the list is over.
+    """A block of a list of keys, hashed to the curve and raised to at least one secret; empty after the list's end.
 
-    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise; none
-    in the last stage, where it says that the next block may come, so that no list piles up.
+    Party to server: of the list that it has raised and shuffled. Server to party: of the list that it is to raise;
+    empty in the last stage, where it requests the next block, so that lists are not queued.
 
     Args:
         points: u-coordinates on curve25519.
@@ -51,10 +51,10 @@ class Points(PartyMessage, ServerMessage):
 
 @message
 class Common(ServerMessage):
-    """Server to party: how many keys all members have, and the number of this alignment.
+    """Server to party: number of common keys, and the number of this alignment.
 
     Args:
-        rows: keys that all members have.
+        rows: keys that all members hold.
     """
 
     rows: int
@@ -63,10 +63,10 @@ class Common(ServerMessage):
 
 @message
 class Positions(PartyMessage, ServerMessage):
-    """A block of where the common keys stand in a list, in the common order.
+    """A block of positions of the common keys in a list, in the common order.
 
-    Server to party: in the list as the party passed it on. Party to server: in the list as it had come; none in the
-    last stage, where it says that the next block may come.
+    Server to party: in the list as the party passed it on. Party to server: in the list as it received it; empty in the
+    last stage, where it requests the next block.
     """
 
     positions: Annotated[MaskedTensor, TensorSpec("keys", dtype=torch.int64)]
@@ -79,15 +79,15 @@ class Kept(PartyMessage):
 
 @message
 class Settled(ServerMessage):
-    """Server to party: the alignment is on everybody's disk."""
+    """Server to party: the alignment is on every member's disk."""
 
 
 ALIGNMENT = (Census, Sizes, Points, Common, Positions, Kept, Settled)
-"""All that may travel before the protocol's own messages."""
+"""All messages allowed before the protocol's own."""
 
 
 def alignment_kinds(federation: FederationConfig) -> Kinds:
-    """The messages of the alignment by name; none where rows are in the same order already."""
+    """The messages of the alignment by name; none if rows are already in the same order."""
     return {} if federation.align == "none" else {kind.__name__: kind for kind in ALIGNMENT}
 
 
@@ -96,12 +96,12 @@ def alignment_limits(members: int) -> dict[str, int]:
     return {"members": members, "keys": BLOCK, "element": ELEMENT}
 
 
-def all_kinds(federation: FederationConfig, contract: Contract) -> Kinds:
-    """Every message that may travel in a run, those of its contract and those before it, by name."""
+def all_kinds(federation: FederationConfig, contract: Contract[Any]) -> Kinds:
+    """Every message of a run, of its contract and of the alignment, by name."""
     return {**contract.kinds, **alignment_kinds(federation)}
 
 
-def all_limits(federation: FederationConfig, contract: Contract) -> Mapping[str, int]:
+def all_limits(federation: FederationConfig, contract: Contract[Any]) -> Mapping[str, int]:
     """The largest values of all their dimensions."""
-    own = contract.limits(federation)
+    own = contract.limits_of(federation)
     return own if federation.align == "none" else {**own, **alignment_limits(len(federation.parties) + 1)}

@@ -1,4 +1,4 @@
-"""How far an alignment is."""
+"""Progress of an alignment."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 def tenths(event: Callable[..., object]) -> Callable[[int, int], None]:
-    """Tells of progress when another tenth is done."""
+    """Returns a callback that reports progress at every tenth."""
 
-    def told(done: int, of: int) -> None:
+    def report(done: int, of: int) -> None:
         if 10 * done // of > 10 * (done - 1) // of:
             event(done=done, of=of)
 
-    return told
+    return report

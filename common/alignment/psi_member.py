@@ -1,4 +1,4 @@
-"""What one member does with the lists that pass through its hands: raises them, shuffles them, and can undo that."""
+"""One member's operations on the lists that it receives: raises them, shuffles them, and can undo both."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_bytes, to_tensor
 
 Draw = Callable[[int], bytes]
-"""Random bytes, as many as asked for."""
+"""Returns the given number of random bytes."""
 
 SHUFFLED = "positions in a shuffled list"
 _RAISED = "hashed keys, raised to a secret and shuffled"
-_RANDOM = 8  # bytes that a shuffle sorts by
+_RANDOM = 8  # bytes of a shuffle's sort key
 
 
 class PsiMember:
-    """A member's part in one alignment. Its secret is drawn here, and gone with it.
+    """A member's part in one alignment. Its secret is drawn here, and lives as long as this object.
 
-    Lists and shuffles are on the disk, each but a block or a bucket at a time: memory does not grow with keys.
+    Lists and shuffles are on the disk, and are read by block or bucket: memory does not grow with the number of keys.
 
     Args:
         ring: the sizes of all lists.
-        seat: the member's.
-        keys: its own, which say on whose disk.
-        tag: what keys are hashed for: equal for all members, another in every run.
-        draw: randomness; the system's own unless the configuration says `seeded`.
+        index: the member's place in the ring.
+        keys: its own; their folder is used for files.
+        tag: domain of the hash: equal for all members, different in every run.
+        draw: source of randomness; the system's unless the configuration says `seeded`.
     """
 
     def __init__(self, ring: PsiRing, index: int, keys: RowKeys, tag: bytes, draw: Draw = os.urandom) -> None:
-        self._ring, self._seat, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
+        self._ring, self._index, self._keys, self._tag, self._draw = ring, index, keys, tag, draw
         self._secret = Secret(draw(ELEMENT))
         self._inverse = self._secret.inverse()
         self._starts = (0, *accumulate(ring.sizes))
@@ -55,48 +55,48 @@ class PsiMember:
         self._passing: Scratch
 
     def give(self, stage: int, block: int) -> MaskedTensor:
-        """A block of the list that is passed on in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
+        """A block of the list that is sent in a stage, uint8 (keys, 32). Our own is hashed and raised here."""
         if not stage and not block:
             self._shuffle_own()
-        span = self._ring.span(self._ring.owner(self._seat, stage), block)
+        span = self._ring.span(self._ring.owner(self._index, stage), block)
         if stage:
             return MaskedTensor(torch.from_numpy(self._passing.read(span.start, span.stop - span.start)), _RAISED)
-        rows = self._orders.read(self._starts[self._seat] + span.start, span.stop - span.start)
+        rows = self._orders.read(self._starts[self._index] + span.start, span.stop - span.start)
         keys = [self._keys.values[row] for row in to_numbers(rows).tolist()]
         return MaskedTensor(_as_points(self._secret.raise_all(hash_to_curve(keys, self._tag))), _RAISED)
 
     def take(self, stage: int, block: int, points: Tensor) -> None:
-        """A block of the list that comes in a stage, which a party raises; with the last one the list is shuffled.
+        """Takes a block of the list received in a stage; a party raises it. Shuffles the list after the last block.
 
         Args:
-            points: uint8 (keys, 32), as many as the ring says.
+            points: uint8 (keys, 32), with the length that the ring gives.
 
         Raises:
-            InputError: one of them is no element.
+            InputError: one of them is not an element.
         """
-        owner = self._ring.owner(self._seat, stage + 1)
+        owner = self._ring.owner(self._index, stage + 1)
         if not block:
             self._coming = self._shuffler(owner, ELEMENT)
         raised = self._raised(owner, points).numpy()
         self._coming.add(np.hstack([self._numbered(self._ring.span(owner, block)), raised]))
         if block == self._ring.blocks() - 1:
-            self._passing = Scratch(ELEMENT, self._keys.folder)  # of the last list all has gone
+            self._passing = Scratch(ELEMENT, self._keys.folder)  # the last list has been sent completely
             self._settle(owner, self._coming, self._passing)
             del self._coming
 
     def take_back(self, points: Tensor) -> Tensor:
-        """Elements of our own list as they come home, uint8 (keys, 32): without our secret, raised by the others alone.
+        """Removes our secret from elements of our own list that return, uint8 (keys, 32): raised by the others alone.
 
         Raises:
-            InputError: one of them is no element.
+            InputError: one of them is not an element.
         """
         return _as_points(self._inverse.raise_all(to_bytes(points)))
 
     def undo(self, owner: int, positions: Tensor) -> Tensor:
-        """Where rows of a list that we have passed on stood before our shuffle.
+        """Positions before our shuffle, of rows of a list that we have sent.
 
         Args:
-            owner: whose list it is; in our own, the places are rows of our table.
+            owner: of the list; in our own, the positions are rows of our table.
             positions: int64 (rows,).
 
         Raises:
@@ -108,24 +108,24 @@ class PsiMember:
         return to_numbers(self._orders.pick(self._starts[owner] + positions.numpy()))
 
     def next_positions(self, owner: int, places: Tensor) -> MaskedTensor:
-        """Of what `undo` found, what the next member is told: nothing of our own list, whose places are our rows."""
-        return MaskedTensor(places[:0] if owner == self._seat else places, SHUFFLED)
+        """The part of `undo`'s result to send on: empty for our own list, whose places are our rows."""
+        return MaskedTensor(places[:0] if owner == self._index else places, SHUFFLED)
 
     def _raised(self, owner: int, points: Tensor) -> Tensor:
         elements = to_bytes(points)
-        if self._ring.raises(self._seat, owner):
+        if self._ring.raises(self._index, owner):
             return _as_points(self._secret.raise_all(elements))
-        check_elements(elements)  # the next member would hold us to account
+        check_elements(elements)  # else the next member would refuse ours
         return points
 
     def _shuffle_own(self) -> None:
-        sorter = self._shuffler(self._seat)
+        sorter = self._shuffler(self._index)
         for span in self._ring.spans_of(len(self._keys)):
             sorter.add(self._numbered(span))
-        self._settle(self._seat, sorter)
+        self._settle(self._index, sorter)
 
     def _shuffler(self, owner: int, width: int = 0) -> Sorter:
-        """Makes a random order, that of random numbers of 64 bits: of records (number, position, element)."""
+        """A sorter of records (number, position, element) by random 64-bit numbers: a random order."""
         return Sorter(self._ring.sizes[owner], _RANDOM, _RANDOM + NUMBER + width, self._keys.folder)
 
     def _numbered(self, span: slice) -> Records:
@@ -133,7 +133,7 @@ class PsiMember:
         return np.hstack([numbers, places_of(span)])
 
     def _settle(self, owner: int, sorter: Sorter, elements: Scratch | None = None) -> None:
-        """Lays down a list's order, and the list itself as it goes on."""
+        """Writes a list's order, and the shuffled list that is sent on."""
         at = 0
         for records in sorter.sorted():
             self._orders.write(self._starts[owner] + at, records[:, _RANDOM : _RANDOM + NUMBER])
@@ -143,21 +143,21 @@ class PsiMember:
 
 
 def tag_of(session: Session) -> bytes:
-    """What keys are hashed for: the same for all members and sessions of a run, so that a list can be repeated."""
+    """Domain of the key hash: the same for all members and sessions of a run, so that a list can be repeated."""
     run = replace(session, number=0)
     return b"colonnade alignment curve25519_XMD:SHA-512_ELL2_NU_ " + hashlib.sha256(run.transcript("keys")).digest()
 
 
 def about(tag: bytes, ring: PsiRing, keys: RowKeys) -> bytes:
-    """All that a member knows of an alignment before it begins: with anything else in it, secrets are others."""
+    """Digest of a member's inputs to an alignment: any change gives other secrets."""
     return b"".join([tag, keys.digest, *(size.to_bytes(8) for size in ring.sizes)])
 
 
 def draw_for(federation: FederationConfig, member: str, own: Draw = os.urandom) -> Draw:
-    """Where a member's secret and its shuffles come from: its own randomness, or for tests the federation's seed."""
+    """Source of a member's secret and shuffles: its own randomness, or for tests the federation's seed."""
     if not federation.keys.seeded:
         return own
-    return random.Random(f"alignment {federation.seed} {member}").randbytes  # noqa: S311  # the configuration asked
+    return random.Random(f"alignment {federation.seed} {member}").randbytes  # noqa: S311  # as configured
 
 
 def _as_points(elements: bytes) -> Tensor:

@@ -1,4 +1,4 @@
-"""A member's alignment on its own disk: which of its rows count, in which order."""
+"""A member's alignment on its own disk: the rows that it uses, in order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAME = "alignment"
 
 @dataclass(frozen=True)
 class AlignmentRecord:
-    """Kept under the alignment's number, which the server draws.
+    """The row numbers of an alignment, stored under its number, which the server draws.
 
     Args:
-        once: the member's, for what is made once in a run.
-        keys: of its rows, as they are now.
-        member: whose it is, for messages.
+        run_cache: of the member.
+        keys: of its current rows.
+        member: its owner, for messages.
     """
 
     run_cache: RunCache
@@ -31,21 +31,21 @@ class AlignmentRecord:
 
     @property
     def number(self) -> str:
-        """Of the alignment that is kept here; "" if there is none."""
+        """Number of the stored alignment; "" if there is none."""
         return self.run_cache.number(_NAME)
 
     def keep(self, number: str, rows: Tensor) -> None:
-        """Keeps row numbers, int64 (common,), in the place of earlier ones; they are on the disk when this returns."""
+        """Stores row numbers, int64 (common,), replacing earlier ones; they are on the disk when this returns."""
         self.run_cache.keep(_NAME, number, {"rows": rows.to(torch.int64), "keys": to_tensor(self.keys.digest)})
 
     def rows(self, number: str) -> Tensor:
-        """What was kept, int64 (common,).
+        """The stored row numbers, int64 (common,).
 
         Args:
-            number: of the alignment that counts.
+            number: of the current alignment.
 
         Raises:
-            CheckpointError: another alignment is kept here, or none.
+            CheckpointError: another alignment is stored here, or none.
             DataError: the table's keys have changed since.
         """
         if self.number != number:
@@ -64,7 +64,7 @@ class AlignmentRecord:
 
 
 def kept_rows(run_cache: RunCache, member: str) -> Tensor:
-    """The rows of a run that has ended, int64 (common,). Raises CheckpointError if they are not there."""
+    """The row numbers of a run that has ended, int64 (common,). Raises CheckpointError if they are missing."""
     if not run_cache.number(_NAME):
-        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a run folder that is whole")
+        raise CheckpointError(f"{member}: there is no alignment of this run", hint="give a complete run folder")
     return run_cache.get(_NAME)["rows"]

@@ -1,4 +1,4 @@
-"""Why an alignment cannot go on, in the same words at every member."""
+"""Refusals of an alignment, in the same words at every member."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ALIKE = (
 
 
 def refuse_nothing(align: str, rows: int) -> None:
-    """Refuses an alignment that has found nothing.
+    """Refuses an alignment without common rows.
 
     Args:
-        align: how it was done.
-        rows: that are common.
+        align: value of `federation.align`.
+        rows: number of common rows.
 
     Raises:
         DataError: there are none.
@@ -30,14 +30,14 @@ def refuse_nothing(align: str, rows: int) -> None:
 
 
 def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int]) -> None:
-    """Refuses, where rows are to be sorted alone, members that have not equally many.
+    """Refuses members with different numbers of rows, if rows are only sorted.
 
     Args:
-        align: how rows are aligned.
-        members, sizes: who has how many keys, the server first.
+        align: value of `federation.align`.
+        members, sizes: names and numbers of keys, the server first.
 
     Raises:
-        DataError: somebody has more or fewer than the server.
+        DataError: a member has more or fewer than the server.
     """
     for member, rows in zip(members, sizes, strict=True):
         if align == "sorted" and rows != sizes[0]:
@@ -47,17 +47,17 @@ def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int])
 
 
 def refuse_aligned(align: str, what: str) -> None:
-    """Refuses what reads the members' tables by itself and does not know which of their rows count.
+    """Refuses a feature that reads the members' tables by itself, without their alignment.
 
     Args:
-        align: how rows are aligned.
-        what: wants them in the same order, for the message.
+        align: value of `federation.align`.
+        what: the feature, for the message; it needs rows in the same order.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: `align` is not none.
     """
     if align != "none":
         raise ConfigError(
             f"federation.align = {align}: {what} needs tables whose rows are in the same order",
-            hint="bring them into one order and set federation.align: none; docs/alignment.md says what goes with keys",
+            hint="put them in one order and set federation.align: none; docs/alignment.md says what works with keys",
         )

@@ -1,4 +1,4 @@
-"""Records on the disk that leave nothing behind: what an alignment would otherwise hold in memory."""
+"""Temporary records on the disk, which an alignment would otherwise hold in memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NUMBER = 8
 
 
 class Scratch:
-    """A file of records that all have one width. Pages of it are the system's, which may drop them, and no process's.
+    """A file of records of one width. Its pages are in the system's cache, not in the memory of the process.
 
-    It has no name, so that nobody else opens it, and is gone with this object or with the process, however that ends.
+    It has no name, so that no other process can open it, and is removed with this object or at the end of the process.
 
     Args:
         width: bytes of a record.
-        folder: on whose disk it is; None for the system's own folder for such files.
+        folder: on the disk that holds it; None for the system's temporary folder.
 
     Raises:
-        EnvironmentFault: the disk refuses it. So does whatever writes or reads.
+        EnvironmentFault: the disk refuses it; also raised by methods that write or read.
     """
 
     def __init__(self, width: int, folder: Path | None = None) -> None:
@@ -46,17 +46,17 @@ class Scratch:
         weakref.finalize(self, file.close)
 
     def write(self, at: int, records: Records) -> None:
-        """Lays down records (n, width) from a place on; what has not been written before is zeros."""
+        """Writes records (n, width) from a position on; unwritten records are zeros."""
         self._move(os.pwritev, at, np.ascontiguousarray(records))
 
     def read(self, at: int, count: int) -> Records:
-        """So many records from a place on."""
+        """Reads `count` records from a position on."""
         records = np.empty((count, self._width), dtype=np.uint8)
         self._move(os.preadv, at, records)
         return records
 
     def pick(self, rows: NDArray[np.int64]) -> Records:
-        """Records from anywhere in what has been written."""
+        """Reads written records at any positions."""
         if not len(rows):
             return np.empty((0, self._width), dtype=np.uint8)
         with self._refused():
@@ -64,7 +64,7 @@ class Scratch:
         return np.frombuffer(pages, dtype=np.uint8).reshape(-1, self._width)[rows]
 
     def numbers(self, count: int) -> Tensor:
-        """The first positions of a file of them, int64 (count,), at least one. They stay in the file."""
+        """The first positions of a file of positions, int64 (count,), at least one. They stay in the file."""
         with self._refused():
             pages = mmap.mmap(self._fd, count * NUMBER, access=mmap.ACCESS_COPY)
         return torch.frombuffer(pages, dtype=torch.int64)
@@ -94,7 +94,7 @@ def to_records(numbers: Tensor) -> Records:
 
 
 def to_numbers(records: Records) -> Tensor:
-    """What `to_records` made records of."""
+    """Inverse of `to_records`."""
     return torch.from_numpy(np.ascontiguousarray(records).view(np.int64).reshape(-1))
 
 

@@ -1,4 +1,4 @@
-"""The seed of an alignment's secret and shuffles: kept until that is settled, so that it can be repeated alike."""
+"""The seed of an alignment's secret and shuffles, kept until the alignment is settled, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from colonnade.common.alignment.psi_member import Draw
 from colonnade.common.runtime.durable import write_kept
 
 NAME = "alignment.seed"
-"""Of its file."""
+"""Name of its file."""
 
 _BYTES = 32
 _NONCE = bytes(16)  # every key is used for one stream
 
 
 class Seed:
-    """Randomness that an alignment begins again with.
+    """Randomness for an alignment, repeatable after a restart.
 
-    With other sizes, another run or other keys of the member there is another stream.
+    Other sizes, another run or other keys of the member give another stream.
 
     Args:
-        path: where it lies, readable by its owner alone; None keeps it in memory.
+        path: of its file, readable by its owner alone; None keeps it in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path, self._held = path, b""
 
     def draw(self, about: bytes) -> Draw:
-        """Random bytes in order, the same for the same `about`, until the seed is forgotten.
+        """Returns a source of random bytes, the same for the same `about`, until the seed is forgotten.
 
         Raises:
             EnvironmentFault: the disk refuses the seed.
@@ -42,7 +42,7 @@ class Seed:
         return lambda count: stream.update(bytes(count))
 
     def forget(self) -> None:
-        """The alignment is settled: the next one has another seed."""
+        """Removes the seed once the alignment is settled: the next one has another."""
         self._held = b""
         if self._path is not None:
             self._path.unlink(missing_ok=True)

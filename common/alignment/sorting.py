@@ -1,4 +1,4 @@
-"""Sorting in the memory of a few thousand records, by buckets of their first bytes."""
+"""Sorting by buckets of the records' first bytes, in the memory of a few thousand records."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from colonnade.common.errors import InputError
 BUCKET = 16384
 """Records of a bucket, at most and on average."""
 
-_MOST_BITS = 16  # of the two bytes that tell a record's bucket
-_SPARE = 128  # over twice the average: random bytes do not come to it in the age of the universe
+_MOST_BITS = 16  # of the two bytes that select a record's bucket
+_SPARE = 128  # over twice the average: random bytes do not reach it in the age of the universe
 
 
 class Sorter:
     """Records that begin with random bytes, in ascending order of these.
 
-    Where the bytes are random, all buckets are about as full. Where somebody has chosen them, they may not be; that is
-    refused, since buckets are held in memory.
+    Random bytes fill all buckets about equally. Chosen bytes may not; a bucket that is too full is refused, since
+    buckets are held in memory.
 
     Args:
-        rows: records that will be added, at most.
-        key: bytes at the beginning of a record that it is sorted by, 2 or more.
+        rows: maximum number of records.
+        key: bytes of the sort key at the beginning of a record, 2 or more.
         width: bytes of a record.
         folder: as for `Scratch`.
         bucket: records of a bucket, at most and on average.
@@ -40,7 +40,7 @@ class Sorter:
         self._filled = np.zeros(buckets, dtype=np.int64)
 
     def add(self, records: Records) -> None:
-        """Puts records (n, width) where they belong.
+        """Adds records (n, width) to their buckets.
 
         Raises:
             InputError: their first bytes are not random, or there are more records than were announced.
@@ -58,17 +58,17 @@ class Sorter:
         self._filled += counts
 
     def sorted(self) -> Iterator[Records]:
-        """All records in ascending order, a bucket at a time: as many pieces for any two that expect as many rows."""
+        """All records in ascending order, a bucket at a time; sorters with equal `rows` yield equally many buckets."""
         for bucket, filled in enumerate(self._filled.tolist()):
             records = self._file.read(bucket * self._room, filled)
             yield records[np.argsort(words(records, self._key))]
 
 
 def words(records: Records, key: int) -> NDArray[np.bytes_]:
-    """The first bytes of every record as one thing that can be compared, (n,)."""
+    """The first bytes of every record as one comparable value, (n,)."""
     return np.ascontiguousarray(records[:, :key]).view(f"S{key}").reshape(-1)
 
 
 def again(ascending: NDArray[np.bytes_]) -> int:
-    """How many words of an ascending list are the same as the one before."""
+    """Number of words of an ascending list that equal the one before."""
     return int((ascending[1:] == ascending[:-1]).sum())

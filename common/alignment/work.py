@@ -1,4 +1,4 @@
-"""How long computations are done beside a conversation."""
+"""Execution of long computations during a conversation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """Does a computation and waits for it."""
+    """Runs a computation and waits for it."""
 
     async def __call__(self, call: Callable[[], T], /) -> T:
-        """What the call returns."""
+        """Returns the result of the call."""
 
 
 async def at_once(call: Callable[[], T]) -> T:
-    """In the event loop itself: on the virtual clock, where nothing else takes time."""
+    """Runs the call in the event loop itself: for the virtual clock, on which computation takes no time."""
     return call()
 
 
 async def aside(call: Callable[[], T]) -> T:
-    """In a thread, so that the connection stays alive meanwhile."""
+    """Runs the call in a thread, so that the connection stays alive meanwhile."""
     return await asyncio.to_thread(call)

@@ -1,1 +1,1 @@
-"""What outlives a process: states, checkpoints, and what is made once a run."""
+"""Data that outlives a process: states, checkpoints, and results computed once a run."""

@@ -1,8 +1,8 @@
-"""A member's checkpoints: what its state was after certain rounds, on its own disk.
+"""A member's checkpoints: its state after certain rounds, on its own disk.
 
-A checkpoint is two files: the tensors (safetensors) and a record (JSON) that says what they are,
-with the checksums of both. The tensors are written first; each file is written beside its place,
-forced to the disk, and then renamed into it. So a record that is there is whole, or was altered
+A checkpoint is two files: the tensors (safetensors) and a record (JSON) that describes them, with
+the checksums of both. The tensors are written first; each file is written under a temporary name,
+forced to the disk, and then renamed. A record that exists is therefore complete, or was altered
 afterwards, which its checksum shows.
 """
 
@@ -29,12 +29,12 @@ _SHORT = 16  # hexadecimal digits of a value's hash in checkpoints of 0.1.0
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose checkpoints they are. What another owner saved is not restored.
+    """Owner of checkpoints. Checkpoints of another owner are not restored.
 
     Args:
         member: the party's name, or "server".
         run: the run's own number, drawn by the server at its beginning.
-        config: dotted key of the federation section -> hash of its value, of what a run cannot change.
+        config: dotted key of the federation section -> hash of its value, for the values that a run cannot change.
     """
 
     member: str
@@ -46,18 +46,18 @@ class Checkpoints:
     """The checkpoints in a folder.
 
     Args:
-        folder: made with the first checkpoint.
-        warn: told of every checkpoint that cannot be used, and why.
+        folder: created with the first checkpoint.
+        warn: called with the reason for every checkpoint that cannot be used.
     """
 
     def __init__(self, folder: Path, warn: Callable[[str], None] = lambda _reason: None) -> None:
         self._folder, self._warn = folder, warn
 
     def prepare(self) -> None:
-        """Sees that it can be written, and removes what an earlier start has left half written.
+        """Checks that the folder can be written, and removes incomplete files of an earlier start.
 
         Raises:
-            EnvironmentFault: nothing can be written there.
+            EnvironmentFault: the folder cannot be written.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class Checkpoints:
         """Writes a checkpoint; it is on the disk when this returns.
 
         Raises:
-            EnvironmentFault: the disk refuses it; no half of it is left.
+            EnvironmentFault: the disk refuses it; no part of it is left.
         """
         tensors = safetensors.torch.save(dict(snapshot.tensors))
         record = {
@@ -108,17 +108,17 @@ class Checkpoints:
         """Removes every checkpoint but those of these rounds."""
         for path in self._records():
             if (round := _round_of(path)) not in keep:
-                path.unlink(missing_ok=True)  # the record first: without it the tensors are nothing
+                path.unlink(missing_ok=True)  # the record first: without it the tensors do not count
                 self._tensors(round).unlink(missing_ok=True)
 
     def usable(self, owner: Owner | None = None) -> list[int]:
-        """The rounds whose checkpoints are whole, newest first; the others are warned of.
+        """The rounds whose checkpoints are complete, newest first; warns of the others.
 
         Args:
-            owner: whose they must be; None takes anyone's.
+            owner: required owner; None accepts any.
 
         Raises:
-            CheckpointError: a checkpoint is whole, and another's.
+            CheckpointError: a checkpoint is complete, and of another owner.
         """
         rounds = []
         for path in self._records():
@@ -133,25 +133,25 @@ class Checkpoints:
         return sorted(rounds, reverse=True)
 
     def refuse_others(self, member: str, config: Mapping[str, str], run: str = "") -> None:
-        """Refuses to go on with what is here, before anything is written.
+        """Refuses to continue from checkpoints of another owner, before anything is written.
 
         Args:
-            member, config: as of an `Owner`.
-            run: the run's number; "" where only the checkpoints say it.
+            member, config: as in `Owner`.
+            run: the run's number; "" if only the checkpoints name it.
 
         Raises:
-            CheckpointError: it is another member's, of another run or configuration.
+            CheckpointError: a checkpoint is of another member, run or configuration.
         """
         if run := run or self.run():
             self.usable(Owner(member, run, config))
 
     def run(self) -> str:
-        """The run that the newest whole checkpoint belongs to, or "" if there is none."""
+        """The run of the newest complete checkpoint, or "" if there is none."""
         rounds = self.usable()
         return str(self._read(rounds[0])[0]["run"]) if rounds else ""
 
     def config(self) -> Mapping[str, str]:
-        """The hashes of the configuration that the newest whole checkpoint was saved under; none if there is none."""
+        """Hashes of the configuration of the newest complete checkpoint; empty if there is none."""
         rounds = self.usable()
         return dict(self._read(rounds[0])[0]["config"]) if rounds else {}
 
@@ -159,7 +159,7 @@ class Checkpoints:
         """The state after a round.
 
         Raises:
-            CheckpointError: there is none, it is not whole, or it is another's.
+            CheckpointError: there is none, it is incomplete, or it is of another owner.
         """
         record, tensors = self._read(round)
         self._refuse_others(record, owner)
@@ -215,7 +215,7 @@ class Checkpoints:
 
 
 def _same_value(kept: str | None, ours: str | None) -> bool:
-    """Whether two hashes of a value agree: 0.1.0 kept the first 16 digits of them."""
+    """True if two hashes of a value agree: 0.1.0 kept their first 16 digits."""
     if kept is None or ours is None:
         return kept is ours
     return kept == (ours[:_SHORT] if len(kept) == _SHORT else ours)

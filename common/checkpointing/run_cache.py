@@ -1,4 +1,4 @@
-"""What a half makes once in a run because it is costly, and keeps on its own disk, apart from checkpoints."""
+"""Cache of costly results that a member computes once a run, on its own disk, apart from checkpoints."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from colonnade.common.runtime.durable import write_durably
 
 
 class RunCache:
-    """Tensors by name in a folder, each with a number that says which making of it this is.
+    """Tensors by name in a folder, each with a number that identifies the computation.
 
     Args:
-        folder: made with the first thing that is kept; None keeps things in memory.
+        folder: created with the first entry; None keeps entries in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -28,18 +28,18 @@ class RunCache:
         self._held: dict[str, tuple[str, Mapping[str, Tensor]]] = {}
 
     def number(self, name: str) -> str:
-        """Of what is kept under a name; "" if there is nothing, or it is torn or was altered."""
+        """Number of the entry under a name; "" if there is none, or it is damaged or was altered."""
         if name not in self._held and self._folder is not None:
             self._read(name, self._folder)
         return self._held[name][0] if name in self._held else ""
 
     def get(self, name: str) -> Mapping[str, Tensor]:
-        """What is kept under a name. Raises KeyError."""
+        """The tensors under a name. Raises KeyError."""
         self.number(name)
         return self._held[name][1]
 
     def keep(self, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keeps tensors in the place of what was there; they are on the disk when this returns.
+        """Stores tensors, replacing an earlier entry; they are on the disk when this returns.
 
         Raises:
             EnvironmentFault: the disk refuses them.
@@ -50,23 +50,23 @@ class RunCache:
         self._held.pop(name, None)
         try:
             self._write(self._folder, name, number, tensors)
-        except (OSError, SafetensorError) as failed:  # safetensors wraps what the disk says
+        except (OSError, SafetensorError) as failed:  # safetensors wraps errors of the disk
             reason = failed.strerror if isinstance(failed, OSError) else str(failed)
             raise EnvironmentFault(
                 f"{name} cannot be kept in {self._folder}: {reason}",
                 hint="choose another --out, or make room",
             ) from failed
-        self._read(name, self._folder)  # from the file: pages that are not needed may leave the memory
+        self._read(name, self._folder)  # mapped from the file, so that unused pages may leave memory
 
     def _write(self, folder: Path, name: str, number: str, tensors: Mapping[str, Tensor]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").unlink(missing_ok=True)  # the record goes first and comes last
-        beside = folder / f"{name}.partial"
-        safetensors.torch.save_file(dict(tensors), beside)
-        checksum = _checksum(beside, number)
-        with beside.open("rb") as file:
+        (folder / f"{name}.json").unlink(missing_ok=True)  # the record is removed first and written last
+        draft = folder / f"{name}.partial"
+        safetensors.torch.save_file(dict(tensors), draft)
+        checksum = _checksum(draft, number)
+        with draft.open("rb") as file:
             os.fsync(file.fileno())
-        beside.replace(folder / f"{name}.safetensors")
+        draft.replace(folder / f"{name}.safetensors")
         write_durably(folder / f"{name}.json", json.dumps({"number": number, "sha256": checksum}).encode())
 
     def _read(self, name: str, folder: Path) -> None:
@@ -76,11 +76,11 @@ class RunCache:
             if _checksum(path, number) == record["sha256"]:
                 self._held[name] = (number, safetensors.torch.load_file(path))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-            pass  # made again
+            pass  # computed again
 
 
 def _checksum(path: Path, number: str) -> str:
-    """Of the file and the number that it was kept under."""
+    """Checksum of the file and of its number."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(number.encode())

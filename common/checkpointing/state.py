@@ -1,4 +1,4 @@
-"""Everything of a half that outlives a round, in one object."""
+"""State of a member that outlives a round, in one object."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state at one moment, apart from the objects that it was taken from.
+    """A copy of a state at one moment, independent of the original objects.
 
     Args:
-        tensors: by the path at which they lie in `values`, on the CPU.
-        values: what was kept by name, as JSON knows it; a tensor is {"tensor": its path}.
+        tensors: by their path in `values`, on the CPU.
+        values: kept objects by name, in JSON types; a tensor is {"tensor": its path}.
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -28,15 +28,14 @@ class Snapshot:
 
 
 class State:
-    """Modules, optimisers, duals, generators by name: what a checkpoint holds and a resume restores.
+    """Modules, optimisers, duals, generators by name: the content of a checkpoint, which a resume restores.
 
-    A half keeps nothing that outlives a round anywhere else, so that it can be stopped and
-    started again. What can be kept: modules and optimisers (anything with `state_dict`), tensors,
-    torch generators, and lists or dicts of numbers, strings and tensors, which the half changes
-    in place.
+    A protocol side keeps nothing that outlives a round anywhere else, so that it can be stopped and
+    resumed. It can keep modules and optimisers (anything with `state_dict`), tensors, torch
+    generators, and lists or dicts of numbers, strings and tensors, which it changes in place.
 
     Args:
-        restored: where to go on from; empty at the beginning of a run.
+        restored: snapshot to resume from; None at the beginning of a run.
     """
 
     def __init__(self, restored: Snapshot | None = None) -> None:
@@ -44,10 +43,10 @@ class State:
         self._restored = restored or Snapshot()
 
     def keep(self, name: str, make: Callable[[], _T]) -> _T:
-        """What is kept under a name; made the first time, and restored if there is something to restore.
+        """The object under a name: made at the first call, and restored if the snapshot holds it.
 
         Raises:
-            CheckpointError: what was saved under this name does not fit what `make` made.
+            CheckpointError: the saved value under this name does not fit the object that `make` returned.
         """
         if name not in self._kept:
             made = make()
@@ -57,7 +56,7 @@ class State:
         return self._kept[name]  # type: ignore[no-any-return]
 
     def capture(self) -> Snapshot:
-        """What is kept now, copied: the half may go on at once."""
+        """A copy of all kept objects: the caller may continue at once."""
         tensors: dict[str, Tensor] = {}
         values = {name: _pack(name, _contents(name, kept), tensors) for name, kept in self._kept.items()}
         return Snapshot(tensors, values)
@@ -107,14 +106,14 @@ def _restore(name: str, made: Any, saved: Any) -> None:
 
 
 def _pack(path: str, value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value as JSON knows it, its tensors copied aside under their paths."""
+    """The value in JSON types, its tensors copied under their paths."""
     match value:
         case Tensor():
             tensors[path] = value.detach().to("cpu", copy=True).contiguous()
             return {"tensor": path}
         case dict():
             items = [[_plain(path, key), _pack(f"{path}.{key}", below, tensors)] for key, below in value.items()]
-            return {"items": items}  # pairs: JSON would make text of an optimiser's numbers
+            return {"items": items}  # pairs: JSON would turn an optimiser's integer keys into text
         case tuple() | list():
             parts = [_pack(f"{path}.{place}", below, tensors) for place, below in enumerate(value)]
             return {"tuple" if isinstance(value, tuple) else "list": parts}

@@ -1,8 +1,8 @@
-"""Rows in K segments, as coded computing takes them: one coded row stands for K real ones.
+"""Rows in K segments for coded computing: one coded row stands for K real ones.
 
-Every part (training, validation, test) is cut into K segments of equal length, the last one filled
-up with nothing. Position i of a part then stands for the i-th row of each of its segments; a batch
-of positions stands for K times as many rows, in segment order.
+Every part (training, validation, test) is cut into K segments of equal length, the last one padded.
+Position i of a part then stands for the i-th row of each of its segments; a batch of positions stands
+for K times as many rows, in segment order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from colonnade.common.data.rows import Batches, Partition
 from colonnade.common.errors import ConfigError
 
 PARTS = ("train", "validation", "test")
-NOTHING = -1  # in the place of a row's number
+NOTHING = -1  # row number of padding
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Block:
 
     Args:
         positions: among all coded rows, int64 (coded,).
-        rows: of the real rows that they stand for, int64 (K * coded,) in segment order, NOTHING where there is none.
+        rows: numbers of the real rows that they stand for, int64 (K * coded,) in segment order, NOTHING for padding.
     """
 
     positions: Tensor
@@ -34,7 +34,7 @@ class Block:
 
     @property
     def real(self) -> Tensor:
-        """Which of the rows are real, bool (K * coded,)."""
+        """Mask of the real rows, bool (K * coded,)."""
         return self.rows != NOTHING
 
 
@@ -44,11 +44,11 @@ class CodedRows:
     Args:
         partition: row numbers of the parts.
         segments: K.
-        federation: the agreed section; a batch has as many coded rows as go into its `batch` K times, one at least.
+        federation: the agreed section; a batch has floor(`batch` / K) coded rows, one at least.
 
     Attributes:
-        total: how many coded rows there are.
-        evaluated: how many of them are of validation and test.
+        total: number of coded rows.
+        evaluated: number of them in validation and test.
         batch: coded rows of a full batch.
 
     Raises:
@@ -74,12 +74,12 @@ class CodedRows:
         return self._block("train", self._batches.of(round))
 
     def blocks(self, part: str) -> list[Block]:
-        """All coded rows of a part in order, as many at a time as a batch has."""
+        """All coded rows of a part in order, in blocks of a batch."""
         places = torch.arange(self._tables[part].shape[1])
         return [self._block(part, some) for some in torch.split(places, self.batch)] if len(places) else []
 
     def chunks(self, size: int) -> list[Block]:
-        """All coded rows of all parts in order, so many at a time."""
+        """All coded rows of all parts in order, in blocks of `size`."""
         every = torch.cat([self._tables[part] for part in PARTS], dim=1)  # (K, total)
         return [Block(places, every[:, places].reshape(-1)) for places in torch.split(torch.arange(self.total), size)]
 

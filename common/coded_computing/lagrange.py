@@ -1,18 +1,18 @@
-"""Lagrange coded computing: rows in K segments, hidden by T masks, as N shares that can be computed on.
+"""Lagrange coded computing: rows in K segments, masked by T masks, as N shares that can be computed on.
 
-Source: Yu et al., "Lagrange Coded Computing" (2019), as FedVS has it: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4
+Source: Yu et al., "Lagrange Coded Computing" (2019), as in FedVS: Li, Yao and Liu, "FedVS" (2023), Eqs. 2, 4
 and 6. A polynomial of degree K + T - 1 takes the segments at β_1 .. β_K and the masks at β_{K+1} .. β_{K+T}; share
 n is its value at α_n. A product of shares of data and of a model is a value of ψ, of degree 2 (K + T - 1), which
-any R = 2 (K + T - 1) + 1 of them determine; at β_1 .. β_K it takes the products of what was shared.
+any R = 2 (K + T - 1) + 1 of them determine; at β_1 .. β_K its values are the products of the shared inputs.
 
-Any T shares are uniform and independent of what they share. The R answers from which a sum is decoded are not:
-they are all of ψ, of which the sums are only a part. Say x w = 0 comes back: where x = w = 0, both factors of ψ are
-zero at β_1, and β_1 is a double root; where x = 0 and w = 3 it nearly never is. And under a model of zeros, as one
-may be at its start, it shows which rows of the data are equal. FedVS does not mention it. `vanishing` closes it:
-shares of a random polynomial of ψ's degree that is zero at β_1 .. β_K, added to the answers, leave nothing in them
-but the sums. tests/common/numerics/test_lagrange.py counts every case of both.
+Any T shares are uniform and independent of their inputs. The R responses from which a sum is decoded are not:
+they determine all of ψ, of which the sums are only a part. Example: x w = 0. If x = w = 0, both factors of ψ are
+zero at β_1, and β_1 is a double root; if x = 0 and w = 3 it almost never is. Under a model of zeros, which may be
+the initial one, ψ shows which rows of the data are equal. FedVS does not mention this leak. `vanishing` closes it:
+shares of a random polynomial of ψ's degree that is zero at β_1 .. β_K are added to the responses, which then reveal
+the sums alone. tests/common/numerics/test_lagrange.py counts every case of both.
 
-Matrices are made with Python's integers and used with the field's product.
+Matrices are computed with Python's integers and applied with the field's product.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from colonnade.common.errors import InputError
 from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.numerics.field import Field
 
-_SETS = 256  # of senders, whose decoding matrices are kept
+_SETS = 256  # sets of senders whose decoding matrices are cached
 
 Matrix = list[list[int]]
 
 
 @dataclass(frozen=True)
 class LagrangeCode:
-    """What everyone agrees on.
+    """Parameters of a code, which all members agree on.
 
     Args:
         field: F_p.
@@ -44,7 +44,7 @@ class LagrangeCode:
         alphas: α_1 .. α_N: the points of the shares.
 
     Raises:
-        InputError: T < 1, fewer shares than the threshold, or points that repeat or are no elements.
+        InputError: T < 1, fewer shares than the threshold, or points that repeat or are not elements.
     """
 
     field: Field
@@ -83,12 +83,12 @@ class LagrangeCode:
 
     @property
     def threshold(self) -> int:
-        """R, how many answers decode."""
+        """R, the number of responses that decoding needs."""
         return 2 * (len(self.betas) - 1) + 1
 
     @property
     def freedom(self) -> int:
-        """R - K, how many coefficients a polynomial has that vanishes at β_1 .. β_K."""
+        """R - K, the number of coefficients of a polynomial that vanishes at β_1 .. β_K."""
         return self.threshold - self.segments
 
     def encode(self, segments: Tensor, masks: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class LagrangeCode:
         return self._apply(self._generator, torch.cat([segments, masks]))
 
     def encode_same(self, model: Tensor, masks: Tensor) -> Tensor:
-        """Shares of what is the same in every segment (Eq. 4): K columns of the generator collapse to their sum.
+        """Shares of a model, equal in every segment (Eq. 4): K columns of the generator collapse to their sum.
 
         Args:
             model: W̄, elements (...).
@@ -119,38 +119,38 @@ class LagrangeCode:
         return self._apply(self._collapsed, torch.cat([model[None], masks]))
 
     def answer(self, data: Tensor, weights: Tensor, masks: Tensor | None) -> MaskedTensor:
-        """H_j of some coded rows (Eq. 5), int32 (coded, width).
+        """A party's response: H_j of some coded rows (Eq. 5), int32 (coded, width).
 
         Args:
-            data: a share of everybody's data, (coded, columns).
-            weights: the shares of the models that are summed over, one below the other, (columns, width).
-            masks: shares of vanishing polynomials, (coded, width); None where answers are not masked.
+            data: a share of all parties' data, (coded, columns).
+            weights: the shares of the models that are summed over, stacked, (columns, width).
+            masks: shares of vanishing polynomials, (coded, width); None if responses are not masked.
         """
         h = self.field.matmul(data, weights)
         h = h if masks is None else self.field.add(h, masks)
         return MaskedTensor(h.to(torch.int32), f"coded sum, T={self.masks}")
 
     def decode(self, senders: Sequence[int], answers: Tensor) -> Tensor:
-        """ψ(β_1) .. ψ(β_K), from the first R of the answers.
+        """ψ(β_1) .. ψ(β_K), from the first R responses.
 
         Args:
-            senders: whose answers, as places 0 .. N - 1 of their α, in any order.
+            senders: of the responses, as indices 0 .. N - 1 of their α, in any order.
             answers: ψ(α) of each, elements (R or more, ...).
 
         Returns:
             int64 (K, ...).
 
         Raises:
-            InputError: fewer than R answers, or senders that repeat or are not there.
+            InputError: fewer than R responses, or senders that repeat or are out of range.
         """
         self._check_senders(senders, answers)
         first = senders[: self.threshold]
         return self._apply(_decoding(self, tuple(sorted(first)))[:, _ranks(first)], answers[: self.threshold])
 
     def strays(self, senders: Sequence[int], answers: Tensor) -> list[int]:
-        """The senders beyond the first R whose answers do not lie on the polynomial of the first R.
+        """The senders beyond the first R whose responses do not lie on the polynomial of the first R.
 
-        Empty: all agree. Where a single one of the first R is wrong, every one beyond is named.
+        Empty if all agree. If a single one of the first R is wrong, every sender beyond is returned.
 
         Args:
             senders: as for `decode`.
@@ -173,7 +173,7 @@ class LagrangeCode:
             coefficients: of r, uniform elements (R - K, ...), never used before.
 
         Returns:
-            Its values at α_1 .. α_N, int64 (N, ...): added to the answers, they change no sum.
+            Its values at α_1 .. α_N, int64 (N, ...): added to the responses, they change no sum.
         """
         self._check("coefficients", coefficients, (self.freedom, *coefficients.shape[1:]))
         return self._apply(self._vandermonde, coefficients)
@@ -214,7 +214,7 @@ class LagrangeCode:
     def _check_senders(self, senders: Sequence[int], answers: Tensor) -> None:
         if len(senders) != len(answers) or len(senders) < self.threshold:
             raise InputError(
-                f"{len(answers)} answers of {len(senders)} senders: expected one each, and R = {self.threshold}",
+                f"{len(answers)} responses of {len(senders)} senders: expected one each, and R = {self.threshold}",
                 hint="wait for more parties, or take a smaller K or T",
             )
         if len(set(senders)) < len(senders) or not set(senders) <= set(range(self.shares)):
@@ -237,7 +237,7 @@ def agreed_code(field: Field, segments: int, masks: int, shares: int) -> Lagrang
 
 
 def lagrange_matrix(sources: Sequence[int], targets: Sequence[int], p: int) -> Matrix:
-    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which takes values at sources to those at targets."""
+    """Entry t, s: Π_{l ≠ s} (x_t - x_l) / (x_s - x_l) modulo p, which maps values at sources to those at targets."""
     return [[_coefficient(sources, s, target, p) for s in range(len(sources))] for target in targets]
 
 
@@ -252,7 +252,7 @@ def _coefficient(sources: Sequence[int], s: int, target: int, p: int) -> int:
 
 @lru_cache(maxsize=_SETS)
 def _decoding(code: LagrangeCode, senders: tuple[int, ...]) -> Tensor:
-    """int64 (K, R), for senders in rising order."""
+    """int64 (K, R), for senders in ascending order."""
     return torch.tensor(lagrange_matrix([code.alphas[s] for s in senders], code.betas[: code.segments], code.field.p))
 
 

@@ -1,1 +1,1 @@
-"""Tensors in fewer bytes."""
+"""Compression of tensors."""

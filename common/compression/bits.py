@@ -1,14 +1,14 @@
-"""Codes of 1 to 8 bits in bytes without gaps: code after code, the highest bit first.
+"""Codes of 1 to 8 bits, packed into bytes without gaps, the highest bit first.
 
-Eight codes, a byte each, are taken as whole numbers and brought together by shifts. Where a byte holds 2, 4 or 8
-codes one multiplication does it: it adds the codes up, each shifted to its place in the highest byte.
+Eight codes, a byte each, are read as integers and joined by shifts. Where a byte holds 2, 4 or 8 codes, one
+multiplication suffices: it sums the codes, each shifted to its place in the highest byte.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Codes go in groups of eight, which fill whole bytes at every width.
+# Codes are packed in groups of eight, which fill whole bytes at every width.
 GROUP = 8
 
 _LANES = tuple(np.dtype(name) for name in ("<u2", "<u4", "<u8"))  # of 2, 4 and 8 codes
@@ -29,7 +29,7 @@ def join(codes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def split(data: np.ndarray, bits: int) -> np.ndarray:
-    """The codes, uint8 (n,), that `join` made these bytes of; what is no whole group at the end counts as one."""
+    """The codes, uint8 (n,), that `join` packed into these bytes; an incomplete group at the end counts as whole."""
     if bits == 8:
         return data
     if bits not in _EVEN:
@@ -42,7 +42,7 @@ def split(data: np.ndarray, bits: int) -> np.ndarray:
 
 def _join_odd(codes: np.ndarray, bits: int) -> np.ndarray:
     words = codes
-    for stage, lane in enumerate(_LANES):  # neighbours become one, three times
+    for stage, lane in enumerate(_LANES):  # merges neighbours, three times
         pairs, half = words.view(lane), 8 << stage
         words = (pairs & (1 << half) - 1) << (bits << stage) | pairs >> half
     groups = words.view(np.uint8).reshape(-1, GROUP)

@@ -1,6 +1,6 @@
-"""How tensors of float32 travel in fewer bytes: in few bits an entry, the largest entries alone, or their signs.
+"""Compressed forms of float32 tensors: few bits an entry, the largest entries alone, or their signs.
 
-Both ends agree on a form. `pack` makes a tensor's bytes of it, `unpack` the tensor that the receiver reads.
+Both ends agree on a form. `pack` encodes a tensor in it, `unpack` decodes the tensor that the receiver reads.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Coded:
-    """So many bits an entry: 1 to 8 on a uniform scale (`Scale`), 16 as halves, 32 as they are.
+    """A fixed number of bits an entry: 1 to 8 on a uniform scale (`Scale`), 16 as half precision, 32 unchanged.
 
     Args:
         bits: of an entry.
-        nearest: whether entries become the nearest code; else they are rounded at random.
-        by_column: whether every column (of the last dimension) has a scale of its own. Tensors of less than two
+        nearest: True to round to the nearest code; else rounding is random.
+        by_column: True for a scale of its own for every column (of the last dimension). Tensors of less than two
             dimensions have one scale.
-        symmetric: whether the scale goes from -s to s, s the largest magnitude, so that one number says it all.
+        symmetric: True for a scale from -s to s, s the largest magnitude, so that one number defines it.
     """
 
     bits: int
@@ -46,7 +46,7 @@ class Coded:
         return f"{self.bits} bits{' nearest' if self.nearest else ''}{scale}"
 
     def columns(self, shape: Shape) -> int:
-        """How many scales a tensor has."""
+        """Number of scales of a tensor."""
         return shape[-1] if self.by_column and len(shape) > 1 else 1
 
     def size(self, shape: Shape) -> int:
@@ -57,7 +57,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest entries by magnitude, each as its place and its float32; the others come back as zeros.
+    """The largest entries by magnitude, each as its place and its float32; the others are decoded as zeros.
 
     Args:
         share: of the entries, above 0 and below 1.
@@ -73,7 +73,7 @@ class Largest:
         return _share_of(self.share, math.prod(shape))
 
     def places(self, shape: Shape) -> np.dtype[np.unsignedinteger]:
-        """What a place is counted in: one byte up to 256 entries, two up to 65,536, else four."""
+        """Integer type of a place: one byte up to 256 entries, two up to 65,536, else four."""
         entries = math.prod(shape)
         return np.dtype("<u1" if entries <= 1 << 8 else "<u2" if entries <= 1 << 16 else "<u4")
 
@@ -100,15 +100,15 @@ AS_IS = Coded(WHOLE)
 
 @dataclass(frozen=True)
 class Packed:
-    """A tensor as it travels.
+    """A tensor in the form in which it is sent.
 
     Args:
-        form: of what follows.
+        form: of the fields below.
         shape: of the tensor.
-        data: codes, signs (1 is positive), or the bytes of halves or of the largest entries' float32, little-endian;
-            uint8 (bytes,).
-        numbers: float32; a scale's (low, high) below each other, (2, columns), of a symmetric one high alone, (1, 1);
-            the mean of signs, (1,); else empty.
+        data: codes, signs (1 is positive), or the bytes of half-precision numbers or of the largest entries' float32,
+            little-endian; uint8 (bytes,).
+        numbers: float32; a scale's (low, high), (2, columns), or high alone if it is symmetric, (1, 1); the mean of
+            signs, (1,); else empty.
         places: of the largest entries in the tensor row by row, ascending, unsigned (k,); else empty.
     """
 
@@ -120,7 +120,7 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """What the tensor costs."""
+        """Bytes of the packed tensor."""
         return int(self.data.nbytes + self.numbers.nbytes + self.places.nbytes)
 
 
@@ -128,11 +128,11 @@ _NO_NUMBERS, _NO_PLACES = np.empty(0, np.float32), np.empty(0, np.uint8)
 
 
 def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
-    """A float32 tensor in a form other than `AS_IS`.
+    """Encodes a float32 tensor in a form other than `AS_IS`.
 
     Args:
         tensor: finite numbers of any shape.
-        form: what both ends agreed on.
+        form: as both ends agreed.
         draws: for random rounding, on the CPU.
 
     Raises:
@@ -155,7 +155,7 @@ def pack(tensor: Tensor, form: Form, draws: torch.Generator) -> Packed:
 
 
 def unpack(packed: Packed) -> Tensor:
-    """What comes back, float32 in the tensor's shape."""
+    """The decoded tensor, float32 in its shape."""
     form, count = packed.form, math.prod(packed.shape)
     match form:
         case Coded(bits=16):
@@ -180,7 +180,7 @@ def _share_of(share: float, entries: int) -> int:
 def _halves(values: np.ndarray) -> np.ndarray:
     halves = torch.from_numpy(values).half()  # several times as fast as NumPy
     if not bool(torch.isfinite(halves).all()):
-        raise InputError("a number is not finite in half precision", hint="let more bits travel in this direction")
+        raise InputError("a number is not finite in half precision", hint="send more bits in this direction")
     return halves.numpy().astype("<f2", copy=False).view(np.uint8)
 
 
@@ -205,4 +205,4 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def _refuse_infinite(number: float) -> None:
     if not math.isfinite(number):
-        raise InputError("a number is not finite", hint="let 32 bits travel")
+        raise InputError("a number is not finite", hint="send 32 bits")

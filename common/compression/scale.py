@@ -4,12 +4,12 @@ With b bits, entry x between low and high becomes the code
 
     q = floor(y + u),    y = (x - low) / (high - low) (2^b - 1),    u uniform on [0, 1)
 
-so that the expectation of what comes back is x, or the code that is nearest to y. low and high come back exactly. y
-is cut off after 16 bits, and u is an odd multiple of 2^-16: the expectation is less than 2^-16 of a step beside x.
+so that the expectation of the decoded value is x, or the code that is nearest to y. low and high are decoded exactly.
+y is cut off after 16 bits, and u is an odd multiple of 2^-16: the expectation is within 2^-16 of a step of x.
 Single precision adds less than 2^-20 of the range to that. For large tensors u is AES in counter mode, under a key that
 the generator draws; for small ones the generator draws it itself.
 
-Everything is done in blocks that stay in a core's second-level cache.
+Computation is done in blocks that fit a core's second-level cache.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from colonnade.common.compression.bits import GROUP, join, split
 from colonnade.common.errors import InputError
 
 _BLOCK = 1 << 16  # entries; whole groups
-_WIDE = 1 << 12  # entries side by side whose minima are fast to find
+_WIDE = 1 << 12  # contiguous entries, for fast minima
 _FRACTION = 16  # bits of y below the code
 _FEW = 1 << 13
 _ODD = 0x0001_0001_0001_0001
 _ZEROS = bytes(2 * _BLOCK)
-_SMALL, _LARGE = 2.0**-100, 2.0**127  # between these a range can be computed with in single precision
+_SMALL, _LARGE = 2.0**-100, 2.0**127  # between these a range is usable in single precision
 
 
 class Scale:
-    """Where codes begin and end.
+    """Ends of a scale of codes.
 
     Args:
         ends: values of the codes 0 and 2^b - 1, finite, float32 (2, columns); a single column is for all entries.
@@ -63,12 +63,12 @@ class Scale:
         """
         ends = _ends(values, columns) if len(values) else np.zeros((2, columns), np.float32)
         if not np.isfinite(ends).all():
-            raise InputError("a number is not finite, and has no place on a scale", hint="let 32 bits travel")
+            raise InputError("a number is not finite, and has no place on a scale", hint="send 32 bits")
         return cls(ends)
 
     @classmethod
     def about_zero(cls, values: np.ndarray) -> Scale:
-        """From -s to s, s the largest magnitude. As `of`, for one scale."""
+        """A scale from -s to s, s the largest magnitude. As `of`, for one scale."""
         magnitude = np.abs(cls.of(values, 1).ends).max(0, keepdims=True)
         return cls(np.concatenate((-magnitude, magnitude)))
 
@@ -96,7 +96,7 @@ class Scale:
         return data
 
     def decode(self, data: np.ndarray, bits: int, count: int) -> np.ndarray:
-        """What so many codes stand for, float32 (count,)."""
+        """The values of `count` codes, float32 (count,)."""
         blocks = _Blocks(count, self)
         low, high = blocks.spread(self.low), blocks.spread(self.high, beside=True)
         step = blocks.spread(_step(2**bits - 1, self))
@@ -111,7 +111,7 @@ class Scale:
 
 
 class _Blocks:
-    """The blocks of a tensor, and scales laid beside them.
+    """The blocks of a tensor, and scales repeated along them.
 
     Args:
         count: entries.
@@ -124,25 +124,25 @@ class _Blocks:
         self._count, self._columns = count, len(scale.low)
 
     def spread(self, values: np.ndarray, beside: bool = False) -> np.ndarray:
-        """One value a column, repeated beside entries; a single one stays alone, unless it is wanted `beside` them."""
+        """One value a column, repeated along entries; a single value is repeated only if `beside` is set."""
         if self._columns == 1:
             return np.full(self.size, values) if beside else values
         return np.tile(values, self.size // max(self._columns, 1) + 2)
 
     def __iter__(self) -> Iterator[tuple[slice, slice]]:
-        """Places of entries in the tensor, and of their columns in what `spread` returned."""
+        """Places of entries in the tensor, and of their columns in the result of `spread`."""
         for start in range(0, self._count, _BLOCK):
             stop, column = min(start + _BLOCK, self._count), start % self._columns
             yield slice(start, stop), slice(column, column + stop - start)
 
 
 class _Rounding(Protocol):
-    """From y to codes; `top` is what y comes to at the upper end."""
+    """From y to codes; `top` is the value of y at the upper end."""
 
     top: int
 
     def round(self, y: np.ndarray, codes: np.ndarray) -> None:
-        """Fills codes, uint8; y is lost."""
+        """Fills codes, uint8; y is overwritten."""
 
 
 class _Nearest:
@@ -155,7 +155,7 @@ class _Nearest:
 
 
 class _Stochastic:
-    """y has 16 bits below the code. At the upper end it comes to `top` or one less, which an odd u makes up for."""
+    """y has 16 bits below the code. At the upper end it is `top` or one less, which an odd u makes up for."""
 
     def __init__(self, bits: int, draws: torch.Generator, size: int) -> None:
         self.top = 2**bits - 1 << _FRACTION
@@ -172,7 +172,7 @@ class _Stochastic:
 
 def _odd_words(draws: torch.Generator, size: int) -> Iterator[np.ndarray]:
     """2^16 u for one block after the other, uint16 (size,)."""
-    if size <= _FEW:  # they are sooner drawn than a cipher is made
+    if size <= _FEW:  # drawing them is faster than creating a cipher
         yield torch.empty(size // 4, dtype=torch.int64).random_(-(2**63), None, generator=draws).numpy().view("<u2") | 1
         return
     key = torch.empty(2, dtype=torch.int64).random_(-(2**63), None, generator=draws)
@@ -190,7 +190,7 @@ def _ends(values: np.ndarray, columns: int) -> np.ndarray:
         blocks = [values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK)]
         ends = np.array([(block.min(), block.max()) for block in blocks])  # in the cache the second time
         return ends.T if len(blocks) == 1 else np.array([[ends[:, 0].min()], [ends[:, 1].max()]])
-    side = max(_WIDE // columns, 1)  # rows that are laid side by side
+    side = max(_WIDE // columns, 1)  # rows in one contiguous run
     folded = len(values) // (side * columns) * side * columns
     parts = [values[:folded].reshape(-1, side * columns), values[folded:].reshape(-1, columns)]
     lows = [part.min(0).reshape(-1, columns).min(0) for part in parts if part.size]
@@ -199,17 +199,17 @@ def _ends(values: np.ndarray, columns: int) -> np.ndarray:
 
 
 def _factor(top: int, scale: Scale) -> np.ndarray:
-    """From x - low to y, so that y is no more than `top` at the upper end."""
+    """Factor from x - low to y, such that y is at most `top` at the upper end."""
     factor: np.ndarray = (top / scale.span).astype(scale.range.dtype, copy=False)
     return np.where(scale.range * factor > top, np.nextafter(factor, 0), factor)
 
 
 def _step(top: int, scale: Scale) -> np.ndarray:
-    """From one code to the next, a trifle longer where rounding would leave the last one below the upper end."""
+    """Step from one code to the next, slightly longer where rounding would leave the last one below the upper end."""
     step: np.ndarray = scale.range / scale.range.dtype.type(top)
     return np.where(scale.low + step * top < scale.high, step * (1 + 2.0**-22), step)
 
 
 def _bytes(entries: slice, bits: int) -> slice:
-    """Where the codes of some entries lie; the first begins with a byte."""
+    """Bytes of the codes of some entries; the first begins at a byte."""
     return slice(entries.start * bits // 8, -(-entries.stop * bits // 8))

@@ -1,1 +1,1 @@
-"""The sections of a configuration file, as types; the schedule that follows from them."""
+"""The sections of a configuration file, as types, and the schedule derived from them."""

@@ -1,4 +1,4 @@
-"""`federation.blinding`: sums of which the server sees no part."""
+"""`federation.blinding`: sums whose terms the server does not see."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from colonnade.common.section import Section
 
 
 class BlindingConfig(Section):
-    """`federation.blinding`: sums of which the server sees no part, where they are `blinded`; `least` in FedVS too."""
+    """`federation.blinding`: sums whose terms the server does not see if they are `blinded`; `least` in FedVS too."""
 
-    bound: float = Field(default=64.0, gt=0, description="B, the size that every number is clipped to")
-    bits: Literal[32, 64] = Field(default=32, description="b, of the words that are added up")
-    least: int = Field(default=3, ge=2, description="parties that a sum must be of; of 2, each knows the other's part")
+    bound: float = Field(default=64.0, gt=0, description="B, the magnitude to which every number is clipped")
+    bits: Literal[32, 64] = Field(default=32, description="b, bits of the words that are summed")
+    least: int = Field(
+        default=3, ge=2, description="minimum number of parties of a sum; of 2, each knows the other's term"
+    )

@@ -1,4 +1,4 @@
-"""`federation` of a configuration file: the same everywhere, and compared when parties join."""
+"""`federation` of a configuration file: equal at all members, and compared when parties join."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from colonnade.common.privacy.mechanism import Privacy
 from colonnade.common.privacy.settings import BEFORE
 from colonnade.common.section import Section
 
-# Of the federation section: what a resumed run may have otherwise.
+# Keys of the federation section that a resumed run may change.
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
@@ -38,44 +38,44 @@ _NEWER = [("privacy.accounting", BEFORE["accounting"])]
 
 
 class FederationConfig(Section):
-    """What all members agree on."""
+    """The agreed section, equal at all members."""
 
-    id: str = Field(min_length=1, description="names the federation; a party joins no other")
+    id: str = Field(min_length=1, description="name of the federation; a party joins no other")
     protocol: SerializeAsAny[ProtocolConfig]
     parties: dict[str, str] = Field(description="the roster: name -> certificate fingerprint")
     server: str = Field(default="", description="fingerprint of the server's certificate")
-    task: Task = Field(default="classification", description="whether classes are predicted or numbers")
-    classes: int | tuple[str, ...] = Field(default=0, description="how many classes, or their names in order")
-    targets: int = Field(default=0, ge=0, description="of a regression: how many numbers a row, 1 unless given")
+    task: Task = Field(default="classification", description="classification predicts classes, regression numbers")
+    classes: int | tuple[str, ...] = Field(default=0, description="number of classes, or their names in order")
+    targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
     epochs: int = Field(default=0, ge=0)
     rounds: int = Field(default=0, ge=0)
     batch: int = Field(ge=1, description="rows of a batch")
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
     seed: int = Field(default=0, ge=0)
     align: Literal["none", "sorted", "psi"] = Field(
-        default="none", description="how members come to have the same rows in the same order: docs/alignment.md"
+        default="none", description="alignment of the members' rows: docs/alignment.md"
     )
     keys: KeysConfig = KeysConfig()
     rows: RowsConfig = RowsConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
-    stop: StopConfig | None = Field(default=None, description="when a run ends early; left out, it does not")
+    stop: StopConfig | None = Field(default=None, description="early stop of a run; left out, none")
     quorum: QuorumConfig = QuorumConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     absence: Literal["rollback", "wait", "continue"] = Field(
-        default="rollback", description="what a run does when a party is gone and may come back"
+        default="rollback", description="action when a party disconnects and may come back"
     )
     compress: CompressConfig = CompressConfig()
     blinding: BlindingConfig = BlindingConfig()
     privacy: Privacy | None = Field(default=None, description="left out, nothing is protected")
     adjust: AdjustConfig = AdjustConfig()
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
-    benchmark: bool = Field(default=False, description="nobody's secrets are in it: allows evaluations in the clear")
+    benchmark: bool = Field(default=False, description="the data are not secret: allows evaluations in the clear")
 
     @field_validator("parties", mode="before")
     @classmethod
     def _short_roster(cls, value: Any) -> Any:
-        """The short forms."""
+        """Expands the short forms of the roster."""
         return read_roster(value)
 
     @field_validator("parties")
@@ -90,7 +90,7 @@ class FederationConfig(Section):
 
     @property
     def outputs(self) -> int:
-        """d_c, how many classes there are; of a regression, how many numbers are predicted of a row."""
+        """d_c, the number of classes; in regression, the number of values predicted for a row."""
         if self.task == "regression":
             return self.targets or 1
         return self.classes if isinstance(self.classes, int) else len(self.classes)
@@ -102,25 +102,25 @@ class FederationConfig(Section):
 
     @property
     def round_quorum(self) -> Quorum:
-        """How long a round waits for answers, and for whom."""
+        """Quorum of a round: the responses that it waits for, and for how long."""
         need = None if self.quorum.need == "all" else self.quorum.need
         return Quorum(need, self.quorum.grace, self.timeouts.answer)
 
     def party_index(self, member: str) -> PartyIndex:
-        """A member's place among those who hold columns: the active party has the first, where there is one."""
+        """A member's place among those that hold columns; an active party has the first."""
         holders = (SERVER, *self.names) if self.protocol.active else self.names
         return PartyIndex(holders.index(member), len(holders))
 
     def lasting_hashes(self) -> dict[str, str]:
-        """`hashes` of what cannot change while a run lasts: what its numbers depend on, and not how long it is."""
-        # "parties" is the roster's order; "parties.NAME" are fingerprints, which may be renewed.
+        """`hashes` of the values that cannot change during a run: its results depend on them, its length does not."""
+        # "parties" is the roster's order; "parties.NAME" is a fingerprint, which may be renewed.
         hashes = self.hashes().items()
         return {key: h for key, h in hashes if key == "parties" or key.split(".")[0] not in _MAY_CHANGE}
 
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of every value by its dotted key, in hex, so that two ends can say where they differ."""
-        # The roster's order is a value too: it says which columns are whose. A key that is newer than a run has none in
-        # what the run has kept: at what it meant before it came, it has none here either.
+        """SHA-256 of every value by its dotted key, in hex, so that two ends can name the keys that differ."""
+        # The roster's order is a value too: it assigns columns to parties. A run that is older than a key has no hash
+        # for it: a key at the value that means the former behaviour has none here either.
         leaves = [leaf for leaf in _leaves(self) if leaf not in _NEWER] + [("parties", list(self.parties))]
         return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest() for key, value in leaves}
 

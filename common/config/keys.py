@@ -1,4 +1,4 @@
-"""`federation.keys`: which keys of rows count as the same."""
+"""`federation.keys`: comparison of row keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from colonnade.common.section import Section
 
 
 class KeysConfig(Section):
-    """`federation.keys`: what counts as the same key, agreed by all members."""
+    """`federation.keys`: rules by which two keys count as equal, agreed by all members."""
 
-    trim: bool = Field(default=True, description="without white space at both ends")
+    trim: bool = Field(default=True, description="removes white space at both ends")
     case: Literal["fold", "keep"] = Field(default="keep", description="fold: upper and lower case are the same")
     unicode: Literal["nfkc", "keep"] = Field(default="nfkc", description="nfkc: other spellings of the same character")
     seeded: bool = Field(
@@ -21,9 +21,9 @@ class KeysConfig(Section):
     )
 
     def normal(self, key: str) -> str:
-        """A key as it is compared."""
+        """A key in compared form."""
         key = self._composed(key.strip() if self.trim else key)
-        # Folding may take characters apart, and composing may make white space.
+        # Case folding may decompose characters, and composing may create white space.
         key = self._composed(key.casefold()) if self.case == "fold" else key
         return key.strip() if self.trim else key
 

@@ -1,6 +1,6 @@
 """A whole configuration file, and the sections that are local: never hashed, never sent.
 
-`every_party` holds what all parties on one machine share; a party's own section goes before it, key by key
+`every_party` holds the settings that all parties on one machine share; a party's own section overrides it, key by key
 (common/parsing/yaml_tree.py; docs/tables.md).
 """
 
@@ -36,7 +36,7 @@ def _check_address(value: str) -> str:
 
 
 def _on_loopback(value: Any) -> Any:
-    """A bare port is one of loopback: who wants to be reached from elsewhere has to say so."""
+    """Binds a bare port to loopback: an address reachable from other machines must be explicit."""
     bare = isinstance(value, int) and not isinstance(value, bool)
     return f"127.0.0.1:{value}" if bare or (isinstance(value, str) and value.isdecimal()) else value
 
@@ -59,25 +59,25 @@ class _Member(Section):
 
 
 class ServerPrivacyConfig(Section):
-    """What the server protects of its own."""
+    """Privacy of the server's own data."""
 
     labels: LabelPrivacyConfig | None = Field(default=None, description="noise on the training labels, drawn once")
     answers: ResponseNoiseConfig | None = Field(
-        default=None, description="noise on all that goes back to the parties, in protocols that can"
+        default=None, description="noise on all responses to the parties, in protocols that support it"
     )
 
     @model_validator(mode="after")
     def _one_of_two(self) -> ServerPrivacyConfig:
         if self.labels is not None and self.answers is not None:
             raise ConfigError(
-                "server.privacy: both labels and answers are given; what comes of noisy labels is protected already",
+                "server.privacy: both labels and answers are given; results of noisy labels are already protected",
                 hint="take one of the two: a second noise on the same labels costs accuracy and protects no other",
             )
         return self
 
 
 class ActiveConfig(Section):
-    """The server's own columns and bottom model, in protocols where it is the active party."""
+    """The server's own columns and bottom model, in protocols with an active party."""
 
     data: DataConfig
     model: ModelConfig = MlpConfig()
@@ -96,9 +96,7 @@ class ServerConfig(_Member):
     )
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
-    active: ActiveConfig | None = Field(
-        default=None, description="columns of its own, in protocols that have use for it"
-    )
+    active: ActiveConfig | None = Field(default=None, description="columns of its own, in protocols that support them")
 
     @field_validator("optimiser", mode="before")
     @classmethod
@@ -122,7 +120,7 @@ class PartyConfig(_Member):
     chaos: ChaosConfig = ChaosConfig()
     policy: PolicyConfig = PolicyConfig()
     capture: CaptureConfig | None = Field(
-        default=None, description="keeps what crosses the party's link on its disk, for research; left out, nothing"
+        default=None, description="records the party's traffic on its disk, for research; left out, nothing"
     )
 
     @field_validator("head_optimiser", mode="before")
@@ -132,14 +130,14 @@ class PartyConfig(_Member):
 
 
 class LaunchConfig(Section):
-    """What `up` does with a process that was killed: it starts it again, after a pause that doubles."""
+    """Restarts by `up` of a process that was killed, after a pause that doubles."""
 
     restarts: int = Field(default=5, ge=0, description="of one member, in a run")
     backoff: float = Field(default=0.2, ge=0, description="seconds before the first restart")
 
 
 class Config(Section):
-    """A whole file."""
+    """A whole configuration file."""
 
     federation: FederationConfig
     server: ServerConfig | None = None
@@ -148,7 +146,7 @@ class Config(Section):
 
 
 def _without_momentum(value: Any) -> Any:
-    """Heads take plain SGD steps unless a momentum is asked for; local models have one by default."""
+    """Sets the momentum of heads to zero unless it is given; local models have one by default."""
     if value == "sgd" or (isinstance(value, dict) and value.get("name", "sgd") == "sgd"):
         return {"momentum": 0.0, **(value if isinstance(value, dict) else {})}
     return value

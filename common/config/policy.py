@@ -1,4 +1,4 @@
-"""`parties.NAME.policy`: what a party insists on by itself."""
+"""`parties.NAME.policy`: requirements of one party."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.section import Section
 
-_BLINDED = 3  # parties of a blinded sum; of two, each tells the other's part if it tells its own
+_BLINDED = 3  # parties of a blinded sum; of two, each reveals the other's term if it reveals its own
 
 
 class PolicyConfig(Section):
-    """`parties.NAME.policy`: what a party insists on, whatever the federation has agreed on."""
+    """`parties.NAME.policy`: requirements of one party on the federation's agreed section."""
 
     max_epsilon: float | None = Field(
         default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
@@ -26,7 +26,7 @@ class PolicyConfig(Section):
         default="refuse",
         description="accept: max_row_epsilon may count a row's own embeddings alone, which bounds nothing else",
     )
-    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="beside max_epsilon and max_row_epsilon")
+    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="used with max_epsilon and max_row_epsilon")
     min_noise_multiplier: float | None = Field(default=None, gt=0)
     protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
     min_parties: int | None = Field(
@@ -36,7 +36,7 @@ class PolicyConfig(Section):
     max_other_rows: int | None = Field(
         default=None,
         ge=1,
-        description="keys of any other member in an alignment, over all its attempts: against asking for a dictionary",
+        description="keys of any other member in an alignment, over all its attempts: limits dictionary attacks",
     )
     max_predicted_rows: int | None = Field(
         default=None, ge=1, description="likewise in all predictions of a run together; left out, max_other_rows"
@@ -44,10 +44,10 @@ class PolicyConfig(Section):
     min_common_rows: int = Field(default=1, ge=1, description="keys that an alignment must find")
 
     def refuse(self, party: str, federation: FederationConfig) -> None:
-        """Refuses a federation that is weaker than this, as far as its configuration tells.
+        """Refuses a federation whose configuration is weaker than this policy.
 
         Raises:
-            ConfigError: naming the rule, what it wants and what the federation has.
+            ConfigError: names the rule, its requirement and the federation's value.
         """
         parties, name, privacy = len(federation.parties), federation.protocol.name, federation.privacy
         if self.protocols is not None and name not in self.protocols:
@@ -88,6 +88,6 @@ class PolicyConfig(Section):
         has: object,
         hint: str = "agree on a stronger federation, or change your policy",
     ) -> NoReturn:
-        """Raises the ConfigError that every broken rule ends in."""
+        """Raises the ConfigError of a broken rule."""
         said = f"parties.{party}.policy.{rule} = {wants}: the federation has {has}"
-        raise ConfigError(said, hint=hint, told=said)  # the others have to agree on something else
+        raise ConfigError(said, hint=hint, told=said)  # the other members must change the agreement

@@ -1,4 +1,4 @@
-"""`federation.protocol`, as far as all protocols have it alike."""
+"""`federation.protocol`: the keys common to all protocols."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from colonnade.common.section import Section
 
 
 class ProtocolConfig(Section):
-    """What every protocol's config has: its name, which chooses the protocol.
+    """Base of every protocol's config: its name, which selects the protocol.
 
     Attributes:
-        active: whether the server holds columns of its own (`server.active`), as the active party.
+        active: True if the server holds columns of its own (`server.active`), as the active party.
     """
 
     active: ClassVar[bool] = False
@@ -20,5 +20,5 @@ class ProtocolConfig(Section):
 
 
 def local_steps(config: ProtocolConfig) -> int:
-    """How many steps a party takes along one batch: tau, Q, or 1."""
+    """Number of steps that a party takes on one batch: tau, Q, or 1."""
     return int(getattr(config, "tau", getattr(config, "local_steps", 1)))

@@ -13,12 +13,12 @@ _HINT = "a number, a list of names, or names with their certificates' fingerprin
 
 
 def read_roster(value: Any) -> Any:
-    """What `federation.parties` says: name -> fingerprint, "" where that comes later.
+    """Reads `federation.parties`: name -> fingerprint, "" if it is given later.
 
     A number stands for party1, party2, ...; a list for names alone.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the value has none of these forms.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= _LARGEST:
@@ -34,15 +34,15 @@ def read_roster(value: Any) -> Any:
         return dict.fromkeys(value, "")
     if not isinstance(value, dict):
         raise ConfigError(f"federation.parties{shown(value)}: expected a roster", hint=_HINT)
-    # A name without a value is one whose fingerprint comes later.
+    # The fingerprint of a name without a value is given later.
     return {name: "" if pin is None else pin for name, pin in value.items()}
 
 
 def check_roster(roster: dict[str, str]) -> dict[str, str]:
-    """The same, with fingerprints in their usual form.
+    """Checks a roster and returns it with normalised fingerprints.
 
     Raises:
-        ConfigError: nobody is in it, or a name or a fingerprint is none.
+        ConfigError: it is empty, or a name or a fingerprint is invalid.
     """
     if not roster:
         raise ConfigError("federation.parties: there are none", hint=_HINT)
@@ -53,7 +53,7 @@ def check_roster(roster: dict[str, str]) -> dict[str, str]:
 
 
 def check_pin(name: str, value: str) -> str:
-    """A member's fingerprint in its usual form, or "". Raises ConfigError."""
+    """A member's normalised fingerprint, or "". Raises ConfigError."""
     try:
         return value and check_fingerprint(value)
     except IdentityError as wrong:

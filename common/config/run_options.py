@@ -1,4 +1,4 @@
-"""A run's course, as its members agree on it: when it is evaluated and saved, for whom it waits, when it ends early."""
+"""Options of a run, which its members agree on: evaluation, checkpoints, quorum, timeouts, early stop."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from colonnade.common.section import Section
 
 
 class EvaluateConfig(Section):
-    """When the joint model is evaluated."""
+    """Rounds after which the joint model is evaluated."""
 
     every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
     test: Literal["end", "always"] = Field(
-        default="end", description="when on the test rows: once, or as often as on the validation rows (as with `stop`)"
+        default="end",
+        description="of the test rows: once, or as often as of the validation rows (as with `stop`)",
     )
 
 
 class CaptureConfig(Section):
-    """What a party keeps of all that crosses its link, for research: common/observability/capture.py."""
+    """Recording of a party's traffic, for research: common/observability/capture.py."""
 
     every: int = Field(default=1, ge=1, description="epochs: every n-th is kept, and the last")
     evaluations: Literal["last", "all", "none"] = Field(
-        default="last", description="what is kept of evaluations: the newest alone, all of them, or nothing"
+        default="last", description="evaluations kept: the newest alone, all of them, or none"
     )
 
 
 class StopConfig(Section):
-    """When a run ends before its last round, by the accuracy on the validation rows, or in regression by the RMSE.
+    """Early stop of a run, by the accuracy on the validation rows, or in regression by the RMSE.
 
     The test rows are then evaluated with them, so that the best round's test accuracy is known at
-    the end; nothing is chosen by it.
+    the end; no choice depends on it.
     """
 
     patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
     drop: float | None = Field(
-        default=None, gt=0, lt=1, description="how far below the best; 0.02 is two points, of an RMSE 2 %"
+        default=None, gt=0, lt=1, description="distance below the best; 0.02 is two points, of an RMSE 2 %"
     )
 
     @model_validator(mode="after")
@@ -51,15 +52,15 @@ class StopConfig(Section):
 
 
 class QuorumConfig(Section):
-    """For whom a round waits: common.harvest.Quorum. In short: `wait`, `deadline`, `fastest` or `threshold`."""
+    """Quorum of a round (common.conversation.responses.Quorum): `wait`, `deadline`, `fastest` or `threshold`."""
 
-    need: int | Literal["all"] = Field(default="all", description="answers without which a round cannot go on")
-    grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` answers are there")
+    need: int | Literal["all"] = Field(default="all", description="responses that a round requires")
+    grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` responses have arrived")
 
     @model_validator(mode="before")
     @classmethod
     def _in_short(cls, value: Any) -> Any:
-        """`wait`, {deadline: 1.0} (seconds), {fastest: k}, {threshold: R}."""
+        """Expands `wait`, {deadline: 1.0} (seconds), {fastest: k}, {threshold: R}."""
         match value:
             case "wait":
                 return {}
@@ -75,14 +76,14 @@ class QuorumConfig(Section):
 
 
 class TimeoutsConfig(Section):
-    """The two that a user must know, in seconds."""
+    """The two user-visible timeouts, in seconds."""
 
-    answer: float = Field(default=60.0, gt=0, description="that a party which is there may take for an answer")
-    away: float = Field(default=60.0, gt=0, description="that a member may be away before the run gives up")
+    answer: float = Field(default=60.0, gt=0, description="for the response of a connected party")
+    away: float = Field(default=60.0, gt=0, description="for an absent member, before the run gives up")
 
 
 class CheckpointConfig(Section):
-    """When all members save what they have learned. After the last round they always do."""
+    """Rounds after which all members save a checkpoint. They always do so after the last round."""
 
     rounds: int = Field(default=50, ge=0, description="between two checkpoints; 0: not by rounds")
     seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")

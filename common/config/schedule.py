@@ -1,4 +1,4 @@
-"""What happens when: rounds, batches and evaluations, derived alike at the server and at every party."""
+"""The schedule of rounds, batches and evaluations, derived identically at the server and at every party."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Schedule:
     Args:
         federation: the agreed section.
         rows: of the aligned data.
-        official_test: how many of the last rows are the source's own test part.
+        official_test: number of last rows that are the source's own test part.
 
     Attributes:
-        rounds: how many there are, counted from 1: as many as asked for, or as the privacy budget pays for.
+        rounds: number of rounds, counted from 1: as configured, or as the privacy budget allows.
         partition: row numbers of the training, validation and test parts.
-        privacy: what the agreed privacy comes to; None without any.
+        privacy: the resulting privacy accounting; None without privacy.
 
     Raises:
-        ConfigError: the privacy budget pays for no round.
+        ConfigError: the privacy budget allows no round.
     """
 
     def __init__(self, federation: FederationConfig, rows: int, official_test: int) -> None:
@@ -56,7 +56,7 @@ class Schedule:
         return self.partition.train[self._batches.of(round)]
 
     def participants(self, round: int) -> tuple[str, ...]:
-        """The parties of a training round in the roster's order: all, or as large a share as was agreed, drawn anew."""
+        """The parties of a training round in the roster's order: all, or a new random sample of the agreed share."""
         names = self._names
         if self._share == len(names):
             return names
@@ -64,13 +64,13 @@ class Schedule:
         return tuple(names[index] for index in sorted(draw[: self._share].tolist()))
 
     def epoch(self, round: int) -> float:
-        """Epochs that are over after a round."""
+        """Number of epochs completed after a round."""
         return round / self._batches.per_epoch
 
     def evaluations(self, round: int) -> tuple[str, ...]:
-        """The parts to evaluate after a round: validation now and then, and the test rows at the very end.
+        """The parts to evaluate after a round: validation at intervals, and the test rows after the last round.
 
-        A run that may stop early does not know its end, and evaluates the test rows every time.
+        A run that may stop early does not know its last round, and evaluates the test rows every time.
         """
         last = round == self.rounds
         due = last or round % self._every == 0
@@ -78,12 +78,12 @@ class Schedule:
         return tuple(part for part, now in wanted if now and len(getattr(self.partition, part)))
 
     def evaluated_before(self, round: int) -> int:
-        """The last round before this one after which something was evaluated; 0 if there was none."""
+        """The last round before this one with an evaluation; 0 if there was none."""
         before = (round - 1) // self._every * self._every
         return before if before and self.evaluations(before) else 0
 
     def evaluated_next(self, round: int) -> int:
-        """The first round from this one on after which something is evaluated; beyond the last if there is none."""
+        """The first round from this one on with an evaluation; beyond the last if there is none."""
         due = -(-round // self._every) * self._every
         for later in (due, self.rounds):
             if round <= later <= self.rounds and self.evaluations(later):
@@ -100,7 +100,7 @@ class Schedule:
         return 1 + block + sum(len(self.blocks(earlier)) for earlier in before)
 
     def _counted(self, privacy: AnyPrivacyConfig) -> Callable[[int], int]:
-        """What the privacy accounting counts, as a function of how many rounds there are."""
+        """The count that the privacy accounting uses, as a function of the number of rounds."""
         evaluated = privacy.evaluate == "released"
         if privacy.adjacency == "row":
             assert isinstance(privacy, AdaptivePrivacyConfig)  # no other is about rows
@@ -108,11 +108,11 @@ class Schedule:
         return self._releases if evaluated else self._participations
 
     def _releases_of_a_row(self, rounds: int, *, each: float, evaluated: bool) -> int:
-        """How often one row is released in a run of so many rounds, at most: rows of a part all alike.
+        """Maximum number of releases of one row in a run of `rounds` rounds, equal for all rows of a part.
 
         Args:
-            each: what a release of a training row costs, steps included.
-            evaluated: whether evaluations are releases.
+            each: cost of a release of a training row, steps included.
+            evaluated: True if evaluations are releases.
         """
         epochs, validations = -(-rounds // self._batches.per_epoch), -(-rounds // self._every)
         training = math.ceil(round(epochs * each, 6))
@@ -122,13 +122,13 @@ class Schedule:
         return max(training, validation * validations, test * (validations if self._tests else 1))
 
     def _releases(self, rounds: int) -> int:
-        """How many matrices one party releases in a run of so many rounds, at most."""
+        """Maximum number of matrices that one party releases in a run of `rounds` rounds."""
         validations = -(-rounds // self._every)
         validation, test = (math.ceil(len(getattr(self.partition, part)) / self._block) for part in _EVALUATED)
         return self._participations(rounds) + validations * validation + (validations if self._tests else 1) * test
 
     def _participations(self, rounds: int) -> int:
-        """How many training rounds the party has that is drawn most often."""
+        """Number of training rounds of the party that is drawn most often."""
         if self._share == len(self._names):
             return rounds
         counts = Counter(name for round in range(1, rounds + 1) for name in self.participants(round))

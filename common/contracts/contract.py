@@ -1,49 +1,51 @@
-"""What a protocol agrees on before anyone runs it."""
+"""The contract of a protocol: its messages, their limits and its properties."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.messaging.departure import objection
 from colonnade.common.messaging.message import Kinds, Message
 
+C = TypeVar("C", bound=ProtocolConfig)
+
 
 @dataclass(frozen=True)
-class Contract:
-    """One protocol, as both halves know it.
+class Contract(Generic[C]):
+    """One protocol, as both its server side and its party side know it.
 
     Args:
-        title: what it is, in one line.
+        title: description in one line.
         source: the publication that it follows.
         config: its keys under `federation.protocol`; the field `name` is a Literal.
-        messages: every kind that may travel, and no other does; each says who sends it (common/messaging/departure.py).
+        messages: every kind allowed; each declares its sender (common/messaging/departure.py).
         limits: the largest value of every dimension name, from the agreed config.
-        subsampling: whether some parties may sit a round out (`federation.participation` below 1).
-        sees: who learns what: role -> what reaches it.
-        answers_protected: whether noise on what goes back to the parties can protect the labels
-            (`server.privacy.answers`): everything that depends on labels passes `server/privacy/response_noise.py`.
-        embeddings: whether all that parties release is embeddings of the rows of a batch, each of its own row alone,
+        subsampling: True if some parties may skip a round (`federation.participation` below 1).
+        sees: role -> data that reaches it.
+        answers_protected: True if noise on the server's responses can protect the labels
+            (`server.privacy.answers`): every value that depends on labels passes `server/privacy/response_noise.py`.
+        embeddings: True if parties release only embeddings of the rows of a batch, each of its own row alone,
             so that `federation.privacy.mechanism: adaptive` can protect them.
-        predicts: what a party says of a row when a model of this protocol is asked: its embedding, or logits if it
-            has a head of its own; "" where models cannot be asked.
-        gradients: whether a party takes its steps along a gradient at its embeddings, to which it may add its own
+        predicts: a party's output for a row in prediction: its embedding, or logits if it has a head of its own; ""
+            if the protocol has no prediction.
+        gradients: True if a party steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
-        shares_labels: whether parties are sent the labels and compute the loss themselves.
-        check: refuses an agreed section that this protocol cannot run with; raises ConfigError.
+        shares_labels: True if parties receive the labels and compute the loss themselves.
+        check: refuses an agreed section that this protocol does not support; raises ConfigError.
 
     Raises:
-        TypeError: a message does not say who sends it, or how a tensor of a party leaves.
+        TypeError: a message does not declare its sender, or how a party's tensor is protected.
     """
 
     title: str
     source: str
-    config: type[ProtocolConfig]
+    config: type[C]
     messages: tuple[type[Message], ...]
-    limits: Callable[[FederationConfig], Mapping[str, int]]
+    limits: Callable[[FederationConfig, C], Mapping[str, int]]
     sees: Mapping[str, str]
     subsampling: bool = False
     response_noise: bool = False
@@ -51,7 +53,7 @@ class Contract:
     gradients: bool = False
     predicts: Literal["", "embedding", "logits"] = ""
     shares_labels: bool = False
-    check: Callable[[FederationConfig], None] = lambda _federation: None
+    check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None
 
     def __post_init__(self) -> None:
         for kind in self.messages:
@@ -60,13 +62,18 @@ class Contract:
 
     @property
     def name(self) -> str:
-        """As in `federation.protocol.name` and in the names of its files."""
+        """Name in `federation.protocol.name` and in the names of its files."""
         return str(self.config.model_fields["name"].default)
 
     @property
     def active(self) -> bool:
-        """Whether the server holds columns of its own (`server.active`), as the active party: its config says so."""
+        """True if the server holds columns of its own (`server.active`), as the active party, per its config."""
         return self.config.active
+
+    def limits_of(self, federation: FederationConfig) -> Mapping[str, int]:
+        """The largest value of every dimension of the messages, in this federation."""
+        config: Any = federation.protocol  # of the type `config`: the file was parsed with it
+        return self.limits(federation, config)
 
     @property
     def kinds(self) -> Kinds:

@@ -1,4 +1,4 @@
-"""What protocols say in which parties send the embeddings of a batch and are sent gradients at them."""
+"""Messages of protocols in which parties send the embeddings of a batch and receive gradients at them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Gradient(ServerMessage):
     """Server to party: the gradient of the batch's mean loss with respect to h_k, float32 (rows, width).
 
     Args:
-        round: that of the embedding which it answers.
+        round: of the embedding that it responds to.
     """
 
     dh: Annotated[Tensor, TensorSpec("rows", "width")]

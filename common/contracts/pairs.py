@@ -1,11 +1,11 @@
-"""Pairs of embeddings up, one number down: what the purely zeroth-order protocols agree on, and what they say.
+"""Pairs of embeddings up, one number down: config and messages of the purely zeroth-order protocols.
 
       1   party m    draws u_m, sends h_m = h(w_m) and h'_m = h(w_m + mu u_m) of a batch     -> server
       2   server     delta_m = f(.. h'_m ..) - f(.. h_m ..), of the batch's mean loss
       3   server     delta_m / mu                                                            -> party m
       4   party m    a step of w_m down phi delta_m / mu u_m
 
-`zoo_vfl` has it turn by turn, `syn_zoo_vfl` round by round. Estimates are made in common/numerics/two_point.py.
+`zoo_vfl` runs this turn by turn, `syn_zoo_vfl` round by round. Estimates are computed in common/numerics/two_point.py.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from colonnade.common.numerics.two_point import Draw
 
 
 class PairsConfig(ProtocolConfig):
-    """Keys under `federation.protocol` that both protocols have."""
+    """Keys under `federation.protocol` of both protocols."""
 
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     combine: Literal["concatenate", "average", "max"] = Field(
         default="concatenate",
-        description="how the parties' embeddings make one: side by side, their average, or maximum",
+        description="combination of the parties' embeddings: concatenated, average, or maximum",
     )
-    mu: float = Field(default=1e-3, gt=0, description="how far the second point lies from the first")
+    mu: float = Field(default=1e-3, gt=0, description="distance of the second point from the first")
     draw: Draw = Field(
         default="sphere", description="directions: uniform on the unit sphere, or with standard normal entries"
     )
@@ -54,12 +54,12 @@ class Pair(PartyMessage):
 
 @message
 class Difference(ServerMessage):
-    """Server to party: delta_m / mu, by how much the batch's mean loss rises along u_m, float32 (directions,).
+    """Server to party: delta_m / mu, the slope of the batch's mean loss along u_m, float32 (directions,).
 
-    It is divided before it travels: delta itself, some millionths, would vanish in half precision.
+    It is divided before it is sent: delta itself, about 1e-6, would vanish in half precision.
 
     Args:
-        round: that of the pair which it answers.
+        round: of the pair that it responds to.
         slope: the difference of the losses, divided by mu.
     """
 
@@ -86,18 +86,16 @@ SEES = {
 }
 
 
-def pairs_limits(federation: FederationConfig) -> dict[str, int]:
+def pairs_limits(federation: FederationConfig, config: PairsConfig) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, PairsConfig)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding, "directions": 1}
 
 
-def check_pairs(federation: FederationConfig) -> None:
-    """Refuses noise, under which nothing is left of the difference of two embeddings. Raises ConfigError."""
+def check_pairs(federation: FederationConfig, config: PairsConfig) -> None:
+    """Refuses noise, which would cover the difference of two embeddings. Raises ConfigError."""
     if federation.privacy is not None:
         raise ConfigError(
-            f"federation.privacy with the protocol {federation.protocol.name}: two embeddings of a batch differ by far "
+            f"federation.privacy with the protocol {config.name}: two embeddings of a batch differ by far "
             "less than the noise that each would be released with",
             hint="leave it out; or take split or vimadmm, whose parties follow gradients",
         )

@@ -1,8 +1,8 @@
-"""Every protocol by name: the house's own, and those of installed packages. See docs/adding_a_protocol.md.
+"""Registry of protocols by name: built-in ones, and those of installed packages. See docs/adding_a_protocol.md.
 
-A protocol is registered once. One of the house stands in `NAMES`; its contract and its halves are the modules of that
-name in `common/protocols`, `server/protocols` and `client/protocols`. A package outside names one module in its
-entry-point group `colonnade.protocols`, which holds all three. Either is imported when it is asked for.
+A protocol is registered once. A built-in one is listed in `NAMES`; its contract, server side and party side are the
+modules of that name in `common/protocols`, `server/protocols` and `client/protocols`. An external package names one
+module in its entry-point group `colonnade.protocols`, which holds all three. Either is imported on first use.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
 
 GROUP = "colonnade.protocols"
-"""Entry points of packages outside: a protocol's name -> its module."""
+"""Entry-point group of external packages: a protocol's name -> its module."""
 
 NAMES = (
     "split",
@@ -40,7 +40,7 @@ NAMES = (
     "agg_vfl",
     "local",
 )  # fmt: skip
-"""The house's own, in the order in which they are listed."""
+"""The built-in protocols, in the order in which they are listed."""
 
 _NEEDED = ("CONTRACT", "serve", "participate")
 
@@ -48,12 +48,12 @@ T = TypeVar("T")
 
 
 class ByName(Mapping[str, T]):
-    """One attribute of protocols' modules, by the protocol's name. A lookup imports that protocol alone.
+    """One attribute of the protocols' modules, by protocol name. A lookup imports that protocol alone.
 
     Args:
-        package: where the house's modules are.
-        attribute: its name, which is the same in the module of a package outside.
-        everywhere: whether every protocol has it; else those are left out that do not, which imports all to list them.
+        package: package of the built-in modules.
+        attribute: its name, which is the same in the module of an external package.
+        everywhere: True if every protocol has it; else protocols without it are left out, and listing imports all.
     """
 
     def __init__(self, package: str, attribute: str, *, everywhere: bool = True) -> None:
@@ -82,7 +82,7 @@ class ByName(Mapping[str, T]):
 
 @cache
 def outside() -> Mapping[str, EntryPoint]:
-    """What installed packages register. Raises ConfigError where a name is taken: nobody else's code runs under it."""
+    """Protocols of installed packages. Raises ConfigError if a name is taken: no other code may run under it."""
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in NAMES or entry.name in found:
@@ -96,7 +96,7 @@ def outside() -> Mapping[str, EntryPoint]:
 
 @cache
 def _from_outside(name: str) -> ModuleType:
-    """The module that a package registers. Raises KeyError where none does, ConfigError where it is no protocol."""
+    """The module that a package registers. Raises KeyError if none does, ConfigError if it is not a protocol."""
     entry = outside()[name]
     try:
         module = entry.load()
@@ -119,5 +119,5 @@ def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else entry.value
 
 
-CONTRACTS: Mapping[str, Contract] = ByName("colonnade.common.protocols", "CONTRACT")
-"""What every protocol agrees on."""
+CONTRACTS: Mapping[str, Contract[Any]] = ByName("colonnade.common.protocols", "CONTRACT")
+"""Contract of every protocol."""

@@ -1,1 +1,1 @@
-"""Two straight-line sides that send and receive: mailboxes, quorums, bounds, the virtual clock."""
+"""Message exchange between the server and the parties: mailboxes, quorums, bounds, the virtual clock."""

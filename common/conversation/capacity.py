@@ -1,33 +1,33 @@
-"""How much may wait at either end of a connection, and who waits when it is full."""
+"""Bounds on the data queued at either end of a connection, and back-pressure when they are reached."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
-AHEAD = 32  # rounds that a message may be of, beyond the newest that both ends have heard of
-_KEPT = 4  # of the contract's largest messages wait for a half that does not read, or a line that does not take them
-_LEAST = 1 << 18  # bytes that a largest message counts as at least: small ones come in numbers
+AHEAD = 32  # rounds by which a message may be ahead of the newest round known to both ends
+_KEPT = 4  # number of the contract's largest messages that may be queued for a slow reader or connection
+_LEAST = 1 << 18  # minimum bytes that a largest message counts as: small ones are numerous
 
 
 def bound(largest: int) -> int:
-    """Bytes that may wait, where messages have at most so many."""
+    """Bytes that may be queued, for messages of at most `largest` bytes."""
     return _KEPT * max(largest, _LEAST)
 
 
 class Capacity(Protocol):
-    """A place that can be full."""
+    """A queue that can be full."""
 
     @property
     def full(self) -> bool:
-        """Whether who brings more has to wait."""
+        """True if a producer has to wait."""
 
     async def room(self) -> None:
-        """Waits until it is not."""
+        """Waits until it is not full."""
 
 
 class Bounded(Capacity):
-    """A place whose owner says when something has left it."""
+    """A queue whose owner signals when an item has left it."""
 
     def __init__(self) -> None:
         self._left = asyncio.Event()
@@ -40,7 +40,7 @@ class Bounded(Capacity):
 
 
 class Unlimited(Capacity):
-    """A place that is never full."""
+    """A queue that is never full."""
 
     full = False
 

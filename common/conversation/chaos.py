@@ -1,15 +1,15 @@
-"""Faults on purpose: delays, a narrow line, lost answers, pauses, crashes, partitions.
+"""Fault injection: delays, low bandwidth, lost responses, pauses, crashes, partitions.
 
-A party's `chaos` section describes them; nothing of it is agreed or sent. The same description
-drives real processes and the virtual clock: it wraps what a party sends and is sent, and times
-everything by the running loop's clock.
+A party's `chaos` section describes them; it is neither agreed nor sent. The same description
+drives real processes and the virtual clock: it wraps the messages that a party sends and receives,
+and measures time by the running loop's clock.
 
     chaos:
-      delay: exp(0.5s)              # of answers: 0.5s, exp(MEAN), uniform(FROM, TO), fedvs
+      delay: exp(0.5s)              # of responses: 0.5s, exp(MEAN), uniform(FROM, TO), fedvs
       delay: {Embedding: fedvs}     # of some kinds of messages only; other kinds do not wait behind them
-      jitter: uniform(0s, 20ms)     # of everything, both ways
-      bandwidth: 300Mbit/s          # both ways
-      drop: 0.1                     # of answers, or {KIND: share}
+      jitter: uniform(0s, 20ms)     # of all messages, both directions
+      bandwidth: 300Mbit/s          # both directions
+      drop: 0.1                     # of responses, or {KIND: share}
       pause: 10s@20                 # SIGSTOP for 10 s when round 20 opens
       crash: 30                     # SIGKILL when round 30 opens, once
       partition: 5s-9s              # nothing passes in these seconds of a session
@@ -52,7 +52,7 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class PatternIndex:
-    """Which of how many parties, counted from 0, and the rows of a batch: what the FedVS pattern goes by."""
+    """A party's index from 0, the number of parties, and the rows of a batch: input of the FedVS pattern."""
 
     number: int
     of: int
@@ -73,7 +73,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Reads a pattern as a configuration has it. Raises ConfigError."""
+        """Reads a pattern in the configuration's notation. Raises ConfigError."""
         text = text.strip()
         if text.startswith("fedvs-shares"):
             inner = cls.parse(text.replace("fedvs-shares", "fedvs", 1))
@@ -104,7 +104,7 @@ class Pattern:
                 return draws.expovariate(1 / mean) if (mean := self._fedvs_mean(index)) else 0.0
 
     def _fedvs_mean(self, index: PatternIndex) -> float:
-        """FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
+        """Mean delay of FedVS, Section 6.2: half the parties 0.1 s, the i-th of the others 2 + 4 i / N s.
 
         For model shares the same times (log^2 N) / |B|; the paper leaves the base of the logarithm
         open, here it is e.
@@ -117,7 +117,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Pause:
-    """A process that stands still for some seconds when a round opens."""
+    """A pause of a process for some seconds when a round opens."""
 
     seconds: float
     round: int
@@ -156,7 +156,7 @@ def parse_pause(text: str) -> Pause:
 
 
 def parse_partition(text: str) -> tuple[float, float]:
-    """'5s-9s': from when to when. Raises ConfigError."""
+    """'5s-9s' as begin and end in seconds. Raises ConfigError."""
     found = _PARTITION.fullmatch(text.strip())
     if found is None or seconds(found[1]) >= seconds(found[2]):
         raise ConfigError(f"{text!r} is no partition", hint="write 5s-9s for the seconds of a session that it lasts")
@@ -177,7 +177,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ChaosConfig(BaseModel):
-    """A party's `chaos` section; see the head of this file."""
+    """A party's `chaos` section; see the module's docstring."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -195,25 +195,25 @@ class ChaosConfig(BaseModel):
 
 
 class Incidents(Protocol):
-    """What happens to a process as a whole."""
+    """Faults of a process as a whole."""
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
-        """Stands still."""
+        """Pauses the process."""
 
     def crash(self, chaos: Chaos, round: int) -> None:
-        """Ends without a word."""
+        """Ends the process without notice."""
 
 
 class Chaos:
-    """What stands between a party and its line.
+    """Injects faults between a party and its connection.
 
     Args:
         config: the party's section.
-        seat: of the party.
-        seed: everything is drawn from it, the party's seat, the kind and the round: in a repeated
-            round the same happens again.
-        incidents: how pauses and crashes are made.
-        told: of every fault: (what, fields).
+        index: of the party.
+        seed: every draw depends on it, the party's index, the kind and the round: a repeated round
+            has the same faults.
+        incidents: implementation of pauses and crashes.
+        told: called with every fault: (what, fields).
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Chaos:
         incidents: Incidents,
         told: Callable[..., object] = lambda *_what, **_fields: None,
     ) -> None:
-        self._config, self._seat, self._seed, self._incidents, self.told = config, index, seed, incidents, told
+        self._config, self._index, self._seed, self._incidents, self.told = config, index, seed, incidents, told
         self._delays, self._drops = config.delay, config.drop
         self._jitter = Pattern.parse(config.jitter)
         self._bandwidth = bits_per_second(config.bandwidth)
@@ -238,7 +238,7 @@ class Chaos:
         self._making: dict[type[Message], _NarrowLine] = {}
 
     def outward(self, carry: Carrier) -> Carrier:
-        """What the party sends, on its way to `carry`."""
+        """Wraps `carry` for items that the party sends."""
 
         def send(item: Item) -> None:
             if not isinstance(item, Message):
@@ -247,13 +247,13 @@ class Chaos:
             if self._draws(item, "drop").random() < _of_kind(self._drops, item, 0.0):
                 self.told("dropped", kind_of=type(item).__name__, round=item.round)
                 return
-            delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._seat)
+            delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._index)
             self._make(item, delay, carry)
 
         return send
 
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
-        """What the party is sent, on its way to `deliver`."""
+        """Wraps `deliver` for items that the party receives."""
 
         def receive(item: Item) -> None:
             if isinstance(item, Open):
@@ -263,7 +263,7 @@ class Chaos:
         return receive
 
     def hold(self, seconds: float) -> None:
-        """Nothing passes for so long, either way: how the virtual clock pauses a party."""
+        """Blocks both directions for some seconds: a pause of a party on the virtual clock."""
         self._still_until = self._loop.time() + seconds
 
     def _strike(self, round: int) -> None:
@@ -274,7 +274,7 @@ class Chaos:
                 self._incidents.pause(self, pause)
 
     def _make(self, message: Message, delay: float, carry: Carrier) -> None:
-        """An answer takes its time before it comes to the line, where those of other kinds are not held up by it."""
+        """Delays a response before it reaches the connection, so that other kinds of messages do not wait for it."""
         now, kind = self._loop.time(), type(message)
         queue = self._making.setdefault(kind, _NarrowLine())
         if delay <= 0 and not queue.waiting:
@@ -285,7 +285,7 @@ class Chaos:
     def _pass(self, line: _NarrowLine, item: Item, to: Callable[[Item], None]) -> None:
         now = self._loop.time()
         size = payload_bytes(item) if isinstance(item, Message) else 0
-        ready = max(now + self._jitter.draw(self._jitters, self._seat), line.free, self._still_until)
+        ready = max(now + self._jitter.draw(self._jitters, self._index), line.free, self._still_until)
         for begin, end in self._partitions:
             if begin <= ready - self._begun < end:
                 ready = self._begun + end
@@ -296,18 +296,18 @@ class Chaos:
         line.enter(self._loop, ready, to, snapshot(item) if isinstance(item, Message) else item)
 
     def _draws(self, message: Message, what: str) -> random.Random:
-        key = f"{self._seed}/{self._seat.number}/{type(message).__name__}/{message.round}/{what}"
+        key = f"{self._seed}/{self._index.number}/{type(message).__name__}/{message.round}/{what}"
         return random.Random(hashlib.sha256(key.encode()).digest())  # noqa: S311  # faults, not privacy
 
 
 class _NarrowLine:
-    """One direction: what is under way on it arrives in the order in which it was sent."""
+    """One direction of a connection: items arrive in the order in which they were sent."""
 
     def __init__(self) -> None:
         self.free, self.waiting = 0.0, 0
 
     def enter(self, loop: asyncio.AbstractEventLoop, ready: float, to: Callable[[Any], None], item: Item) -> None:
-        # The next float after the last one: timers of equal times would fire in any order.
+        # The next float after the last one: timers with equal times would fire in any order.
         self.free = max(ready, math.nextafter(self.free, math.inf))
         self.waiting += 1
         loop.call_at(self.free, self.deliver, to, item)
@@ -325,7 +325,7 @@ def read_chaos(texts: tuple[str, ...]) -> tuple[str, ...]:
     """`--chaos 'NAME: KEY=VALUE, ...'` as overrides of the configuration. NAME may be `every_party`.
 
     Raises:
-        ConfigError: it is not written so.
+        ConfigError: the text does not have this form.
     """
     sets: list[str] = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Fewer bytes: what the configuration says, and what the server's links do to messages before they leave."""
+"""Compression of messages: its configuration, and its application to messages before they are sent."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _check_sign(value: object) -> object:
 
 
 class BitsConfig(Section):
-    """So many bits an entry, on a scale where there are 8 or fewer."""
+    """A fixed number of bits an entry, on a scale for 8 or fewer."""
 
     bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="of an entry")
     rounding: Literal["stochastic", "nearest"] = Field(default="stochastic", description="stochastic or nearest")
     scale: Literal["tensor", "column", "symmetric"] = Field(
-        default="tensor", description="one for the tensor, or for each column, or about zero, which is one number"
+        default="tensor", description="one for the tensor, one for each column, or symmetric about zero (one number)"
     )
 
     @model_validator(mode="after")
@@ -66,7 +66,7 @@ class BitsConfig(Section):
 
     @property
     def form(self) -> Form:
-        """What both ends do."""
+        """The form that both ends use."""
         return Coded(
             self.bits,
             nearest=self.rounding == "nearest",
@@ -81,11 +81,11 @@ class BitsConfig(Section):
 class TopConfig(Section):
     """The largest entries alone."""
 
-    top: float = Field(gt=0, lt=1, description="share of the entries that travel, the largest by magnitude")
+    top: float = Field(gt=0, lt=1, description="share of the entries that are sent, the largest by magnitude")
 
     @property
     def form(self) -> Form:
-        """What both ends do."""
+        """The form that both ends use."""
         return Largest(self.top)
 
     def __str__(self) -> str:
@@ -99,14 +99,14 @@ class SignConfig(Section):
 
     @property
     def form(self) -> Form:
-        """What both ends do."""
+        """The form that both ends use."""
         return Signs()
 
     def __str__(self) -> str:
         return str(self.form)
 
 
-# Tags must not be keys: errors are found by the path of keys to them.
+# Tags must not be keys: errors are located by their path of keys.
 _NO_SECTION, _SECTION = "no section", " section"
 
 
@@ -116,7 +116,7 @@ def _kind(value: object) -> str:
 
 
 def _shortest(value: Any) -> Any:
-    """A section that says no more than its bits is the same as them, also when members compare what they agreed on."""
+    """Reduces a section with nothing but bits to their number, so that both forms compare equal between members."""
     return value.bits if isinstance(value, BitsConfig) and value.form == Coded(value.bits) else value
 
 
@@ -130,11 +130,11 @@ Travel = Annotated[
     ],
     AfterValidator(_shortest),
 ]
-"""How tensors of float32 travel: bits of an entry, or a section."""
+"""Form of float32 tensors: bits an entry, or a section."""
 
 
 class CompressConfig(Section):
-    """How tensors of float32 travel; left out, as they are."""
+    """Form in which float32 tensors are sent; unchanged if left out."""
 
     up: Travel = Field(default=WHOLE, description="from a party")
     down: Travel = Field(default=WHOLE, description="to a party")
@@ -144,34 +144,34 @@ class CompressConfig(Section):
 
     @property
     def of_parties(self) -> str:
-        """What is asked of the parties' tensors, as `key = value`; "" if they travel as they are."""
+        """Setting for the parties' tensors, as `key = value`; "" if they are sent unchanged."""
         asked = (("up", self.up), ("evaluate", self.up if self.evaluate is None else self.evaluate))
         return next((f"{key} = {value}" for key, value in asked if value != WHOLE), "")
 
     @property
     def evaluations(self) -> Form:
-        """How tensors of validation and test rows come from a party."""
+        """Form of a party's tensors of validation and test rows."""
         return form_of(self.up if self.evaluate is None else self.evaluate)
 
     def arriving(self, kinds: Kinds) -> dict[str, Form]:
-        """How tensors come from a party, by the kind of its message; evaluations are those with a `part`."""
+        """Form of a party's tensors by the kind of message; evaluations are the kinds with a `part`."""
         ways = {True: self.evaluations, False: form_of(self.up)}
         return {name: ways["part" in schema(kind)] for name, kind in kinds.items()}
 
 
 def form_of(travel: int | BitsConfig | TopConfig | SignConfig) -> Form:
-    """What `up` or `down` says, for both ends."""
+    """Form that `up` or `down` selects, for both ends."""
     return Coded(travel) if isinstance(travel, int) else travel.form
 
 
 class Compressor:
     """Packs every float32 tensor of a message.
 
-    What is drawn for the rounding depends on the seed, the receiver, the message's kind and round and the tensor's
-    bytes alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
+    The random draws for rounding depend on the seed, the receiver, the message's kind and round and the tensor's bytes
+    alone: a repeated round repeats every bit, and no two turns of a round are rounded alike.
 
     Args:
-        form: how they travel.
+        form: in which they are sent.
         seed: the federation's.
         to: the receiver.
     """
@@ -180,7 +180,7 @@ class Compressor:
         self._form, self._seed, self._to = form, seed, to
 
     def __call__(self, message: M) -> M:
-        """The message as its receiver gets it. Raises InputError."""
+        """The compressed message. Raises InputError."""
         if self._form == AS_IS:
             return message
         about = ("rounding", self._seed, self._to, type(message).__name__, message.round)

@@ -1,4 +1,4 @@
-"""What a conversation carries beside a protocol's messages: rounds that open, the end, and checkpoints."""
+"""Control messages of a conversation: opening rounds, closing, and checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Close:
 class Save:
     """The server asks for a checkpoint of a round.
 
-    `keep` is the one before, which lives until this is committed; `best` that of the best round so far.
+    `keep` is the previous one, which is kept until this is committed; `best` that of the best round so far.
     """
 
     round: int

@@ -1,17 +1,17 @@
-"""The one abstraction: two straight-line halves in a conversation.
+"""The core abstraction: a conversation between a server side and party sides, each a sequential coroutine.
 
 A protocol is a contract and two coroutines, `serve` at the server and `participate` at every
-party. Both talk through the classes of this page and never learn what carries their messages:
-one event loop on a virtual clock (common/conversation/inprocess.py) or gRPC over mutual TLS (common/wire).
+party. Both use the classes of this module, independently of the transport: one event loop on a
+virtual clock (common/conversation/inprocess.py) or gRPC over mutual TLS (common/wire).
 
     async def serve(ctx, clients: Cohort):          async def participate(ctx, server: Link):
         async for t in clients.rounds(n):               async for t in server.rounds():
             h = await clients.collect(Embedding, t, q)      await server.send(Embedding(t, ...))
-            await clients.tell({k: Update(t, ...)})         update = await server.recv(Update, t)
+            await clients.broadcast({k: Update(t, ...)})    update = await server.recv(Update, t)
 
-The server opens rounds; a party follows the newest one that is open, so that a straggler always
-catches up. A straggler policy is a `Quorum` (common/conversation/responses.py): three numbers. Mail of a round that
-has passed is dropped and counted. Whatever a peer does wrong raises here, at its receiver.
+The server opens rounds; a party follows the newest open one, so that a straggler always catches
+up. A straggler policy is a `Quorum` (common/conversation/responses.py): three numbers. Messages of a
+past round are dropped and counted. Every fault of a peer raises at its receiver.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ SERVER = "server"
 
 
 class Carrier(Protocol):
-    """Takes what a link sends to the other end, in order, without waiting."""
+    """Transports items from a link to the other end, in order, without waiting."""
 
     def __call__(self, item: Item, /) -> None:
-        """Carries one item. It is encoded or copied before this returns."""
+        """Sends one item. It is encoded or copied before this returns."""
 
 
 class Link(Capacity):
-    """One end of the conversation between two. Made by a transport, used by a half.
+    """One end of a conversation between two members. Made by a transport, used by a protocol side.
 
     Args:
-        peer: who is at the other end.
+        peer: name of the other end.
         kinds: the messages that the protocol declares, by name; all others are refused.
         limits: the largest value of every dimension name.
-        carry: the transport's way out.
-        compress: what becomes of a message before it leaves.
-        mailbox: where messages from this peer are filed; links of one cohort share it.
-        outlet: of the transport; what is sent waits until there is room.
+        carry: sends an item over the transport.
+        compress: applied to a message before it is sent.
+        mailbox: stores messages from this peer; links of one cohort share it.
+        outlet: of the transport; sending waits until it has room.
 
     Attributes:
-        last: the last round that was agreed on; None knows none.
-        known: the newest round that both ends have heard of here; messages of rounds far ahead of it are refused.
-        on_round: called when the half has come to the end of a round, with its number.
-        on_save: called when a checkpoint was asked for and the half has come to the end of its round.
-        keyed: whether everyone has agreed on keys over these connections: who comes back has none of them.
-        given_up: the round of the last checkpoint that was asked for here: of its round and those before,
-            the other end gives up what is under way.
+        last: the last agreed round; None if unknown.
+        known: the newest round known to both ends; messages of rounds far ahead of it are refused.
+        on_round: called with the number of a round when this side has finished it.
+        on_save: called when a checkpoint was requested and this side has finished its round.
+        keyed: True once keys were agreed over these connections: a peer that reconnects has none of them.
+        given_up: the round of the last checkpoint requested here: of its round and those before,
+            the other end gives up exchanges in progress.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class Link(Capacity):
         """Sends one message, once there is room for it. It may be changed or reused afterwards.
 
         Raises:
-            ContractError: our own half breaks its contract.
+            ContractError: our own side breaks its contract.
             PeerError: the peer is known to be gone.
         """
         self._refuse_if_lost()
         if self.kinds.get(type(message).__name__) is not type(message):
-            raise ContractError("this half", type(message).__name__, "", declared(self.kinds), "undeclared")
-        check("this half", message, self.limits)
+            raise ContractError("this side", type(message).__name__, "", declared(self.kinds), "undeclared")
+        check("this side", message, self.limits)
         if self._outlet.full:
             await self._outlet.room()
             self._refuse_if_lost()
@@ -120,25 +120,25 @@ class Link(Capacity):
         self._carry(Open(round))
 
     def close(self) -> None:
-        """Server only: there will be no more rounds."""
+        """Server only: declares that there are no more rounds."""
         self._carry(Close())
 
     def request_save(self, save: Save) -> None:
-        """Server only: asks the other end for a checkpoint."""
+        """Server only: requests a checkpoint from the other end."""
         self.given_up = save.round
         self._carry(save)
 
     def renew(self, carry: Carrier) -> None:
-        """Transport only: the peer is back, over another connection; what it said before is forgotten."""
+        """Transport only: replaces the connection of a peer that is back; its earlier messages are discarded."""
         self._carry = carry
         self.mailbox.welcome_back(self.peer)
 
     async def recv(self, kind: type[M], round: int, *, until: int = 0, **dims: int) -> M | None:
-        """Waits for a message of a kind and round, whose dimensions must be these.
+        """Waits for a message of a kind and round with the given dimensions.
 
-        Returns None when the server has done with the round without having sent it: this half is late
-        and goes on with the newest round. A half that waits for nobody's round names the last one `until`
-        which it waits, although the server opens others; a checkpoint that is asked for ends it all the same.
+        Returns None if the server has finished the round without sending it: this side is late and
+        continues with the newest round. With `until`, the wait continues while the server opens rounds up
+        to that one; a requested checkpoint still ends it.
 
         Raises:
             ContractError: the message has other dimensions, or an earlier one broke the contract.
@@ -147,7 +147,7 @@ class Link(Capacity):
         return await self.recv_one({kind: dims}, round, until=until)
 
     async def recv_one(self, kinds: Mapping[type[M], Mapping[str, int]], round: int, *, until: int = 0) -> M | None:
-        """Waits for a message of one of several kinds, each with its dimensions; as `recv` in all else."""
+        """Waits for a message of one of several kinds, each with its dimensions; otherwise as `recv`."""
         while True:
             for kind, dims in kinds.items():
                 if (found := self.mailbox.take(self.peer, kind, round)) is not None:
@@ -159,14 +159,14 @@ class Link(Capacity):
             await self.mailbox.change()
 
     def done_with(self, round: int, until: int = 0) -> bool:
-        """Whether the server has opened a later round (and one after `until`), wants a checkpoint, or has closed."""
+        """True if the server has opened a later round (and one after `until`), requests a checkpoint, or has closed."""
         asked = self._asked is not None and self._asked.round >= round
         return self._closed or asked or self._newest > max(round, until)
 
     async def rounds(self, after: int = 0) -> AsyncIterator[int]:
-        """The rounds that the server opens, newest first come: those that opened meanwhile are skipped.
+        """The rounds that the server opens: yields the newest open one, and skips older ones.
 
-        Between two rounds nothing is under way, so this is where a checkpoint is taken.
+        Between two rounds no exchange is in progress, so checkpoints are taken there.
 
         Args:
             after: the last round that needs no work (a restored one).
@@ -187,7 +187,7 @@ class Link(Capacity):
                 await self.mailbox.change()
 
     def deliver(self, item: Item) -> None:
-        """Transport only: something has come from the peer. Breaches of contract raise at the reader."""
+        """Transport only: accepts an item from the peer. Breaches of contract raise at the reader."""
         match item:
             case Open(round=round) if self.last is not None and round > self.last:
                 self.lose(ContractError(self.peer, "Open", "round", f"at most {self.last}, as agreed", str(round)))
@@ -216,22 +216,22 @@ class Link(Capacity):
 
     @property
     def full(self) -> bool:
-        """Transport only: whether so much is unread that no more is taken in."""
+        """Transport only: True if no more items are accepted until unread ones are read."""
         return self.mailbox.held(self.peer) > self.most
 
     async def room(self) -> None:
-        """Transport only: waits until enough of it is read."""
+        """Transport only: waits until enough items are read."""
         await self.mailbox.room(self.peer, self.most)
 
     def expects(self, kind: str, round: int) -> bool:
-        """Transport only: whether a message may be of this round. If not, the peer has broken its contract."""
+        """Transport only: True if a message may be of this round. If not, the peer has broken its contract."""
         newest = max(self.known, self.mailbox.asked(self.peer)) + AHEAD
         if round > newest:
             self.lose(ContractError(self.peer, kind, "round", f"at most {newest}", str(round)))
         return round <= newest
 
     def lose(self, error: Exception) -> None:
-        """Transport only: nothing more will come from the peer, and why."""
+        """Transport only: marks the peer as lost, with the reason."""
         self.mailbox.fail(self.peer, error)
 
     def _accept(self, message: Message) -> None:
@@ -259,10 +259,10 @@ class Cohort(Mapping[str, Link]):
 
     Args:
         links: by peer, in the roster's order.
-        mailbox: the one that all these links file into.
-        on_round: told of the beginning of every round.
-        between: awaited after every round, when nothing is under way at the server, with its number.
-        enough: whether there are to be no more rounds, although the half asks for them.
+        mailbox: shared by all these links.
+        on_round: called at the beginning of every round.
+        between: awaited with its number after every round, when the server has no exchange in progress.
+        enough: returns True if the rounds are to end early.
     """
 
     def __init__(
@@ -286,16 +286,16 @@ class Cohort(Mapping[str, Link]):
         return len(self._links)
 
     async def broadcast(self, what: Message | Mapping[str, Message]) -> None:
-        """Sends one message to all, or to each party named its own.
+        """Sends one message to all parties, or to each named party its own.
 
-        A party that is lost is passed over: the next harvest that needs it raises.
+        A lost party is skipped: the next collection that needs it raises.
         """
         for party in self._links if isinstance(what, Message) else what:
             if self._mailbox.fault([party]) is None:
                 await self._links[party].send(what if isinstance(what, Message) else what[party])
 
     async def rounds(self, last: int, after: int = 0) -> AsyncIterator[int]:
-        """Opens the rounds `after + 1` to `last` one after the other, or as long as it is not enough, then closes."""
+        """Opens the rounds `after + 1` to `last` in order, or until `enough` is true, then closes."""
         for round in range(after + 1, last + 1):
             if self._enough():
                 break
@@ -318,18 +318,18 @@ class Cohort(Mapping[str, Link]):
         stale: Callable[[M], bool] | None = None,
         **dims: int,
     ) -> Responses[M]:
-        """Waits for one message of a kind and round from every party, as long as the quorum says.
+        """Waits for one message of a kind and round from every party, within the limits of the quorum.
 
         Args:
             kind, round: of the messages.
-            quorum: how long, and for whom.
-            among: the parties that can answer; the others are missing. All if left out.
-            stale: of several messages of one kind in a round, points out those whose time has passed.
+            quorum: required responses and time limits.
+            among: the parties that can respond; the others are missing. All if left out.
+            stale: selects the outdated ones of several messages of one kind in a round.
             dims: the messages' dimensions.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.
-            PartyLost: fewer than `need` answers came within `limit` seconds, or can come at all.
+            PartyLost: fewer than `need` responses arrived within `limit` seconds, or can arrive at all.
         """
         asked = tuple(party for party in self._links if among is None or party in among)
         responses = await ResponseCollector(
@@ -347,14 +347,14 @@ class Cohort(Mapping[str, Link]):
         ready: Callable[[str], bool] = lambda _party: True,
         **dims: int,
     ) -> AsyncIterator[tuple[str, M]]:
-        """Messages of a kind from whoever sends next, fairly: nobody is served twice while another waits.
+        """Messages of a kind from any party, in fair order: no party is served twice while another waits.
 
-        Those of rounds up to `after`, and those that their senders gave up for a checkpoint, are dropped and
-        counted as late; those of parties that are not `ready` are left for later.
+        Messages of rounds up to `after`, and messages that their senders gave up for a checkpoint, are dropped
+        and counted as late; messages of parties that are not `ready` are left for later.
 
         Raises:
             ContractError: a message has other dimensions, or a party broke the contract.
-            PartyLost: nothing came from anybody for `limit` seconds, or nobody is left.
+            PartyLost: no message arrived for `limit` seconds, or no party is left.
         """
         waiting = list(self._links)
         while True:
@@ -377,7 +377,7 @@ class Cohort(Mapping[str, Link]):
             raise PartyLost(parties[0], f"no {kind.__name__} within {limit:g} s, nor from any other", hint=hint)
 
     def _refuse_faults(self, parties: list[str]) -> None:
-        """Raises what a party has done wrong; who is merely away is missed only when nobody is left."""
+        """Raises a party's fault; a party that is merely away raises only when no party is left."""
         faults = [fault for party in parties if (fault := self._mailbox.fault([party])) is not None]
         serious = [fault for fault in faults if not isinstance(fault, PartyAway)]
         if serious or len(faults) == len(parties):

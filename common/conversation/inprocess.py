@@ -1,7 +1,7 @@
-"""The conversation inside one event loop, on a virtual clock: what most tests run on.
+"""The conversation inside one event loop, on a virtual clock, for most tests.
 
-`VirtualLoop` never sleeps: when nothing is ready it moves its clock to the next timer. An hour
-of stragglers passes in milliseconds, and always in the same order.
+`VirtualLoop` never sleeps: when nothing is ready it advances its clock to the next timer. An hour
+of stragglers takes milliseconds, and events always have the same order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from colonnade.common.messaging.message import Kinds, Message, memory, snapshot
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds
 
-# Seconds that a message of a party takes to arrive: (from, to, item) -> seconds.
+# Delay of a party's message: (from, to, item) -> seconds.
 Delay = Callable[[str, str, Item], float]
 
 
 class _NoWaitSelector(selectors.SelectSelector):
-    """Instead of waiting for the timeout, moves the loop's clock by it."""
+    """Advances the loop's clock by the timeout instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def connect(
     compress: Callable[[str], Callable[[Message], Message]] = lambda _party: lambda message: message,
     enough: Callable[[], bool] = lambda: False,
 ) -> tuple[Cohort, dict[str, Link]]:
-    """Joins a server and parties: the server's cohort, and every party's link to the server."""
+    """Connects a server and parties: returns the server's cohort, and every party's link to the server."""
     mailbox = mailbox or Mailbox()
     at_server: dict[str, Link] = {}
     at_party: dict[str, Link] = {}
@@ -87,7 +87,7 @@ def connect(
 class _Wire(Bounded, Carrier):
     """One direction between two links: items arrive in the order in which they were sent.
 
-    What the receiving link has no room for waits here, as over gRPC it waits at the sender.
+    Items for which the receiving link has no room are queued here; over gRPC they are queued at the sender.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class _Wire(Bounded, Carrier):
         self._links, self._senders, self._party, self._delay = links, senders, party, delay
         self._busy_until = 0.0
         self._under_way = 0  # bytes that are due at once
-        self._held: Outbox[Item] | None = None  # from the first item on that has to wait
+        self._held: Outbox[Item] | None = None  # set from the first item that has to wait
         self._handing: asyncio.Task[None] | None = None
 
     @property
     def full(self) -> bool:
-        """Whether who sends has to wait. What a delay keeps is on a long line, and takes no room."""
+        """True if the sender has to wait. Delayed items are in transit, and take no room."""
         held = 0 if self._held is None else self._held.bytes
         return self._under_way + held > self._links[self._party].most
 
@@ -111,7 +111,7 @@ class _Wire(Bounded, Carrier):
         delay, now = self._delay(item), loop.time()
         due = _size(item) if delay <= 0 and self._busy_until <= now + _AT_ONCE else 0
         self._under_way += due
-        # The next float after the last one: timers of equal times would fire in any order.
+        # The next float after the last one: timers with equal times would fire in any order.
         self._busy_until = max(math.nextafter(self._busy_until, math.inf), now + delay)
         loop.call_at(self._busy_until, self._arrive, _copied(item), due)
 

@@ -1,4 +1,4 @@
-"""What has come and was not read yet, by peer and kind, and who will send no more."""
+"""Unread messages by peer and kind, and the peers that are lost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from colonnade.common.runtime.phases import WAITING, Phases
 
 
 class Mailbox:
-    """Unread messages of several peers, and a bell that rings whenever something changes.
+    """Unread messages of several peers, with a notification on every change.
 
-    Synchronous protocols ask for a kind and a round and let older rounds fall (late mail);
-    asynchronous ones take what comes. Both read the same queues.
+    Synchronous protocols read a kind and a round and drop older rounds (late messages);
+    asynchronous ones read the next message. Both read the same queues.
 
     Args:
-        on_late: told of every message that fell because its round had passed: (peer, message).
-        phases: of the half that reads, told of its waiting.
+        on_late: called with every message dropped because its round had passed: (peer, message).
+        phases: of the reader; records its waiting time.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class Mailbox:
         self._excused: set[str] = set()
         self._bell: set[asyncio.Future[bool]] = set()
         self._held: Counter[str] = Counter()  # bytes unread
-        self._asked: dict[str, int] = {}  # the newest round that was asked for
-        self._kept_out: Counter[str] = Counter()  # who wait for room, by peer
+        self._asked: dict[str, int] = {}  # the newest round requested
+        self._kept_out: Counter[str] = Counter()  # producers waiting for room, by peer
         self._relieved = asyncio.Event()
         self._abandoned = False
 
     def put(self, peer: str, message: Message) -> None:
-        """Files a message that has come from a peer."""
+        """Stores a message received from a peer."""
         if self._abandoned:
             return
         self._queues[peer][type(message)].append(message)
@@ -52,13 +52,13 @@ class Mailbox:
         return self._held[peer]
 
     def asked(self, peer: str) -> int:
-        """The newest round that a peer was asked for."""
+        """The newest round requested of a peer."""
         return self._asked.get(peer, 0)
 
     async def room(self, peer: str, most: int) -> None:
-        """Waits until no more than so many bytes of a peer's messages are unread: who brings more of them waits."""
+        """Waits until at most `most` bytes of a peer's messages are unread."""
         self._kept_out[peer] += 1
-        self.ring()  # who waits for something that stands behind what is here may let that go
+        self.ring()  # a reader that waits for a later message may drop the unread ones
         try:
             while self._held[peer] > most:
                 self._relieved.clear()
@@ -67,27 +67,27 @@ class Mailbox:
             self._kept_out[peer] -= 1
 
     def abandon(self) -> None:
-        """Nobody will read what is here, nor what still comes."""
+        """Discards all messages, present and future: there is no reader any more."""
         self._abandoned = True
         for peer in list(self._queues):
             self._forget(peer)
 
     def fail(self, peer: str, error: Exception) -> None:
-        """Notes that a peer is lost or at fault. The first error counts: the rest are its echoes."""
+        """Records that a peer is lost or at fault. The first error counts: later ones are its consequences."""
         self._faults.setdefault(peer, error)
         self.ring()
 
     def excuse(self, peer: str) -> None:
-        """Nobody needs this peer's answers until it is back."""
+        """Marks a peer as not waited for until it reconnects."""
         self._excused.add(peer)
         self.ring()
 
     def excused(self, peer: str) -> bool:
-        """Whether a peer is excused."""
+        """True if a peer is excused."""
         return peer in self._excused
 
     def welcome_back(self, peer: str) -> None:
-        """Forgets that a peer was away, and what it had said before."""
+        """Clears a peer's fault, excuse and earlier messages."""
         self._faults.pop(peer, None)
         self._excused.discard(peer)
         self._forget(peer)
@@ -101,8 +101,8 @@ class Mailbox:
     ) -> M | None:
         """The oldest message of a kind (of a round, when one is named) from a peer, or None.
 
-        Messages of earlier rounds, and those of this round that `stale` points out, are dropped on the
-        way and reported as late; those of later rounds stay.
+        Messages of earlier rounds, and those of this round that `stale` selects, are dropped and
+        reported as late; those of later rounds stay.
         """
         queue = self._queues[peer][kind]
         if round is not None and round > self._asked.get(peer, 0):
@@ -112,7 +112,7 @@ class Mailbox:
         if not queue or (round is not None and queue[0].round > round):
             self.make_room(peer, round or 0)
             return None
-        return self._pop(peer, queue)  # type: ignore[return-value]  # the queue of `kind` holds nothing else
+        return self._pop(peer, queue)  # type: ignore[return-value]  # the queue of `kind` holds this type alone
 
     def take_next(self, peer: str, kind: type[M], after: int) -> M | None:
         """The oldest message of a kind of any round beyond `after` from a peer, or None; earlier ones drop as late."""
@@ -125,14 +125,14 @@ class Mailbox:
         return self._pop(peer, queue)  # type: ignore[return-value]  # as above
 
     def make_room(self, peer: str, round: int) -> None:
-        """Drops what is of earlier rounds, if more of this peer has to wait outside: what is asked for may be there."""
+        """Drops messages of earlier rounds if more of this peer wait for room: the requested one may be among them."""
         if self._kept_out[peer]:
             for queue in self._queues[peer].values():
                 while queue and queue[0].round < round:
                     self._drop(peer, queue)
 
     def unread(self, peer: str) -> int:
-        """How many messages of a peer are here. Any thread may ask."""
+        """Number of a peer's unread messages. May be called from any thread."""
         return sum(len(queue) for queue in list(self._queues.get(peer, {}).values()))
 
     def _drop(self, peer: str, queue: deque[Message]) -> None:
@@ -161,7 +161,7 @@ class Mailbox:
         self._bell.clear()
 
     async def change(self, timeout: float | None = None) -> bool:
-        """Waits for the bell. False if `timeout` seconds pass first."""
+        """Waits for a change. False if `timeout` seconds pass first."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._bell.add(waiter)

@@ -1,4 +1,4 @@
-"""What is said around a protocol: joining, beginning, parting. See proto/federation.proto."""
+"""Messages around a protocol: join, begin, leave. See proto/federation.proto."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from colonnade.common.conversation.control import Item
 
-# Of the files in proto/: raised by one whenever a message changes in a way that older code misreads.
+# Version of the files in proto/: incremented whenever a message changes in a way that older code misreads.
 WIRE_VERSION = 6
 
 
 @dataclass(frozen=True)
 class Hello:
-    """Party to server, first of all. The server compares every field with its own."""
+    """Party to server, first message. The server compares every field with its own."""
 
     party: str
     federation: str
@@ -34,7 +34,7 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Not joined, and why. The stream ends."""
+    """Server to party: not joined, with the reason. The stream ends."""
 
     reason: str
     hint: str = ""
@@ -42,10 +42,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Begin:
-    """Server to party: everyone is here, in this order; go on after `round`, under the session that it gives.
+    """Server to party: all parties have joined, in this order; continue after `round`, in the given session.
 
-    Every session has another number, which belongs into all that is derived for it: keys, nonces, masks.
-    `aligned` is the number of the alignment of rows that counts, if there is one already.
+    Every session has its own number, which enters all values derived for it: keys, nonces, masks.
+    `aligned` is the number of the current alignment of rows, if there is one already.
     """
 
     session: int
@@ -57,14 +57,14 @@ class Begin:
 
 @dataclass(frozen=True)
 class Rewind:
-    """Server to party: stop, and say Hello again. A later Begin says from which round to go on."""
+    """Server to party: stop, and send Hello again. A later Begin names the round to continue from."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """Party to server: the checkpoint of a round is on the disk, or why it is not."""
+    """Party to server: the checkpoint of a round is on the disk, or the reason that it is not."""
 
     round: int
     error: str = ""
@@ -72,19 +72,19 @@ class Saved:
 
 @dataclass(frozen=True)
 class Spent:
-    """Party to server: how many releases it has paid for so far, for the report's epsilon."""
+    """Party to server: number of releases paid for so far, for the report's epsilon."""
 
     releases: float
 
 
 @dataclass(frozen=True)
 class Farewell:
-    """The sender's half has come to its end."""
+    """The sender's side has finished."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The sender's half has failed. `party` is whose error it is: the root, not who passes it on."""
+    """The sender's side has failed. `party` is the member whose error it is, not the one that forwards it."""
 
     party: str
     reason: str

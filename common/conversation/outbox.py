@@ -1,4 +1,4 @@
-"""What waits to leave for a peer, within bounds: a peer that does not read costs no more than a few messages."""
+"""Bounded queue of outgoing messages: a peer that does not read costs the memory of a few messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from colonnade.common.messaging.message import Message
 
 _T = TypeVar("_T")
 
-_BEYOND = 4  # times what may wait: a peer that has not read so much is given up
+_BEYOND = 4  # times the bound: a peer with more unread data is given up
 
 
 class Outbox(Bounded, Generic[_T]):
-    """A queue that says when it is full.
+    """A bounded queue.
 
-    A party that sends waits while it is. A server does not wait for one party: where its queue is full, what is of
-    rounds before the newest open one is dropped, which the party would pass over anyway.
+    A sending party waits while it is full. A server does not wait for one party: if its queue is full, messages of
+    rounds before the newest open one are dropped, which the party would skip anyway.
 
     Args:
         largest: bytes of the largest message.
@@ -36,16 +36,16 @@ class Outbox(Bounded, Generic[_T]):
 
     @property
     def full(self) -> bool:
-        """Whether a sender should wait."""
+        """True if a sender should wait."""
         return self.bytes > self._most
 
     @property
     def hopeless(self) -> bool:
-        """Whether the peer has not read for so long that it is as good as gone."""
+        """True if so much is unread that the peer counts as lost."""
         return self.bytes > _BEYOND * self._most
 
     def put(self, item: object, form: _T, size: int) -> None:
-        """Adds an item in the form in which it leaves."""
+        """Adds an item in the form in which it is sent."""
         round = item.round if isinstance(item, Message | Open) else None
         if isinstance(item, Open):
             self._newest = item.round
@@ -55,17 +55,17 @@ class Outbox(Bounded, Generic[_T]):
             self._drop_passed()
 
     def first_size(self) -> int:
-        """Of the item that leaves next."""
+        """Size of the next item."""
         return self._waiting[0][1]
 
     def take(self) -> _T:
-        """The item that leaves next."""
+        """Removes and returns the next item."""
         form, size, _ = self._waiting.popleft()
         self._relieve(size)
         return form
 
     def clear(self) -> None:
-        """Nothing leaves any more."""
+        """Drops all items."""
         self._waiting.clear()
         self._relieve(self.bytes)
 

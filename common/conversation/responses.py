@@ -1,4 +1,4 @@
-"""What the server waits for: a quorum says how long and for whom, a harvest is what came."""
+"""Collection of the parties' responses: a quorum sets which responses a round waits for, and for how long."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ M_co = TypeVar("M_co", bound=Message, covariant=True)
 
 @dataclass(frozen=True)
 class Quorum:
-    """How long a harvest waits, and for whom.
+    """The responses that a round waits for, and for how long.
 
-    Everyone: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
+    All parties: `Quorum()`. The fastest k: `Quorum(need=k)`. A deadline: `Quorum(need=0, grace=s)`.
     A coded threshold: `Quorum(need=R)`.
 
     Args:
-        need: answers without which the round cannot go on; None means all.
-        grace: seconds that the others get once `need` answers are there.
-        limit: seconds after which a harvest without `need` answers gives the silent parties up.
+        need: number of responses that the round requires; None means all.
+        grace: seconds to wait for the others once `need` responses have arrived.
+        limit: seconds after which, without `need` responses, the silent parties are given up.
     """
 
     need: int | None = None
@@ -34,9 +34,9 @@ class Quorum:
 
 @dataclass(frozen=True)
 class Responses(Mapping[str, M_co]):
-    """The answers of one kind and round by party, in the cohort's order.
+    """The responses of one kind and round by party, in the cohort's order.
 
-    `missing` did not answer in time; `slowest` answered last, `lag` seconds after the first.
+    `missing` did not respond in time; `slowest` responded last, `lag` seconds after the first.
     """
 
     answers: Mapping[str, M_co]
@@ -55,14 +55,14 @@ class Responses(Mapping[str, M_co]):
 
 
 class ResponseCollector(Generic[M]):
-    """One harvest under way.
+    """Collects the responses of one round.
 
     Args:
-        mailbox: where answers are filed, and who is lost or excused is known.
-        parties: that can answer, in the cohort's order.
+        mailbox: holds the responses, and records lost and excused parties.
+        parties: that can respond, in the cohort's order.
         kind, round, dims: of the messages.
-        quorum: how long, and for whom.
-        stale: points out messages whose time has passed.
+        quorum: required responses and time limits.
+        stale: predicate for outdated messages.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ResponseCollector(Generic[M]):
         self._times: dict[str, float] = {}
 
     async def finish(self) -> Responses[M]:
-        """Waits as the quorum says. Raises ContractError and PartyLost, as `Cohort.collect` has it."""
+        """Waits for the quorum. Raises ContractError and PartyLost, as `Cohort.collect`."""
         begin = self._clock()
         enough_since: float | None = None
         while True:
@@ -103,7 +103,7 @@ class ResponseCollector(Generic[M]):
             await self._mailbox.change(left)
 
     def _needed(self) -> int:
-        """Nobody waits for a party that is excused, nor misses its answer."""
+        """Number of required responses; excused parties are not waited for."""
         excused = sum(self._mailbox.excused(party) for party in self._parties if party not in self._answers)
         return min(self._need, len(self._parties) - excused)
 
@@ -120,7 +120,7 @@ class ResponseCollector(Generic[M]):
     def _give_up_if_hopeless(self, silent: list[str], hopeful: list[str], begin: float) -> None:
         if len(self._answers) + len(hopeful) < self._needed():
             fault = self._mailbox.fault(silent)
-            assert fault is not None  # a silent party without hope has a fault
+            assert fault is not None  # a silent party that cannot respond has a fault
             raise fault
         if self._clock() - begin >= self._quorum.limit:
             what = f"no {self._kind.__name__} for round {self._round} within {self._quorum.limit:g} s"

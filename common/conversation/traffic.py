@@ -1,4 +1,4 @@
-"""What has passed between two ends, counted."""
+"""Counters of the traffic between two ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.common.messaging.message import Message, payload_bytes
 
 @dataclass
 class Traffic:
-    """What has passed one link: payload bytes (tensors alone) and messages, by kind and direction."""
+    """Traffic of one link: payload bytes (tensors alone) and messages, by kind and direction."""
 
     sent: dict[str, list[int]] = field(default_factory=dict)
     received: dict[str, list[int]] = field(default_factory=dict)

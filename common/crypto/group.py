@@ -2,10 +2,10 @@
 
 An element is a u-coordinate, 32 bytes as RFC 7748 writes them, so that P and -P are the same one. `hash_to_curve` is
 `encode_to_curve` of the suite curve25519_XMD:SHA-512_ELL2_NU_ (RFC 9380) before its cofactor is cleared: every scalar
-of X25519 is a multiple of the cofactor, so that whatever was raised once lies in the subgroup of prime order. Scalars
-commute. The map reaches one half of the points; it can be inverted, which is what the proof of such protocols asks.
+of X25519 is a multiple of the cofactor, so that every raised element lies in the subgroup of prime order. Scalars
+commute. The map reaches one half of the points; it can be inverted, as the proof of such protocols requires.
 
-Arithmetic on keys is not of constant time. It runs on the owner's machine over keys in a random order, block by block.
+Arithmetic on keys is not constant-time. It runs on the owner's machine over keys in a random order, block by block.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _P = gmpy2.mpz(2**255 - 19)
 _A = 486662
 _ORDER = 2**252 + 27742317777372353535851937790883648493  # of the subgroup, a prime
 _COFACTOR = 8
-_FIELD_BYTES = 48  # that are reduced modulo p: 128 bits more than it has
+_FIELD_BYTES = 48  # reduced modulo p: 128 bits more than p has
 _LONGEST_TAG = 255
 _NO_ELEMENT = "an element of small order, or of another length"
 _EIGHTH = (  # the u-coordinates of order 8
     325606250916557431795983626356110631294008115727848805560023387167927233504,
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 )
-# Of small order on the curve or its twist, also not reduced modulo p, and whatever the bit says that X25519 ignores.
+# Of small order on the curve or its twist, also not reduced modulo p, and with either value of the bit X25519 ignores.
 _SMALL = frozenset(
     (u + top).to_bytes(ELEMENT, "little")
     for u in (0, 1, *_EIGHTH, 2**255 - 20, 2**255 - 19, 2**255 - 18)
@@ -41,11 +41,11 @@ _SMALL = frozenset(
 
 
 def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
-    """The elements of keys, end to end: 32 bytes a key, not yet in the subgroup of prime order.
+    """The elements of keys, concatenated: 32 bytes a key, not yet in the subgroup of prime order.
 
     Args:
-        keys: whatever they say.
-        tag: what the hash is for: with another tag, every element is another.
+        keys: any bytes.
+        tag: domain of the hash: another tag gives other elements.
 
     Raises:
         InputError: the tag is empty or too long.
@@ -58,13 +58,13 @@ def hash_to_curve(keys: Sequence[bytes], tag: bytes) -> bytes:
 
 
 def check_elements(elements: bytes) -> None:
-    """Refuses what `Secret.raise_all` would, without raising anything.
+    """Refuses the elements that `Secret.raise_all` refuses, without raising any to a power.
 
     Args:
-        elements: end to end.
+        elements: concatenated.
 
     Raises:
-        InputError: one is no element, or of small order.
+        InputError: one is not an element, or is of small order.
     """
     if len(elements) % ELEMENT or not _SMALL.isdisjoint(_apart(elements)):
         raise InputError(_NO_ELEMENT)
@@ -82,16 +82,16 @@ class Secret:
         self._key = X25519PrivateKey.from_private_bytes(scalar)
 
     def inverse(self) -> Secret:
-        """The secret that takes this one back from whatever was raised before, by this one or by another.
+        """The secret that undoes this one on elements that were raised before, by this one or by another.
 
-        X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two that do it, b and 8 l - b, which
-        differ in the sign that a u-coordinate does not have, one is there, or in the gap between 2^255 and 8 l.
+        X25519 takes multiples of the cofactor between 2^254 and 2^255. Of the two inverses, b and 8 l - b, which
+        differ in the sign that a u-coordinate lacks, one is in this range, or in the gap between 2^255 and 8 l.
 
         Raises:
-            InputError: it is in the gap, as of one secret in 2^126.
+            InputError: it is in the gap, which happens for one secret in 2^126.
         """
         clamped = int.from_bytes(self._scalar, "little") & (2**254 - _COFACTOR) | 2**254
-        # No multiple of 8 below 2^255 is one of l too, so that there is always an inverse.
+        # No multiple of 8 below 2^255 is also one of l, so there is always an inverse.
         back = _COFACTOR * pow(_COFACTOR * clamped, -1, _ORDER)
         back = max(back, _COFACTOR * _ORDER - back)
         if back >= 2**255:
@@ -99,10 +99,10 @@ class Secret:
         return Secret(back.to_bytes(ELEMENT, "little"))
 
     def raise_all(self, elements: bytes) -> bytes:
-        """Elements end to end, each raised.
+        """Raises each of the concatenated elements.
 
         Raises:
-            InputError: one is no element, or of small order: whoever sent it is broken, or worse.
+            InputError: one is not an element, or is of small order: its sender is faulty or malicious.
         """
         exchange, parse = self._key.exchange, X25519PublicKey.from_public_bytes
         try:
@@ -126,7 +126,7 @@ def _hash_to_field(message: bytes, start: hashlib._Hash, suffix: bytes) -> gmpy2
 def _map_to_curve(u: gmpy2.mpz) -> bytes:
     """`map_to_curve_elligator2` with Z = 2, the u-coordinate alone.
 
-    1 + 2 u^2 is never zero, because -1/2 is no square modulo p.
+    1 + 2 u^2 is never zero, because -1/2 is not a square modulo p.
     """
     x = -_A * gmpy2.invert(1 + 2 * u * u, _P) % _P
     on_curve = gmpy2.jacobi(x * (x * (x + _A) + 1) % _P, _P) >= 0

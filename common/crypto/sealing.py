@@ -1,18 +1,17 @@
-"""What one party says to another through the server, which must not read it.
+"""End-to-end encryption between parties, whose messages the server forwards but must not read.
 
-At the beginning of a session every party draws a fresh X25519 key and signs its public part, and
-which session it is for, with the key of its certificate: the server, who passes the offers on,
-cannot put a key of its own in between. Every ordered pair of parties derives a key of its own
-(HKDF over all that names the session and the hash of the whole ring: everybody's names, keys and
-certificates), and every sealed box (AES-256-GCM) is bound to what it is: its purpose, round, and
-place. Keys live in memory, for one session.
+At the beginning of a session every party draws a fresh X25519 key and signs its public part and the
+session with the key of its certificate: the server, which forwards the offers, cannot substitute a
+key of its own. Every ordered pair of parties derives a key of its own (HKDF over all that names the
+session and the hash of the whole ring: all parties' names, keys and certificates), and every sealed
+box (AES-256-GCM) is bound to its purpose, round, and place. Keys live in memory, for one session.
 
 Every unordered pair has one more key, for masks, that neither seals nor opens anything.
 
-Nobody uses a key before the other end has confirmed it: each party shows every other a value that
-only these two can derive, and only from this ring. An offer that was signed in an earlier session
-of the same number is thereby refused, since its private part is gone, and so is a ring that is
-not the same for everybody.
+A key is used only after the other end has confirmed it: each party sends every other a value that
+only these two can derive, and only from this ring. This refuses an offer that was signed in an
+earlier session of the same number, since its private part is gone, and a ring that differs between
+parties.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from colonnade.common.messaging.outgoing import MaskedTensor
 from colonnade.common.messaging.raw import to_tensor
 
 KEY_BYTES = PROOF_BYTES = 32
-OVERHEAD = 12 + 16  # bytes that a box is longer than its content: a nonce and a tag
+OVERHEAD = 12 + 16  # bytes of a box beyond its content: a nonce and a tag
 
 _Context = str | int
 
 
 class SealError(PeerError):
-    """A box was altered on the way, or is not what it was announced to be."""
+    """A box was altered in transit, or does not match its declared context."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """What an agreement is for; everything derived from it is bound to all of these.
+    """Context of a key agreement; all derived values are bound to all of these fields.
 
     Args:
         federation: its id.
@@ -64,7 +63,7 @@ class Session:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def transcript(self, *more: _Context) -> bytes:
-        """The session and more, without ambiguity."""
+        """An unambiguous encoding of the session and of `more`."""
         return json.dumps([self.federation, self.run, self.number, sorted(self.config.items()), *more]).encode()
 
 
@@ -74,7 +73,7 @@ class Offer:
 
     Args:
         key: X25519, 32 bytes.
-        certificate: the party's, PEM; empty where nobody has one (loopback without TLS).
+        certificate: the party's, PEM; empty without TLS (loopback).
         signature: ECDSA over the session, the party's name and the key; empty without a certificate.
     """
 
@@ -89,7 +88,7 @@ class Agreement:
     Args:
         name: the party's.
         session: that the keys are for.
-        identity: what the offer is signed with; None signs nothing, and believes everybody.
+        identity: signs the offer; None signs nothing, and accepts every offer.
     """
 
     def __init__(self, name: str, session: Session, identity: Identity | None) -> None:
@@ -98,30 +97,30 @@ class Agreement:
         self._public = self._private.public_key().public_bytes_raw()
 
     def offer(self) -> Offer:
-        """What the others are to be told."""
+        """The offer to send to the other parties."""
         signature = self._signer.sign(self._content(self._name, self._public))
         return Offer(self._public, self._signer.certificate, signature)
 
     def meet(self, offers: Mapping[str, Offer], pins: Mapping[str, str], server: bytes = b"") -> Pairing:
-        """Checks all offers, and derives keys with each of the others that are of use once they are confirmed.
+        """Checks all offers, and derives keys with each of the others, to be used once they are confirmed.
 
         Args:
-            offers: everybody's, by party.
-            pins: the fingerprint of every party's certificate, as the roster has it.
-            server: the server's certificate, as it was passed on with the offers.
+            offers: of all parties, by name.
+            pins: the fingerprint of every party's certificate, from the roster.
+            server: the server's certificate, as forwarded with the offers.
 
         Raises:
             ForgedError: an offer is not its party's.
-            SealError: an offer is no key, or ours came back as another.
-            ConfigError: we have a certificate, and the roster pins none for somebody.
+            SealError: an offer is not a key, or ours was replaced.
+            ConfigError: we have a certificate, and the roster pins none for a party.
         """
         if offers[self._name].key != self._public:
-            raise SealError(f"the key of {self._name!r} came back as another", hint="the server is not honest")
+            raise SealError(f"the key of {self._name!r} was replaced", hint="the server is not honest")
         secrets = {other: self._secret_with(other, offers[other], pins) for other in offers if other != self._name}
         return Pairing(self._name, self._session, _digest(self._session, offers, server), secrets)
 
     def _secret_with(self, other: str, offer: Offer, pins: Mapping[str, str]) -> bytes:
-        """What X25519 makes of our key and another's, if that is its own."""
+        """The X25519 secret of our key and another party's, after checking that the offer is its own."""
         if self._signer.certificate:
             verifier = Verifier(other, offer.certificate, pins.get(other, ""))
             verifier.check(f"the key of {other!r}", self._content(other, offer.key), offer.signature)
@@ -134,12 +133,12 @@ class Agreement:
         try:
             return self._private.exchange(x25519.X25519PublicKey.from_public_bytes(key))
         except ValueError as bad:  # of another length, or of small order: the secret would be zero
-            raise SealError(f"{other!r} offers no usable key: {bad}", hint="its software is broken, or worse") from bad
+            raise SealError(f"{other!r} offers no usable key: {bad}", hint="its software is faulty") from bad
 
 
 @dataclass(frozen=True)
 class PairKeys:
-    """What a party has with the others once everybody has confirmed it.
+    """Keys that a party shares with the others, confirmed by all.
 
     Args:
         seals: between it and every other party.
@@ -152,30 +151,30 @@ class PairKeys:
 
 
 class Pairing:
-    """The keys between one party and every other, bound to everybody's offers.
+    """The keys between one party and every other, bound to all offers.
 
     Args:
         name: of the party.
         session: that the keys are for.
         digest: of the ring.
-        secrets: what X25519 makes of our key and each of the others'.
+        secrets: the X25519 secret with each of the others.
     """
 
     def __init__(self, name: str, session: Session, digest: str, secrets: Mapping[str, bytes]) -> None:
         self._name, self._session, self._digest, self._secrets = name, session, digest, secrets
 
     def proofs(self) -> dict[str, bytes]:
-        """What each of the others is to be shown: a value that only the two of us can derive."""
+        """Proofs to send, by party: each a value that only the two parties can derive."""
         return {other: self._derive(other, "proof", self._name, other) for other in self._secrets}
 
     def confirm(self, proofs: Mapping[str, bytes]) -> PairKeys:
-        """The keys, if all the others have shown that they have the same.
+        """The keys, if all the others have proved that they hold the same.
 
         Args:
-            proofs: what each of the others has shown us.
+            proofs: received from each of the others.
 
         Raises:
-            ForgedError: somebody has not; the message names it.
+            ForgedError: a party has not; the message names it.
         """
         for other in self._secrets:
             expected = self._derive(other, "proof", other, self._name)
@@ -201,16 +200,16 @@ class Pairing:
 
 
 def _digest(session: Session, offers: Mapping[str, Offer], server: bytes) -> str:
-    """Of everything that a ring is made of."""
+    """Hash of all contents of a ring."""
     members = [(name, offer.key.hex(), offer.certificate.hex()) for name, offer in sorted(offers.items())]
     return sha256(session.transcript("ring", server.hex(), *(word for each in members for word in each))).hexdigest()
 
 
 class Seals:
-    """Seals for, and opens from, every other party of a session.
+    """Seals boxes for every other party of a session, and opens boxes from them.
 
     Args:
-        name: of the party that has them.
+        name: of the party that holds them.
         keys: by party: (for what we send it, for what it sends us).
     """
 
@@ -222,7 +221,7 @@ class Seals:
         """A box that only `to` can open, OVERHEAD bytes longer than its content.
 
         Args:
-            context: what the box is: its purpose, round and place. The receiver must name the same.
+            context: the box's purpose, round and place. The receiver must pass the same.
         """
         nonce = next(self._nonces[to]).to_bytes(12)  # a key is for one direction of one session: never twice
         return nonce + self._keys[to][0].encrypt(nonce, content, _bound(context))
@@ -232,7 +231,7 @@ class Seals:
 
         Args:
             contents: for each of the others, by party.
-            purpose, context: what they are.
+            purpose, context: as for `seal`.
         """
         boxes = [self.seal(to, content, purpose, *context) for to, content in contents.items()]
         return MaskedTensor(
@@ -240,10 +239,10 @@ class Seals:
         )
 
     def open(self, sender: str, box: bytes | memoryview, *context: _Context) -> bytes:
-        """What a box holds.
+        """The content of a box.
 
         Raises:
-            SealError: it was altered, is another's, or of another context; names the sender and the context.
+            SealError: it was altered, is for another party, or of another context; names the sender and the context.
         """
         try:
             return self._keys[sender][1].decrypt(box[:12], box[12:], _bound(context))
@@ -251,11 +250,11 @@ class Seals:
             what = " ".join(map(str, context))
             raise SealError(
                 f"what {sender!r} sealed for {self._name!r} ({what}) cannot be opened: it was altered on the way",
-                hint="look at what lies between the two, the server first",
+                hint="check the path between the two, the server first",
             ) from altered
 
 
 @lru_cache(maxsize=64)
 def _bound(context: tuple[_Context, ...]) -> bytes:
-    """The same for all the boxes of a round."""
+    """Authenticated data of a context, the same for all boxes of a round."""
     return json.dumps(context).encode()

@@ -1,4 +1,4 @@
-"""Who said something, where it comes by way of somebody else: signatures by the keys of certificates."""
+"""Authentication of forwarded messages: signatures by the keys of certificates."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from colonnade.common.errors import ConfigError, IdentityError, PeerError
 
 
 class ForgedError(PeerError):
-    """What comes in somebody's name was not said by it."""
+    """A message was not signed by the member that it names."""
 
 
 class Signer:
     """Signs in its own name.
 
     Args:
-        identity: whose key and certificate; None (loopback without TLS) signs nothing.
+        identity: key and certificate of the signer; None (loopback without TLS) signs nothing.
 
     Attributes:
-        certificate: for those who check, PEM; empty without an identity.
+        certificate: for the verifier, PEM; empty without an identity.
     """
 
     def __init__(self, identity: Identity | None) -> None:
@@ -36,15 +36,15 @@ class Signer:
 
 
 class Verifier:
-    """Checks what is said in somebody's name.
+    """Checks the signatures of one member.
 
     Args:
-        name: whose.
-        certificate: as it was passed on, PEM.
-        pin: the fingerprint that the roster has for that name.
+        name: of the member.
+        certificate: as forwarded, PEM.
+        pin: the roster's fingerprint for that name.
 
     Raises:
-        ForgedError: the certificate is not that which the roster pins.
+        ForgedError: the certificate is not the one that the roster pins.
         ConfigError: the roster pins none.
     """
 
@@ -56,15 +56,15 @@ class Verifier:
                 hint="parties check signatures by it: `colonnade certs show cert.pem` prints it",
             )
         try:
-            read = read_certificate(certificate, f"what is passed on as that of {name!r}")
+            read = read_certificate(certificate, f"the certificate forwarded for {name!r}")
             named, shown = name_of(read), fingerprint(read)
         except IdentityError as bad:
             raise ForgedError(f"{name!r}: a bad certificate: {bad}", hint=bad.hint) from bad
-        # Only a certificate that is pinned has its key read: another's may hold what no parser takes.
+        # Only the key of a pinned certificate is read: another one may hold data that the parser rejects.
         if named != name or shown != pin or not isinstance(public := read.public_key(), ec.EllipticCurvePublicKey):
             raise ForgedError(
                 f"{name!r} comes with the certificate {short(shown)} of {named!r}, the roster pins {short(pin)}",
-                hint="the roster is out of date, or somebody in between puts a key of his own there",
+                hint="the roster is out of date, or a key was substituted in transit",
             )
         self._name, self._public = name, public
 

@@ -1,7 +1,7 @@
 """Uniform elements of a prime field: masks, from the system's randomness.
 
-A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1 has, and a candidate that is
-p or more is thrown away. What is kept is exactly uniform on [0, p); a remainder modulo p would not be.
+A ChaCha20 keystream is cut into words, words into candidates of as many bits as p - 1, and a candidate that is
+p or more is discarded. The others are exactly uniform on [0, p); a remainder modulo p would not be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Elements = Callable[[Sequence[int]], Tensor]
-"""Gives a tensor of a shape, int64, uniform on [0, p)."""
+"""Returns a tensor of a shape, int64, uniform on [0, p)."""
 
 _WORDS = 2**15  # at once: keystream and candidates stay in the cache
 _ZEROS = bytes(4 * _WORDS)
@@ -26,7 +26,7 @@ _NONCE = bytes(16)  # every key is used for one stream
 
 
 def secure_elements(p: int) -> Elements:
-    """Elements that nobody can foretell or draw again: a key of the system's for every tensor.
+    """A source of elements that cannot be predicted or repeated: a key of the system's for every tensor.
 
     Args:
         p: 2 <= p < 2^32.

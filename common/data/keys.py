@@ -1,4 +1,4 @@
-"""Keys: who the rows of a table are about."""
+"""Keys: identifiers of the persons or things that rows describe."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _FRACTION = re.compile(r"[+-]?(\d+\.\d*|\d*\.\d+)([eE][+-]?\d+)?|[+-]?\d+[eE][+-
 
 
 def check_keys(keys: Sequence[str], where: str, place: Callable[[int], str]) -> None:
-    """Refuses keys that do not name one row each. What it says is for the table's owner alone.
+    """Checks that every key names one row. The error quotes keys: it is for the table's owner alone.
 
     Args:
         keys: of all rows.
         where: the table and the column, for messages.
-        place: where a row stands, by its number from 0.
+        place: location of a row, by its number from 0.
 
     Raises:
-        DataError: a key stands in several rows, or all keys are written as fractions.
+        DataError: a key occurs in several rows, or all keys are written as fractions.
     """
     if len(set(keys)) < len(keys):
         raise _repeated(keys, where, place)

@@ -1,4 +1,4 @@
-"""The classes, or in regression the numbers, that the server holds."""
+"""Labels of the server: classes, or numbers in a regression."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from colonnade.common.errors import DataError
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """The class of every row, or the numbers to be predicted.
+    """The class of every row, or its regression targets.
 
     Args:
-        values: (n,) int64, 0 .. C-1; of a regression (n, targets) float64, finite.
-        classes: the C names; of a regression none.
-        official_test: how many of the last rows are the source's own test part.
-        ids: who each row is about; None where sources share the order of rows.
-        dropped: how many rows of the source have no label and are not among these.
+        values: (n,) int64, 0 .. C-1; in a regression (n, targets) float64, finite.
+        classes: the C names; empty in a regression.
+        official_test: number of last rows that are the source's own test part.
+        ids: key of each row; None where sources share the order of rows.
+        dropped: number of source rows left out for lack of a label.
     """
 
     values: Tensor
@@ -31,13 +31,13 @@ class LabelColumn:
 
     @property
     def without(self) -> str:
-        """What is to be said of rows that have no label; "" if there are none."""
+        """Message about rows left out for lack of a label; "" if there are none."""
         if not self.dropped:
             return ""
         return f"{self.dropped} of {self.dropped + len(self.values)} rows have no label and are left out"
 
     def rows(self, index: Tensor) -> LabelColumn:
-        """These rows, in this order, of which none is the source's own test part.
+        """These rows, in this order; none of them counts as the source's own test part.
 
         Args:
             index: row numbers, int64 (m,).
@@ -47,7 +47,7 @@ class LabelColumn:
 
 
 def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Turns written labels into class numbers.
+    """Converts written labels to class numbers.
 
     Whole numbers (`3` or `3.0`) must be 0 .. C-1 and keep their value; anything else is a name, and
     classes are the names in alphabetical order.
@@ -60,7 +60,7 @@ def classify(words: Sequence[str], where: str) -> tuple[Tensor, tuple[str, ...]]
         (n,) int64 and the names of the C classes.
 
     Raises:
-        DataError: the labels are fractions, or numbers that are not 0 .. C-1, or all the same.
+        DataError: the labels are fractions, or numbers other than 0 .. C-1, or all the same.
     """
     numbers = _numbers(words)
     if numbers is None:

@@ -1,6 +1,6 @@
-"""Which rows train, validate and test, and which of them make up the batch of a round.
+"""Partition of rows into training, validation and test, and the batch of every round.
 
-The server and every party derive both from the federation's one seed, so that no index travels.
+The server and every party derive both from the federation's seed, so no index is sent.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from torch import Tensor
 from colonnade.common.errors import ConfigError, InputError
 
 _TEST_FRACTION = 0.2
-_EPOCHS = 8  # whose orders are kept
+_EPOCHS = 8  # whose permutations are cached
 
 Count = Annotated[int, Field(strict=True, ge=0)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
 class RowsConfig(BaseModel):
-    """How many rows train, validate and test: a count, or of the latter two a fraction below 1.
+    """Number of training, validation and test rows: a count, or for the latter two a fraction below 1.
 
     Args:
-        train: of the rows that are left when the others are out, at most; all if left out.
-        validation: of the rows that are left when the test rows are out.
+        train: at most this many of the rows that remain after the other two; all if left out.
+        validation: of the rows that remain after the test rows.
         test: of all rows, or `official` for the source's own test part. Left out, it is `official`
-            where the source has such a part and a fifth elsewhere. A number draws from all rows and
-            knows no official part.
+            where the source has such a part and a fifth elsewhere. A number draws from all rows and ignores the
+            official part.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,12 +56,12 @@ class Partition:
 
 
 def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> Partition:
-    """Deals rows 0 .. rows-1 to training, validation and test: MNIST gives 54000, 6000 and 10000.
+    """Partitions rows 0 .. rows-1 into training, validation and test: MNIST gives 54000, 6000 and 10000.
 
     Args:
         rows: of the whole source.
-        official_test: how many of the last rows are the source's own test part; 0 if it has none.
-        config: how many rows go where.
+        official_test: number of last rows that are the source's own test part; 0 if it has none.
+        config: sizes of the three parts.
         seed: equal arguments give equal rows.
 
     Raises:
@@ -87,7 +87,7 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
 
 
 class HasRows(Protocol):
-    """Labels or features: what `sampled` takes rows of."""
+    """Labels or features, as `sampled` takes them."""
 
     def rows(self, index: Tensor) -> Self:
         """These rows, in this order."""
@@ -101,7 +101,7 @@ def sampled(source: _Rows, sample: Tensor | None) -> _Rows:
 
     Args:
         source: all rows.
-        sample: row numbers, int64 (m,), in the order that they shall have; None for all.
+        sample: row numbers, int64 (m,), in the wanted order; None for all.
     """
     return source if sample is None else source.rows(sample)
 
@@ -111,7 +111,7 @@ def _size(share: int | float | str, rows: int) -> int:
 
 
 def generator(*parts: object) -> torch.Generator:
-    """A CPU generator that depends on every part, and on the global one not at all."""
+    """A CPU generator seeded by all parts, independent of the global one."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest))
 
@@ -124,8 +124,8 @@ class Batches:
         rows: training rows; positions are 0 .. rows-1.
         batch: rows a batch.
         seed: of the permutations.
-        shuffle: whether every epoch has a permutation of its own, drawn from (seed, epoch). Without
-            it, batches are the same in every epoch and contiguous (the order is `Partition.train`'s).
+        shuffle: True for a permutation per epoch, drawn from (seed, epoch). Otherwise batches are the same in every
+            epoch and contiguous (in `Partition.train`'s order).
 
     Raises:
         InputError: the batch is empty or larger than the rows.
@@ -148,14 +148,14 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """Rounds that it takes to see every training row once."""
+        """Rounds per epoch: every training row is used once."""
         return -(-self.rows // self.batch)
 
     def of(self, round: int) -> Tensor:
         """(b,) int64: the batch's positions within the training rows, b <= batch.
 
-        The answer depends on the arguments and on nothing that was asked before. It may share memory
-        with other answers: do not change it.
+        The result depends on the arguments only, not on earlier calls. It may share memory with other results: do not
+        modify it.
 
         Raises:
             InputError: `round` is below 1.
@@ -166,7 +166,7 @@ class Batches:
         return self._order(epoch if self.shuffle else 0)[place * self.batch : (place + 1) * self.batch]
 
     def _order(self, epoch: int) -> Tensor:
-        """An epoch's rows. A few are kept: parties that come when they like are in several epochs at once."""
+        """An epoch's permutation. A few are cached: with `arrivals`, parties are in several epochs at once."""
         if epoch not in self._orders:
             if len(self._orders) == _EPOCHS:
                 del self._orders[next(iter(self._orders))]

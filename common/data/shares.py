@@ -1,4 +1,4 @@
-"""Who of several members knows whom: people that all share, and people that only some of them know."""
+"""Assignment of persons to members: some persons are shared by all, others by some members only."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from colonnade.common.errors import InputError
 
 
-def share(people: int, members: int, overlap: float, seed: int) -> list[np.ndarray]:
-    """The people that each member knows, in an order of its own.
+def share(persons: int, members: int, overlap: float, seed: int) -> list[np.ndarray]:
+    """The persons of each member, in an order of its own.
 
     Args:
-        people: how many there are, numbered from 0.
-        members: how many know them, two or more.
-        overlap: the share of people, above 0 and at most 1, that every member knows. Every other is known to some
-            members, drawn evenly from all choices but nobody and everybody.
-        seed: equal arguments give equal answers.
+        persons: number of persons, numbered from 0.
+        members: number of members, two or more.
+        overlap: fraction of persons, above 0 and at most 1, that every member holds. Each other person is held by some
+            members, drawn uniformly from all subsets but the empty and the full one.
+        seed: equal arguments give equal results.
 
     Returns:
         `members` arrays of int64.
@@ -26,8 +26,8 @@ def share(people: int, members: int, overlap: float, seed: int) -> list[np.ndarr
     if not 0 < overlap <= 1:
         raise InputError(f"--overlap {overlap:g}: expected a share above 0, at most 1", hint="for example 0.8")
     random = np.random.default_rng(seed)
-    common = round(overlap * people)
-    order = random.permutation(people)
-    masks = random.integers(1, 2**members - 1, people - common)
+    common = round(overlap * persons)
+    order = random.permutation(persons)
+    masks = random.integers(1, 2**members - 1, persons - common)
     known = [np.concatenate([order[:common], order[common:][(masks >> place) & 1 == 1]]) for place in range(members)]
     return [random.permutation(rows) for rows in known]

@@ -1,16 +1,16 @@
-"""Where data comes from: what a configuration says, and what comes of it.
+"""Data sources: from the configuration to features and labels.
 
     data:   {source: sklearn, name: digits, split: image_rows}             a party's columns
     data:   {source: idx, folder: mnist, split: image_rows, scale: unit}
     data:   {source: cifar, folder: cifar10, split: image_rows}                batches of CIFAR-10
-    data:   {source: sklearn, name: digits, noise: {std: 1.0}}             bad data on purpose
+    data:   {source: sklearn, name: digits, noise: {std: 1.0}}             noise, for experiments
     data:   {source: adult, folder: adult, columns: [age, sex]}            some of the Adult census
     data:   {source: mat, path: mfeat/Handwritten.mat, view: 5}            one view of a multi-view set
-    data:   {source: safetensors, path: columns.safetensors}               what `colonnade deal` writes
+    data:   {source: safetensors, path: columns.safetensors}               as written by `colonnade deal`
     data:   {source: csv, path: clients.csv, key: client, drop: [name]}    a table: tables.py
     labels: {source: csv, path: outcome.csv, label: default, key: client}  the server's classes
 
-Keys of a source that has both roles are the same for both, so that a benchmark names it once.
+A source with both roles takes the same keys for both, so a benchmark names it once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SklearnData(_Sklearn):
     noise: DataNoiseConfig | None = None
 
     def open(self, base: Path) -> Source:  # noqa: ARG002
-        """The set, which lies in scikit-learn whatever `base` is."""
+        """The set, from scikit-learn; `base` is ignored."""
         return Bundled(self.name)
 
 
@@ -71,12 +71,12 @@ class SklearnLabels(_Sklearn):
         return LabelColumn(bundled.labels(), bundled.classes)
 
     def read_numbers(self, base: Path) -> LabelColumn:  # noqa: ARG002
-        """What the set has to be predicted, (n, 1)."""
+        """The set's regression targets, (n, 1)."""
         return LabelColumn(Bundled(self.name).targets(), ())
 
 
 class _Idx(_Config):
-    """`folder` is one of the known sets or a path; places.py says where it is looked for."""
+    """`folder` is a known set or a path, searched as in places.py."""
 
     source: Literal["idx"]
     folder: str
@@ -109,7 +109,7 @@ class IdxLabels(_Idx):
 
 
 class _Cifar(_Config):
-    """CIFAR-10's binary batches, or as many as there are: cifar.py. `folder` as for idx."""
+    """CIFAR-10's binary batches, or the available ones: cifar.py. `folder` as for idx."""
 
     source: Literal["cifar"]
     folder: str
@@ -119,7 +119,7 @@ class _Cifar(_Config):
 
 
 class CifarData(_Cifar):
-    """Pixels: a row is (3, 32, 32), a party's part of it (3, height, width)."""
+    """Pixels: a row is (3, 32, 32), a party's part (3, height, width)."""
 
     split: SplitConfig = ImageRowsSplit()
     scale: ScaleConfig = "unit"
@@ -152,7 +152,7 @@ class _Adult(_Config):
 class AdultData(_Adult):
     """Columns of the census by name, all if none are listed; words become columns of 0 and 1.
 
-    They stay 0 and 1 when they are scaled by `unit`. By `standard` a word that few rows have becomes a large number.
+    They stay 0 and 1 under `scale: unit`. Under `standard` a rare word becomes a large number.
     """
 
     columns: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class MatLabels(_Mat):
     """The classes of the rows that all views share."""
 
     def read(self, base: Path) -> LabelColumn:
-        """They are numbered from 0. Raises DataError if there is no such file, or none of this kind."""
+        """Classes numbered from 0. Raises DataError if the file is missing or of another kind."""
         return read_classes(self._find(base))
 
 
@@ -228,7 +228,7 @@ class TensorData(_Tensors):
 
 
 class TensorLabels(_Tensors):
-    """Classes as `colonnade deal` writes them. `name` is what reports call the data."""
+    """Classes as `colonnade deal` writes them. `name` is the data's name in reports."""
 
     name: str = ""
 
@@ -237,27 +237,27 @@ class TensorLabels(_Tensors):
         return read_tensor_labels(self._find(base))
 
     def read_numbers(self, base: Path) -> LabelColumn:
-        """The numbers to be predicted. Raises DataError likewise."""
+        """The regression targets. Raises DataError like `read`."""
         return read_tensor_targets(self._find(base))
 
 
 DataConfig = Annotated[
     SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData, Field(discriminator="source")
 ]
-"""What a party's configuration says under `data`."""
+"""A party's configuration under `data`."""
 
 DATA_MODELS: tuple[type[BaseModel], ...] = get_args(get_args(DataConfig)[0])
-"""One a source."""
+"""One config class per source."""
 
 LabelConfig = Annotated[
     SklearnLabels | IdxLabels | CifarLabels | AdultLabels | TableLabels | MatLabels | TensorLabels,
     Field(discriminator="source"),
 ]
-"""What the server's configuration says under `labels`."""
+"""The server's configuration under `labels`."""
 
 
 def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
-    """Reads a party's columns, as they are: not encoded.
+    """Reads a party's columns, not encoded.
 
     Args:
         config: the party's `data`.
@@ -280,18 +280,18 @@ def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Feature
 def prepare(
     config: DataConfig, features: Features, train_rows: Tensor, seed: int, party: str, kept: EncoderFile | None = None
 ) -> Columns:
-    """A party's values as its model sees them: encoded, and with noise where the configuration asks for it.
+    """A party's values as its model sees them: encoded, and with noise if configured.
 
     Args:
         config: the party's `data`.
-        features: of all rows, in the order that the federation has agreed on.
+        features: of all rows, in the agreed order.
         train_rows: (m,) int64; the encoder is fitted on these alone.
-        seed, party: what the noise is drawn from.
-        kept: where the run keeps the encoder; None fits one that nobody keeps.
+        seed, party: seed of the noise.
+        kept: the run's encoder file; None fits an encoder without storing it.
 
     Raises:
         DataError: values cannot be encoded, or the table has changed since the run was begun.
-        CheckpointError: the encoder that was kept is torn, or of another configuration.
+        CheckpointError: the stored encoder is torn, or of another configuration.
     """
     how = encoding(config)
     encoder = Encoder.fit(how, features, train_rows) if kept is None else kept.get(how, features, train_rows)
@@ -299,11 +299,11 @@ def prepare(
 
 
 def prepare_others(config: DataConfig, features: Features, seed: int, party: str, kept: EncoderFile) -> Columns:
-    """The same of rows that a trained model has perhaps never seen, by the encoder that it was trained with.
+    """The same for rows to predict, with the encoder that the model was trained with.
 
     Raises:
-        DataError: these are other columns, or values that cannot be encoded.
-        CheckpointError: the encoder is torn or not there.
+        DataError: the columns differ, or values cannot be encoded.
+        CheckpointError: the encoder is torn or missing.
     """
     return _columns(config, kept.read(), features, seed, party)
 
@@ -319,7 +319,7 @@ def _columns(config: DataConfig, encoder: Encoder, features: Features, seed: int
 
 
 def encoding(config: DataConfig) -> EncodeConfig:
-    """How a source's values are encoded: only tables say more than their scale."""
+    """Encoding settings of a source: only tables configure more than the scale."""
     if isinstance(config, TableColumnsConfig):
         return EncodeConfig(config.scale, config.missing, config.unseen)
     return EncodeConfig(config.scale)
@@ -331,11 +331,11 @@ def load_labels(config: LabelConfig, base: Path, task: Task = "classification") 
     Args:
         config: the server's `labels`.
         base: the folder that paths are relative to: the configuration file's.
-        task: `federation.task`: whether classes or numbers are wanted.
+        task: `federation.task`: classes or numbers.
 
     Raises:
         DataError: the source is not found, or a label is missing, no class or no number.
-        ConfigError: the source has none of what is wanted.
+        ConfigError: the source does not have the labels that the task needs.
     """
     if task == "classification":
         return config.read(base)

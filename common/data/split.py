@@ -1,12 +1,10 @@
-"""Which part of every row a party holds: the vertical cut.
+"""The vertical split: the part of every row that a party holds.
 
-A source says what one row looks like: (columns,) for a table, (height, width) or (channels,
-height, width) for an image. A split picks positions of the flattened row by the party's seat.
-Whatever the kind, the parts of all seats together make up the whole row; all kinds but `windows` give
-disjoint parts.
+A source gives the shape of a row: (columns,) for a table, (height, width) or (channels, height, width) for an image. A
+split picks positions of the flattened row by the party index. For every kind the parts of all parties together cover
+the whole row; all kinds but `windows` give disjoint parts.
 
-Where a length does not divide evenly, the first seats get one more: 28 rows over 5 parties are
-6, 6, 6, 5, 5.
+If a length does not divide evenly, the first parties get one more: 28 rows over 5 parties are 6, 6, 6, 5, 5.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class PartyIndex:
     """A party's place in the roster: number `index`, from 0, of `count`.
 
     Raises:
-        ConfigError: there is no such place.
+        ConfigError: `index` is not below `count`.
     """
 
     index: int
@@ -39,14 +37,14 @@ class PartyIndex:
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise ConfigError(
-                f"there is no seat {self.index} among {self.count}",
-                hint=f"seats are counted from 0: give `index` a value below {self.count}, or raise `count`",
+                f"there is no party index {self.index} among {self.count}",
+                hint=f"indices are counted from 0: give `index` a value below {self.count}, or raise `count`",
             )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of one row a party holds.
+    """A party's part of one row.
 
     Args:
         positions: (k,) int64, ascending unless the columns were listed by name; in the flattened row.
@@ -57,15 +55,15 @@ class Part:
     shape: Shape
 
     def pick(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names of the part's columns, given those of the whole row."""
+        """Names of the part's columns, given those of the whole row."""
         return tuple(names[position] for position in self.positions.tolist())
 
 
 def band(length: int, member: PartyIndex, what: str) -> slice:
-    """The seat's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
+    """The party's contiguous share of 0 .. length-1; the first `length % count` shares are one longer.
 
     Raises:
-        ConfigError: there are more seats than things to deal (`what`, for the message).
+        ConfigError: there are more parties than items to split (`what`, for the message).
     """
     if member.count > length:
         raise ConfigError(
@@ -82,7 +80,7 @@ class _Split(BaseModel):
 
 
 class AllSplit(_Split):
-    """The source is the party's own: it holds the whole row."""
+    """No split: the source holds the party's own columns."""
 
     kind: Literal["all"] = "all"
 
@@ -91,23 +89,23 @@ class AllSplit(_Split):
         return Part(torch.arange(math.prod(shape)), shape)
 
     def pinned(self, member: PartyIndex) -> AllSplit:  # noqa: ARG002
-        """The same: it goes by no seat."""
+        """The same split: it does not depend on the party index."""
         return self
 
 
 class _SeatedSplit(_Split):
-    """A split by seat. `index` and `count` stand in for the party's place in the roster."""
+    """A split by party index. `index` and `count` override the party's place in the roster."""
 
     index: int | None = Field(default=None, ge=0)
     count: PositiveInt | None = None
 
     def counted(self, given: PartyIndex) -> PartyIndex:
-        """The seat that counts for this split."""
+        """The party index that applies to this split."""
         index = given.index if self.index is None else self.index
         return PartyIndex(index, self.count or given.count)
 
     def pinned(self, member: PartyIndex) -> Self:
-        """The split that gives the party of this seat the same part in any roster."""
+        """The split that gives this party index the same part in any roster."""
         own = self.counted(member)
         return self.model_copy(update={"index": own.index, "count": own.count})
 
@@ -115,8 +113,8 @@ class _SeatedSplit(_Split):
 class ColumnsSplit(_SeatedSplit):
     """Columns of the flattened row.
 
-    `take` is `even` (contiguous shares by seat), `random` (shares of one permutation that `seed`
-    draws, the same for all parties) or a list of column names.
+    `take` is `even` (contiguous shares by party index), `random` (shares of one permutation drawn from `seed`, the same
+    for all parties) or a list of column names.
     """
 
     kind: Literal["columns"] = "columns"
@@ -144,10 +142,10 @@ class ColumnsSplit(_SeatedSplit):
 
 
 class WindowsSplit(_SeatedSplit):
-    """As many neighbouring columns of the flattened row for every party, overlapping where they must.
+    """Windows of equally many adjacent columns of the flattened row, overlapping where necessary.
 
-    Evenly spread from the first column to the last, as MNIST over 100 parties with 14 pixels each
-    (VIMADMM, Table XI).
+    Evenly spread from the first column to the last, for example MNIST over 100 parties with 14 pixels each (VIMADMM,
+    Table XI).
     """
 
     kind: Literal["windows"] = "windows"
@@ -170,7 +168,7 @@ class WindowsSplit(_SeatedSplit):
 
 
 class ImageRowsSplit(_SeatedSplit):
-    """Horizontal bands of an image, as MNIST over 14 parties (VIMADMM, Table II) has two pixel rows each."""
+    """Horizontal bands of an image: MNIST over 14 parties gives two pixel rows each (VIMADMM, Table II)."""
 
     kind: Literal["image_rows"] = "image_rows"
 
@@ -185,9 +183,9 @@ class ImageRowsSplit(_SeatedSplit):
 
 
 class PatchesSplit(_Split):
-    """Rectangular patches of an image, row by row, as CIFAR-10 over 9 parties (VIMADMM, Table II).
+    """Rectangular patches of an image, row by row: for example CIFAR-10 over 9 parties (VIMADMM, Table II).
 
-    `index` names the patch where the roster does not.
+    `index` names the patch if the roster does not.
     """
 
     kind: Literal["patches"] = "patches"
@@ -214,7 +212,7 @@ class PatchesSplit(_Split):
         return _window(shape, rows, band(width, PartyIndex(column, across), "pixel columns"))
 
     def pinned(self, member: PartyIndex) -> PatchesSplit:
-        """The split that gives the party of this seat the same patch in any roster."""
+        """The split that gives this party index the same patch in any roster."""
         return self if self.index is not None else self.model_copy(update={"index": member.index})
 
 
@@ -223,9 +221,9 @@ _PAIRS: dict[str, tuple[str, str]] = {"left-right": ("left", "right"), "top-bott
 
 
 class HalvesSplit(_Split):
-    """One half of an image. `left-right` and `top-bottom` give seat 0 the first half and seat 1 the second.
+    """One half of an image. `left-right` and `top-bottom` give party 0 the first half and party 1 the second.
 
-    Of an odd number of pixels the left or upper half has one more.
+    With an odd number of pixels the left or upper half has one more.
     """
 
     kind: Literal["halves"] = "halves"
@@ -245,7 +243,7 @@ class HalvesSplit(_Split):
         return _window(shape, band(height, half, "pixel rows"), slice(None))
 
     def pinned(self, member: PartyIndex) -> HalvesSplit:
-        """The split that gives the party of this seat the same half in any roster."""
+        """The split that gives this party index the same half in any roster."""
         return self.model_copy(update={"side": self._side(member)})
 
     def _side(self, member: PartyIndex) -> str:
@@ -269,7 +267,7 @@ SplitConfig = Annotated[
     Annotated[_Any, Field(discriminator="kind")],
     BeforeValidator(_expand),
 ]
-"""`{kind: image_rows}`, or in short `image_rows`."""
+"""`{kind: image_rows}`, or `image_rows` for short."""
 
 
 def _by_name(wanted: Sequence[str], names: Sequence[str]) -> Tensor:

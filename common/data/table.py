@@ -1,4 +1,4 @@
-"""A table of any format, read once from its beginning to its end, and only the columns that are asked for."""
+"""A table of any format: one pass, only the requested columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from colonnade.common.errors import DataError, nearest
 _NO_LABEL = "fill it in, leave the row out, or where rows are aligned say `missing: drop` of the labels"
 
 BATCH = 65_536
-"""Rows that are read together, about; what columns hold is inferred from the first of them."""
+"""Approximate rows per batch; column types are inferred from the first batch."""
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
@@ -39,13 +39,13 @@ class Table(Protocol):
         """The columns' names."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, in order. Raises DataError if the table is broken."""
+        """These columns of all rows, in order. Raises DataError if the table is malformed."""
 
     def place(self, row: int) -> str:
-        """Where a row stands, by its number from 0: `FILE, line 7`."""
+        """Location of a row, given its number from 0: `FILE, line 7`."""
 
     def __str__(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
 
 
 def require(table: Table, columns: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ def require(table: Table, columns: Sequence[str]) -> None:
 
 
 def require_names(table: Table, columns: Sequence[str]) -> None:
-    """Raises DataError unless there are columns that are features, and all of them have names."""
+    """Raises DataError unless there is at least one feature column and all of them have names."""
     if not columns:
         raise DataError(
             f"{table}: no column is left as a feature",
@@ -82,11 +82,11 @@ class TableColumns:
     Args:
         table: the table.
         names: the columns that are features.
-        key: the column that says who a row is about, if there is one.
-        types: what columns hold; of others their first cells say it.
-        gaps: whether values may be missing.
+        key: the key column, if there is one.
+        types: declared column types; the others are inferred from the first cells.
+        gaps: True if values may be missing.
         notation: of numbers in text.
-        units: that stand before or after numbers in text, by column.
+        units: before or after numbers in text, by column.
     """
 
     table: Table
@@ -101,8 +101,8 @@ class TableColumns:
         """The columns, in one pass.
 
         Raises:
-            DataError: the table is broken or empty, a cell is not of its column's type, or missing where that is
-                not allowed, or keys do not name one row each.
+            DataError: the table is malformed or empty, a cell does not have its column's type or is missing where that
+                is not allowed, or keys are not unique.
         """
         reading = _Reading(self)
         for batch in self.table.batches((*reading.names, *([] if self.key is None else [self.key]))):
@@ -113,13 +113,13 @@ class TableColumns:
 def read_words(
     table: Table, column: str, key: str | None, *, gaps: bool = False
 ) -> tuple[list[str | None], tuple[str, ...] | None]:
-    """A column's cells as words, and the keys beside them, or None without a key column.
+    """A column's cells as words, and the rows' keys, or None without a key column.
 
     Args:
-        gaps: whether cells may be missing, which are None then.
+        gaps: True if cells may be missing; they are None then.
 
     Raises:
-        DataError: the table is broken or empty, a cell is missing, or keys do not name one row each.
+        DataError: the table is malformed or empty, a cell is missing, or keys are not unique.
     """
     found: list[str | None] = []
     keys: list[str] = []
@@ -137,7 +137,7 @@ def read_words(
 
 
 class _Reading:
-    """What has been read of a table: a matrix that grows, words by column, keys."""
+    """State of reading a table: a growing matrix, words by column, keys."""
 
     def __init__(self, source: TableColumns) -> None:
         names = self.names = source.names
@@ -155,7 +155,7 @@ class _Reading:
             self._readings = self._all_readings(batch)
         end = self._rows + batch.num_rows
         if end > len(self._values):
-            # In place where the allocator can: no second copy of what is there.
+            # In place where the allocator can, without a second copy.
             self._values.resize((max(end, len(self._values) * 3 // 2), len(self.names)), refcheck=False)
         for place, name in enumerate(self.names):
             self._values[self._rows : end, place] = self._column(place, name, batch.column(place))
@@ -173,7 +173,7 @@ class _Reading:
         return Features(torch.from_numpy(self._values), self.names, 0, ids, fields, tuple(self._doubts))
 
     def _all_readings(self, batch: pa.RecordBatch) -> list[cells.Reading]:
-        """How the columns are read. Of several that cannot be the error names all: nobody mends one at a time."""
+        """Reading settings of all columns. The error names every column that cannot be read, not only the first."""
         found, wrong = [], {}
         for place, name in enumerate(self.names):
             try:
@@ -228,12 +228,12 @@ class _Reading:
         return coded
 
     def _field(self, place: int, name: str) -> TypedColumn:
-        """The words ascending, so that codes do not depend on the order of rows."""
+        """The typed column; words ascend, so that codes do not depend on the order of rows."""
         if self._readings[place].type != "category":
             return TypedColumn(name)
         codes = self._codes[place]
         ascending = sorted(codes)
-        order = np.full(len(codes) + 1, np.nan)  # the last for what is missing
+        order = np.full(len(codes) + 1, np.nan)  # the last for missing words
         order[[codes[word] for word in ascending]] = np.arange(len(ascending))
         column = self._values[:, place]
         column[:] = order[np.nan_to_num(column, nan=len(codes)).astype(np.int64)]
@@ -249,7 +249,7 @@ def _together(wrong: Mapping[str, cells.Misfit], first: cells.Misfit) -> cells.M
 
 @contextmanager
 def _telling(table: Table, column: str, done: int) -> Iterator[None]:
-    """Says where a cell stands that is not of its column's type, after `done` rows."""
+    """Converts a Misfit, after `done` rows, to a DataError that locates the cell."""
     try:
         yield
     except cells.Misfit as misfit:

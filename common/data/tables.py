@@ -1,11 +1,11 @@
-"""Tables as a configuration names them: CSV, Parquet, Arrow, a database, numpy.
+"""Table sources of a configuration: CSV, Parquet, Arrow, a database, numpy.
 
     data:   {source: csv, path: clients.csv, key: client, drop: [name], missing: mean}
     data:   {source: parquet, path: clients.parquet, key: client, columns: [age, town], types: {town: category}}
     data:   {source: sql, url: 'sqlite:///clients.db', table: clients, key: client}
     labels: {source: arrow, path: outcome.arrow, key: client, label: default}
 
-docs/tables.md says what every key means.
+docs/tables.md describes every key.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from colonnade.common.data.columns.notation import Notation
     from colonnade.common.data.table import Table
 
-# What reads tables is imported where one is read: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
+# Table readers are imported on use: pyarrow takes 0.2 s, and SQLAlchemy as much, in every process.
 
 
 class _Table(BaseModel):
-    """`key` names the column that says who a row is about."""
+    """`key` names the key column."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class _Table(BaseModel):
 
     @property
     def notation(self) -> Notation:
-        """Of numbers in text."""
+        """Notation of numbers in text."""
         from colonnade.common.data.columns.notation import Notation  # noqa: PLC0415
 
         return Notation(self.decimal, self.thousands)
@@ -88,10 +88,10 @@ class TableColumnsConfig(_Table):
         return self
 
     def features(self, member: PartyIndex, base: Path) -> Features:
-        """Reads the columns of this seat, and the keys.
+        """Reads the columns of this party index, and the keys.
 
         Raises:
-            DataError: there is no such table or column, or what is read is not usable.
+            DataError: there is no such table or column, or its content is not usable.
             ConfigError: the split does not fit.
         """
         from colonnade.common.data.table import TableColumns, require, require_names  # noqa: PLC0415
@@ -107,7 +107,7 @@ class TableColumnsConfig(_Table):
 
 
 class _Labels(_Table):
-    """One column of a table: class numbers 0 .. C-1, or names. In regression one column of numbers, or several."""
+    """One column of a table: class numbers 0 .. C-1, or names. In a regression, one or several columns of numbers."""
 
     label: str | tuple[str, ...]
     missing: Literal["refuse", "drop"] = "refuse"
@@ -131,7 +131,7 @@ class _Labels(_Table):
         return LabelColumn(values, classes, 0, _those(keys, known), len(words) - len(values))
 
     def read_numbers(self, base: Path) -> LabelColumn:
-        """The columns as numbers, (n, targets). Raises DataError as `read`."""
+        """The columns as numbers, (n, targets). Raises DataError like `read`."""
         from colonnade.common.data.table import TableColumns, require  # noqa: PLC0415
 
         names = (self.label,) if isinstance(self.label, str) else self.label
@@ -156,7 +156,7 @@ def _those(keys: tuple[str, ...] | None, known: Sequence[bool]) -> tuple[str, ..
 
 
 def _tab(value: Any) -> Any:
-    return "\t" if value in ("tab", "\\t") else value  # YAML takes '\t' in single quotes for two characters
+    return "\t" if value in ("tab", "\\t") else value  # YAML reads '\t' in single quotes as two characters
 
 
 def _check_encoding(value: str) -> str:
@@ -208,13 +208,13 @@ class ParquetData(_Parquet, TableColumnsConfig):
 
 
 class ParquetLabels(_Parquet, _Labels):
-    """Labels in Parquet. `name` is what reports call the data."""
+    """Labels in Parquet. `name` is the data's name in reports."""
 
     name: str = ""
 
 
 class _Arrow(_Table):
-    """An Arrow IPC file, which Feather is too, or a folder of them."""
+    """An Arrow IPC (Feather) file, or a folder of them."""
 
     source: Literal["arrow"]
     path: str
@@ -235,7 +235,7 @@ class ArrowLabels(_Arrow, _Labels):
 
 
 class _Sql(_Table):
-    """A `table` of a database, or what a `query` gives."""
+    """A `table` of a database, or the result of a `query`."""
 
     source: Literal["sql"]
     url: str
@@ -249,7 +249,7 @@ class _Sql(_Table):
         return self
 
     def opened(self, base: Path) -> Table:
-        """Asks for the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""
+        """Queries the columns' names. Raises DataError, or EnvironmentFault without SQLAlchemy or a driver."""
         from colonnade.common.data.formats.database import Database, DatabaseQuery, DatabaseTable  # noqa: PLC0415
 
         database = Database(self.url, base)

@@ -1,4 +1,4 @@
-"""Numbers to be predicted, on the scale that a model is trained on: standardised on the training rows."""
+"""Regression targets, standardised on the training rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from colonnade.common.errors import DataError
 
 Task = Literal["classification", "regression"]
-"""`federation.task`: whether classes are predicted or numbers."""
+"""`federation.task`: prediction of classes or of numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class TargetScale:
 
     @classmethod
     def fit(cls, values: Tensor, train_rows: Tensor) -> TargetScale:
-        """Of the training rows alone.
+        """Fits mean and deviation on the training rows alone.
 
         Args:
             values: all rows, floating (n, targets).
             train_rows: int64 (m,).
 
         Raises:
-            DataError: a target is the same number in all training rows.
+            DataError: a target is constant over the training rows.
         """
         known = values[train_rows].to(torch.float64)
         deviation = known.std(dim=0, correction=0)
@@ -51,9 +51,9 @@ class TargetScale:
         return ((values.to(torch.float64) - self.mean.to(values.device)) / self.deviation.to(values.device)).float()
 
     def undo(self, values: Tensor) -> Tensor:
-        """What a model says, (rows, targets), in the targets' own units, float64."""
+        """Model outputs (rows, targets) in the targets' own units, float64."""
         return values.to(torch.float64) * self.deviation.to(values.device) + self.mean.to(values.device)
 
     def record(self) -> dict[str, Any]:
-        """For summaries and checkpoints: exact, as JSON keeps it."""
+        """For summaries and checkpoints: exact in JSON."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}

@@ -1,1 +1,1 @@
-"""What shapes embeddings: the terms that parties add to their loss, and the distances behind them."""
+"""Adjustment of embeddings: the terms that parties add to their loss, and the distances that these use."""

@@ -1,4 +1,4 @@
-"""What parties add to their own loss to bring their embeddings into a better shape (VFL-AFE, Sections 3.2 and 3.3)."""
+"""Terms that parties add to their own loss to adjust their embeddings (VFL-AFE, Sections 3.2 and 3.3)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class AdjustConfig(BaseModel):
-    """`federation.adjust`. Nothing of it leaves a party, and it costs no privacy that training has not cost already."""
+    """`federation.adjust`. None of its results leave a party, and it costs no privacy beyond that of training."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     contrastive: float = Field(
-        default=0.0, ge=0, description="beta, the weight of Eq. 8: embeddings of different clusters are pushed apart"
+        default=0.0, ge=0, description="beta, the weight of Eq. 8, which separates embeddings of different clusters"
     )
     confidence: float = Field(
-        default=0.8, gt=0, lt=1, description="c: rows that belong to their cluster with less are left out"
+        default=0.8, gt=0, lt=1, description="c: rows with a lower membership of their cluster are left out"
     )
     normality: float = Field(
         default=0.0, ge=0, description="alpha, the weight of Eq. 6: distances between embeddings become normal"
@@ -22,5 +22,5 @@ class AdjustConfig(BaseModel):
 
     @property
     def asked(self) -> bool:
-        """Whether anything is added."""
+        """True if any term is added."""
         return self.contrastive > 0 or self.normality > 0

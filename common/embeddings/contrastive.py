@@ -1,14 +1,14 @@
-"""Embeddings of different clusters pushed apart: a loss without labels.
+"""A contrastive loss without labels, which separates embeddings of different clusters.
 
 Source: VFL-AFE, Eq. 8, over the n rows whose cluster I_j is certain enough, w_jk = 1 where I_j = I_k and else 0. As
-printed, without a minus, it would be least where all rows coincide; its text wants different clusters to be told
-apart better. What is minimised here is therefore
+printed, without a minus, its minimum is where all rows coincide; the paper's text requires different clusters to be
+more distinct. This module therefore minimises
 
     L = -beta / n^2 sum_jk (1 - w_jk) |h_j - h_k|
     dL/dh_j = -2 beta / n^2 sum_k (1 - w_jk) (h_j - h_k) / |h_j - h_k|
 
 which is -2 beta / n^2 (h_j sum_k B_jk - sum_k B_jk h_k) with B_jk = (1 - w_jk) / |h_j - h_k|. It has no lower bound:
-embeddings want a norm that is clipped, or scaled.
+the norm of embeddings must be clipped or scaled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_LEAST = 1e-14  # of the largest |h|^2: closer rows coincide, as far as products can tell
+_LEAST = 1e-14  # of the largest |h|^2: closer rows count as equal, within the rounding of products
 
 
 def contrast(h: Tensor, ids: Tensor, confident: Tensor, beta: float) -> tuple[Tensor, Tensor]:
@@ -25,18 +25,18 @@ def contrast(h: Tensor, ids: Tensor, confident: Tensor, beta: float) -> tuple[Te
     Args:
         h: (rows, l).
         ids: I, int64 (rows,).
-        confident: which rows take part, bool (rows,).
+        confident: mask of the rows that take part, bool (rows,).
         beta: the weight.
 
     Returns:
-        L, (), and dL/dh, (rows, l), of h's type: 0 for rows that are not confident; of a pair that coincides nothing.
+        L, (), and dL/dh, (rows, l), of h's type: 0 for rows that are not confident; equal pairs contribute nothing.
     """
     chosen = confident.nonzero().squeeze(1)
     gradient = torch.zeros_like(h, requires_grad=False)
     if not len(chosen):
         return h.new_zeros(()), gradient
     x = h.detach()[chosen].double()
-    x = x - x.mean(0)  # so that products round little away
+    x = x - x.mean(0)  # reduces rounding in products
     d = _across(x, ids[chosen])
     inverses = d.reciprocal().masked_fill_(d == 0, 0.0)
     weight = -beta / len(chosen) ** 2

@@ -1,16 +1,16 @@
-"""Fuzzy c-means: clusters that points belong to by degrees.
+"""Fuzzy c-means: clustering with graded memberships.
 
 Source: Bezdek, Ehrlich, Full, "FCM: The fuzzy c-means clustering algorithm" (1984), as VFL-AFE uses it (Eq. 7).
 For points x_j, centres v_i and fuzziness m > 1 it descends sum_ij u_ij^m |x_j - v_i|^2 by
 
     u_ij ~ |x_j - v_i|^(-2 / (m - 1)), normalised over i          v_i = sum_j u_ij^m x_j / sum_j u_ij^m
 
-in turns. Everything is done in units of the points' entries (their root mean square), so that gradients of 1e-6
-cluster as points of 1 do. It is for points about the origin: far from it, products round differences away.
+in alternation. Points are scaled by the root mean square of their entries, so that gradients of 1e-6 cluster as points
+of 1 do. It is for points near the origin: far from it, rounding of products removes differences.
 
-A gradient's length tells how wrong a row's prediction is, its direction which class it should have been. When training
-has gone on for a while most are short and a few long, so that clusters of the gradients themselves go by length; at
-unit length (`torch.nn.functional.normalize`) they go by class.
+A gradient's length reflects the error of a row's prediction, its direction the true class. Later in training most are
+short and a few long, so that clusters of the gradients themselves follow length; at unit length
+(`torch.nn.functional.normalize`) they follow class.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _NOTHING = 1e-150  # all points are 0
 
 @dataclass(frozen=True)
 class Clusters:
-    """What was found.
+    """The clusters found.
 
     Args:
         memberships: u, float32 (n, C); rows sum to 1.
-        centres: v, float32 (C, d), in the points' units: where a later call may start.
+        centres: v, float32 (C, d), in the points' units; a later call may start from them.
     """
 
     memberships: Tensor
     centres: Tensor
 
     def assignments(self) -> tuple[Tensor, Tensor]:
-        """The cluster that every point belongs to most and how much: int64 (n,) and float32 (n,), I_n and c_n."""
+        """Every point's cluster of highest membership, and that membership: I_n, int64 (n,), and c_n, float32 (n,)."""
         confidences, ids = self.memberships.max(1)
         return ids, confidences
 
@@ -54,16 +54,16 @@ def fuzzy_c_means(
     iterations: int = 20,
     start: Tensor | None = None,
 ) -> Clusters:
-    """Clusters of points.
+    """Clusters points.
 
-    Clusters come in no order. Where all points are equal, all memberships are.
+    Clusters have no particular order. If all points are equal, so are all memberships.
 
     Args:
         points: finite, (n, d).
         clusters: C.
         fuzziness: m, from 1.1; 2 is usual, and the fastest.
-        tolerance: of centres, in those units: it ends where none of their coordinates moves further.
-        iterations: the most.
+        tolerance: of centres, in scaled units: iteration ends when none of their coordinates moves further.
+        iterations: their maximum number.
         start: centres (C, d), as of an earlier batch; None begins with points that are far apart, always the same.
 
     Raises:
@@ -92,7 +92,7 @@ def _memberships(x: Tensor, squares: Tensor, centres: Tensor, fuzziness: float) 
 
 
 def _far_apart(x: Tensor, squares: Tensor, clusters: int) -> Tensor:
-    """Points (C, d): the longest one, then ever the one that is farthest from all chosen."""
+    """Points (C, d): the longest one, then each time the one farthest from all chosen."""
     chosen = [int(squares.argmax())]
     apart = torch.full_like(squares, torch.inf)
     while len(chosen) < clusters:
@@ -105,7 +105,7 @@ def _far_apart(x: Tensor, squares: Tensor, clusters: int) -> Tensor:
 def _check(points: Tensor, clusters: int, fuzziness: float) -> None:
     if points.dim() != 2 or len(points) < clusters:
         raise InputError(
-            f"{clusters} clusters need as many points, what came is {tuple(points.shape)}",
+            f"{clusters} clusters need as many points, got {tuple(points.shape)}",
             hint="there are more classes than rows in a batch: give the federation a larger one",
         )
     if fuzziness < 1.1:

@@ -1,4 +1,4 @@
-"""How far distances are from a normal distribution: a penalty that a model can be trained with.
+"""Divergence of distances from a normal distribution, as a penalty for training.
 
 Source: VFL-AFE, Eq. 6, the divergence of the distances' distribution P(d) from N(mu_h, sigma_h^2), without its weight
 alpha. With the distances' own mean and variance it is
@@ -11,9 +11,9 @@ entropy", 1976), with d_(i) = d_(1) below and d_(N) above:
 
     H = 1/N sum_i log(N / 2m (d_(i+m) - d_(i-m)))
 
-with m = sqrt(N) + 1/2 rounded down, less than N / 2, and without the bias that it has for independent draws of an even
-density (Wieczorkowski and Grzegorzewski, "Entropy estimators - improvements and comparisons", 1999). Tails are not
-even: of normal values the estimate of the divergence is about 0.02 too low for N = 2016, 0.007 for N = 32640.
+with m = sqrt(N) + 1/2 rounded down, less than N / 2, minus its bias for independent draws of a uniform density
+(Wieczorkowski and Grzegorzewski, "Entropy estimators - improvements and comparisons", 1999). Tails are not uniform:
+for normal values the estimate of the divergence is about 0.02 too low at N = 2016, 0.007 at N = 32640.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch.autograd.function import once_differentiable
 
 from colonnade.common.embeddings.pairwise import distances
 
-_LEAST = 1e-3  # of the spacing of even draws over one deviation: what is closer counts as so far, without a gradient
+_LEAST = 1e-3  # of the spacing of uniform draws over one deviation: closer values count as this far, without gradient
 _FEW = 3  # distances, those of three rows
 
 
@@ -59,7 +59,7 @@ def divergence(values: Tensor) -> Tensor:
 
 
 class _Divergence(torch.autograd.Function):
-    """The gradient in closed form, while the values are sorted: autograd takes three times as long."""
+    """The divergence with a gradient in closed form, on sorted values: autograd takes three times as long."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _sorted_divergence(ascending: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ends(pulls: Tensor, window: int) -> Tensor:
-    """What the logarithms of all spacings change by where one of the values moves: (N,) from one pull a spacing."""
+    """Derivative of the spacings' logarithms with respect to each value: (N,) from one pull a spacing."""
     change = torch.zeros_like(pulls)
     change[window:] += pulls[:-window]
     change[-1] += pulls[-window:].sum()
@@ -115,7 +115,7 @@ def _order(values: Tensor) -> Tensor:
 
 @lru_cache
 def _bias(count: int, window: int) -> float:
-    """What the estimate has too much for independent draws of an even density; below 0.
+    """Bias of the estimate for independent draws of a uniform density; below 0.
 
     The spacing of k places among them is Beta(k, N + 1 - k), the expectation of its logarithm psi(k) - psi(N + 1).
     Inside k = 2m, at the ends m to 2m - 1.

@@ -1,13 +1,13 @@
-"""Distances between the rows of a batch: how they spread, and what can be told of that when rows carry noise.
+"""Distances between the rows of a batch: their spread, and its estimate from rows with noise.
 
 Source: VFL-AFE, Section 3.2. d are the distances |h_j - h_k| of all pairs, taken as normal N(mu_h, sigma_h^2).
-Who sees rows only after noise N(0, s^2) on each of their l entries can still tell mu_h and sigma_h: with D the
-distances that are seen and V(.) the variance over the pairs of n rows,
+mu_h and sigma_h can still be estimated from rows with noise N(0, s^2) on each of their l entries: with D the
+observed distances and V(.) the variance over the pairs of n rows,
 
     E mean(D^2) = m2 + 2 l s^2                                  where m2 = mean(d^2)
     E V(D^2)    = v2 + (n - 2) / (n - 1) (8 s^2 m2 + 8 l s^4)   where v2 = V(d^2)
 
-hold for any rows. The factor is there because pairs share rows, so that part of the noise moves all of them and
+hold for any rows. The factor arises because pairs share rows, so that part of the noise moves all of them and
 their mean. Of normal distances m2 = mu^2 + sigma^2 and v2 = 4 mu^2 sigma^2 + 2 sigma^4, which is solved for both.
 """
 
@@ -27,8 +27,8 @@ from colonnade.common.errors import InputError
 def distances(h: Tensor) -> Tensor:
     """d, the Euclidean distance of every pair of rows; differentiable.
 
-    Where two rows coincide the gradient is 0. Differences are taken entry by entry, not from |a|^2 + |b|^2 - 2 a'b:
-    nothing cancels, and up to 256 rows by 64 columns it takes half the time.
+    The distance of two equal rows has gradient 0. Differences are computed entry by entry, not from
+    |a|^2 + |b|^2 - 2 a'b: nothing cancels, and up to 256 rows by 64 columns it takes half the time.
 
     Args:
         h: (n, l).
@@ -36,12 +36,12 @@ def distances(h: Tensor) -> Tensor:
     Returns:
         (n (n - 1) / 2,): rows 0 and 1, 0 and 2, .. 1 and 2, ..
     """
-    return torch.pdist(h) if len(h) > 1 else h.flatten()[:0]  # of no rows, pdist's gradient ends the process
+    return torch.pdist(h) if len(h) > 1 else h.flatten()[:0]  # without rows, pdist's gradient crashes the process
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The normal distribution that distances are taken to have.
+    """The normal distribution that distances are assumed to have.
 
     Args:
         mean: mu_h.
@@ -53,7 +53,7 @@ class Spread:
 
     @classmethod
     def of(cls, h: Tensor) -> Spread:
-        """Of the rows (n, l), from all their pairs. Raises InputError for less than two rows."""
+        """Spread of the rows (n, l), from all their pairs. Raises InputError for less than two rows."""
         x = _centred(h)
         n, lengths = len(x), x.square().sum(1)
         squares = torch.addmm(lengths, x, x.T, alpha=-2).add_(lengths.unsqueeze(1)).fill_diagonal_(0.0)
@@ -73,10 +73,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of squared distances. They are unbiased where noise was taken off, so that batches are best averaged here.
+    """Moments of squared distances. They are unbiased after noise is subtracted, so batches are best averaged here.
 
     Args:
-        mean: m2. An estimate may fall below 0, as that of v2.
+        mean: m2. The estimate may fall below 0, as that of v2.
         variance: v2.
     """
 
@@ -85,7 +85,7 @@ class Moments:
 
     @classmethod
     def released(cls, h: Tensor, noise: float) -> Moments:
-        """Of rows before noise, from the rows with it.
+        """Moments of rows before noise, from the rows with it.
 
         Args:
             h: (n, l), released with N(0, noise^2) on every entry.
@@ -98,7 +98,7 @@ class Moments:
         (n, width), power, lengths = x.shape, noise**2, x.square().sum(1)
         total = float(lengths.sum())
         first = 2 * total / (n - 1)
-        # sum_jk d_jk^4 of rows whose sum is 0, without a look at any pair
+        # sum_jk d_jk^4 of rows whose sum is 0, without computing any pair
         fourth = 2 * n * float(lengths.square().sum()) + 2 * total**2 + 4 * float((x.T @ x).square().sum())
         mean = first - 2 * width * power
         added = 8 * power * mean + 8 * width * power**2
@@ -113,20 +113,20 @@ class Moments:
     def spread(self) -> Spread:
         """mu_h and sigma_h of normal distances with these moments; estimates below 0 count as 0.
 
-        sigma^2 is the smaller solution of u^2 - 2 m2 u + v2 / 2 = 0. Where v2 is more than normal distances can have,
-        2 m2^2, it is all of m2.
+        sigma^2 is the smaller solution of u^2 - 2 m2 u + v2 / 2 = 0. If v2 exceeds 2 m2^2, the maximum for normal
+        distances, sigma^2 is m2.
         """
         m2, v2 = max(self.mean, 0.0), max(self.variance, 0.0)
         root = math.sqrt(max(m2**2 - v2 / 2, 0.0))
-        square = min(v2 / 2 / (m2 + root), m2) if m2 else 0.0  # m2 - root, without the difference
+        square = min(v2 / 2 / (m2 + root), m2) if m2 else 0.0  # m2 - root, without cancellation
         return Spread(math.sqrt(m2 - square), math.sqrt(square))
 
 
 def _centred(h: Tensor) -> Tensor:
-    """h about its mean, without a graph, float64: squares are summed, and noise is taken off."""
+    """h about its mean, without a graph, float64, since squares are summed and noise is subtracted."""
     if h.dim() != 2 or len(h) < 2:
         raise InputError(
-            f"distances need at least two rows, what came is {tuple(h.shape)}",
+            f"distances need at least two rows, got {tuple(h.shape)}",
             hint="give the federation a batch that leaves no single row over",
         )
     x = h.detach().double()

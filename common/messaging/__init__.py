@@ -1,1 +1,1 @@
-"""What a message is: dataclasses of tensors and scalars, and how each may leave its sender."""
+"""Messages: dataclasses of tensors and scalars, each with the declared way it may leave its sender."""

@@ -1,4 +1,4 @@
-"""How the tensors of a party's message leave it: each says so in its declaration, or the message does not leave."""
+"""Release types of a party's message: every tensor field declares one, or the message is refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WAYS: dict[type, Mapping[str, type[Outgoing]]] = {}
 
 
 def ways_out(kind: type[Message]) -> Mapping[str, type[Outgoing]]:
-    """The tensor fields of a party's message that pass the door only as this type; all others are public.
+    """The tensor fields of a party's message with the type that the egress requires; all others are public.
 
     Raises:
-        TypeError: the message is no party's, or does not say of all that it holds how it leaves.
+        TypeError: the message is not a party's, or a field does not declare how it leaves.
     """
     if kind not in _WAYS:
         if not issubclass(kind, PartyMessage):
@@ -29,10 +29,10 @@ def ways_out(kind: type[Message]) -> Mapping[str, type[Outgoing]]:
 
 
 def objection(kind: type[Message]) -> str:
-    """Why a message can be in no contract, and what to do; "" if it can.
+    """Error and hint if a message cannot be part of a contract; "" if it can.
 
-    A message is derived from `PartyMessage`, `ServerMessage` or both. A party's tensors are Released, Concealed or
-    public; a number of type float is none of them and would pass beside the ledger.
+    A message is derived from `PartyMessage`, `ServerMessage` or both. A party's tensors are Released, MaskedTensor or
+    public; a scalar of type float is none of these and would bypass the ledger.
     """
     name, party = kind.__name__, issubclass(kind, PartyMessage)
     if not party and not issubclass(kind, ServerMessage):
@@ -46,7 +46,7 @@ def objection(kind: type[Message]) -> str:
             return f"{name}.{field} is a float, which passes no privacy stage: send it as a tensor that is Released"
         if isinstance(spec, TensorSpec) and (field in typed) == bool(spec.public):
             said = "both says that it is public and has a type" if spec.public else "does not say how it leaves a party"
-            return f"{name}.{field} {said}: declare it as Released, as Concealed, or TensorSpec(..., public=REASON)"
+            return f"{name}.{field} {said}: declare it as Released, as MaskedTensor, or TensorSpec(..., public=REASON)"
     return ""
 
 

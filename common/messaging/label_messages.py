@@ -1,6 +1,6 @@
-"""What a server tells parties of the labels of a batch, where a protocol supposes that they have them (FDML, C-VFL).
+"""Label messages: the labels of a batch, sent to parties in protocols that assume they hold them (FDML, C-VFL).
 
-One of three messages, for each batch anew: a party that was away needs nothing from before.
+One of three messages per batch: a party that was away needs no earlier one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What parties say to each other: frozen dataclasses of tensors and scalars.
+"""Messages between members: frozen dataclasses of tensors and scalars.
 
 A protocol declares its messages in its contract (common/protocols/NAME.py):
 
@@ -6,12 +6,12 @@ A protocol declares its messages in its contract (common/protocols/NAME.py):
     class Embedding(PartyMessage):
         h: Annotated[Released, TensorSpec("rows", "width")]
 
-Who sends it is its base class; how a party's tensor leaves, its type (common/messaging/outgoing.py,
+The base class gives the sender; the type of a party's tensor gives the way it leaves (common/messaging/outgoing.py,
 common/messaging/departure.py).
 
-Every dimension has a name. The contract's `limits` gives the largest value that a name may
-take, which bounds the size of every message before it is read; a half that waits for a message
-names the exact values: `collect(Embedding, t, quorum, rows=1024, width=60)`.
+Every dimension has a name. The contract's `limits` gives the largest value of each name, which bounds the size of every
+message before it is read; the code that waits for a message gives the exact values:
+`collect(Embedding, t, quorum, rows=1024, width=60)`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ DTYPES: Mapping[str, torch.dtype] = {
     "uint8": torch.uint8,
 }
 
-# What a message costs beside its tensors: names, shapes, scalars and strings.
+# Bytes of a message besides its tensors: names, shapes, scalars and strings.
 SCALAR_ALLOWANCE = 512
 
 
 @dataclass(frozen=True, init=False)
 class TensorSpec:
-    """What a tensor field must look like.
+    """Specification of a tensor field.
 
     Args:
         dims: one name per dimension.
         dtype: the only dtype that is allowed.
-        public: of an ordinary tensor in a party's message: why it may leave as it is, being no function of private
-            rows, or of nothing but what has left or come before.
+        public: for an ordinary tensor in a party's message, the reason it may leave unchanged: it is not a function of
+            private rows, or only of what was sent or received before.
     """
 
     dims: tuple[str, ...]
@@ -70,7 +70,7 @@ class TensorSpec:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def message(cls: type[_T]) -> type[_T]:
-    """Declares a message: a frozen dataclass that compares by identity (it holds tensors)."""
+    """Declares a message: a frozen dataclass compared by identity (it holds tensors)."""
     return dataclass(frozen=True, eq=False)(cls)
 
 
@@ -80,8 +80,8 @@ class Message:
 
     Args:
         round: the round that it belongs to, from 1.
-        packed: tensor fields that do not travel as they are, as they travel; the fields themselves hold what
-            the receiver gets. Set by whoever compresses, never by a half.
+        packed: compressed fields in their wire form; the fields themselves hold the receiver's values. Set by the
+            compression stage, never by protocol code.
     """
 
     round: int
@@ -90,7 +90,7 @@ class Message:
 
 @message
 class PartyMessage(Message):
-    """A message that parties send. The door lets no other leave."""
+    """A message that parties send. The egress accepts no other."""
 
 
 @message
@@ -137,18 +137,18 @@ def tensors(message: Message) -> dict[str, Tensor]:
 
 
 def snapshot(message: M) -> M:
-    """A copy on the CPU, as it arrives over a wire: the sender may change its tensors, the receiver's are its own."""
+    """A copy on the CPU, as if received over a wire: the sender may change its tensors afterwards."""
     copies: dict[str, Any] = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors(message).items()}
     return replace(message, **copies)
 
 
 def payload_bytes(message: Message) -> int:
-    """Bytes of the tensors alone as they travel, as the papers count communication."""
+    """Bytes of the tensors alone in their wire form, as papers count communication."""
     return sum(message.packed.get(name, getattr(message, name)).nbytes for name, _ in tensor_specs(type(message)))
 
 
 def memory(message: Message) -> int:
-    """Bytes that a message takes while it is kept, roughly."""
+    """Approximate bytes of a message in memory."""
     sizes: list[int] = [getattr(message, name).nbytes for name, _ in tensor_specs(type(message))]
     return SCALAR_ALLOWANCE + sum(sizes)
 
@@ -159,17 +159,17 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def declared(kinds: Kinds) -> str:
-    """What a protocol may say, for an error: 'one of Embedding, Gradient'."""
+    """The declared message kinds, for an error: 'one of Embedding, Gradient'."""
     return f"one of {', '.join(sorted(kinds))}" if kinds else "no message at all"
 
 
 def largest_bytes(kind: type[Message], limits: Mapping[str, int], form: Form = AS_IS) -> int:
-    """The most bytes that a message of this kind may take.
+    """Maximum bytes of a message of this kind.
 
     Args:
         kind: of the message.
         limits: the largest value of every dimension name.
-        form: of tensors of float32; scales and places can make them larger than they are.
+        form: of float32 tensors; scales and positions can make them larger than uncompressed ones.
     """
     return SCALAR_ALLOWANCE + sum(_largest(spec, limits, form) for _, spec in tensor_specs(kind))
 
@@ -181,11 +181,11 @@ def _largest(spec: TensorSpec, limits: Mapping[str, int], form: Form) -> int:
 
 
 def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
-    """Refuses a message whose dtypes or ranks are not declared, or that is larger than allowed.
+    """Checks that dtypes and ranks are as declared and sizes within the limits.
 
     Args:
-        party: who sent it, for the error.
-        message: what came.
+        party: the sender, for the error.
+        message: as received.
         limits: the largest value of each dimension name.
 
     Raises:
@@ -204,7 +204,7 @@ def check(party: str, message: Message, limits: Mapping[str, int]) -> None:
 
 
 def check_finite(party: str, message: Message) -> None:
-    """Refuses a message with a number that is NaN or infinite. Raises as `check`."""
+    """Checks that all numbers are finite. Raises like `check`."""
     for name, spec in schema(type(message)).items():
         value = getattr(message, name)
         if isinstance(spec, TensorSpec) and not all_finite(value):
@@ -215,7 +215,7 @@ def check_finite(party: str, message: Message) -> None:
 
 
 def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
-    """Refuses a message whose dimensions are not these; a name that is left out is free. Raises as `check`."""
+    """Checks that the dimensions have these values; a name that is left out is free. Raises like `check`."""
     for name, spec in tensor_specs(type(message)):
         tensor = getattr(message, name)
         for position, (dim, size) in enumerate(zip(spec.dims, tensor.shape, strict=True)):
@@ -227,8 +227,8 @@ def check_exact(party: str, message: Message, dims: Mapping[str, int]) -> None:
 def all_finite(tensor: Tensor) -> bool:
     """True if no entry is NaN or infinite.
 
-    The sum is not finite if an entry is not, and costs a third of `isfinite().all()`; only where
-    the sum overflows although every entry is finite does the slow look decide.
+    The sum is not finite if an entry is not, and costs a third of `isfinite().all()`; the slow check is needed only if
+    the sum overflows although every entry is finite.
     """
     if not tensor.is_floating_point() or math.isfinite(tensor.sum().item()):
         return True

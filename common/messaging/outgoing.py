@@ -1,8 +1,8 @@
-"""Tensors that may leave a party. Each way out is a type, so that a message says in its fields what it takes.
+"""Tensors that may leave a party. Each release is a type, which a message requires in its fields.
 
-A field `Annotated[Released, TensorSpec(...)]` takes at the sender what its privacy stage returned; the type checker
-refuses anything else, and so does the party's door (client/privacy/egress.py). What an operation makes of such a tensor
-is an ordinary tensor again. At the receiver the field holds an ordinary tensor.
+A field `Annotated[Released, TensorSpec(...)]` takes at the sender a result of its privacy stage; the type checker
+refuses anything else, and so does the party's egress (client/privacy/egress.py). An operation on such a tensor returns
+an ordinary tensor. At the receiver the field holds an ordinary tensor.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from colonnade.common.compression.quantise import Packed
 
 
 class Outgoing(Tensor):
-    """A tensor that may leave: an alias of what it was made of, detached. The door keeps a copy of its own.
+    """A tensor that may leave: a detached alias of its source. The egress keeps its own copy.
 
     Attributes:
-        mechanism: what was done to it, as the ledger names it.
+        mechanism: applied to it, as the ledger names it.
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as nn.Parameter has it
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as in nn.Parameter
     mechanism: str
 
     @classmethod
     def _made(cls, value: Tensor, mechanism: str) -> Self:
-        made = Tensor._make_subclass(cls, value)  # detached; shares values and the count of changes in place
+        made = Tensor._make_subclass(cls, value)  # detached; shares values and the version counter
         made.mechanism = mechanism
         return made
 
 
 class Released(Outgoing):
-    """A function of private rows that went through the privacy stage. Made in common/privacy alone, as a test checks.
+    """A function of private rows that went through the privacy stage. Created only in common/privacy (tested).
 
     Args:
-        value: what may leave.
-        mechanism: what was done to it, as the ledger names it.
-        epsilon: spent by all releases so far, or None where nothing is protected.
-        packed: the value as it travels, if not as it is.
+        value: to be sent.
+        mechanism: applied to it, as the ledger names it.
+        epsilon: spent by all releases so far, or None without protection.
+        packed: the value's wire form, if compressed.
     """
 
     epsilon: float | None
     packed: Packed | None
 
     def __new__(cls, value: Tensor, mechanism: str, epsilon: float | None, packed: Packed | None = None) -> Self:
-        """Takes note of what it cost."""
+        """Attaches mechanism, epsilon and packed form."""
         made = cls._made(value, mechanism)
         made.epsilon, made.packed = epsilon, packed
         return made
 
 
 class MaskedTensor(Outgoing):
-    """Something that says nothing by itself: sealed for others, blinded, a share of a code, a list that was shuffled.
+    """A tensor that reveals nothing by itself: sealed for others, blinded, a share of a code, or a shuffled list.
 
-    Made by the code that seals, blinds, codes and shuffles alone, as a test checks.
+    Created only by the code that seals, blinds, codes and shuffles (tested).
 
     Args:
-        value: what may leave.
-        mechanism: what hides it, as the ledger names it.
-        summed: whether the receiver learns a sum that it is a part of: what is under it must have been released.
+        value: to be sent.
+        mechanism: that hides it, as the ledger names it.
+        summed: True if the receiver learns a sum that includes it: the hidden value must then be a release.
     """
 
     summed: bool
 
     def __new__(cls, value: Tensor, mechanism: str, *, summed: bool = False) -> Self:
-        """Takes note of what hides it."""
+        """Attaches the mechanism."""
         made = cls._made(value, mechanism)
         made.summed = summed
         return made
@@ -77,7 +77,7 @@ class MaskedTensor(Outgoing):
 
 
 def nothing(*shape: int, dtype: torch.dtype) -> MaskedTensor:
-    """A tensor without entries, for a message that has nothing to say. Raises ValueError if it has entries."""
+    """A tensor without entries, for an empty message. Raises ValueError if it has entries."""
     if (empty := torch.empty(shape, dtype=dtype)).numel():
         raise ValueError(f"a tensor of shape {shape} has entries")
     return MaskedTensor(empty, "an empty answer")

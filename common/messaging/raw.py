@@ -1,4 +1,4 @@
-"""Bytes as tensors: what messages carry that is neither a number nor a name."""
+"""Bytes as tensors, for message content that is neither a number nor a name."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def to_bytes(tensor: Tensor) -> bytes:
 
 
 def lay_out(pieces: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Pieces end to end, uint8 (bytes,), and the length of each, int64 (pieces,)."""
+    """Concatenates pieces: uint8 (bytes,), and the length of each, int64 (pieces,)."""
     lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64)
     return torch.cat([*pieces, torch.empty(0, dtype=torch.uint8)]), lengths
 
 
 def take_apart(flat: Tensor, lengths: Tensor) -> list[Tensor]:
-    """What `lay_out` laid end to end.
+    """Splits the bytes that `lay_out` concatenated.
 
     Raises:
-        ValueError: the lengths are not those of the whole.
+        ValueError: the lengths do not add up to the whole.
     """
     sizes = lengths.tolist()
     if any(size < 0 for size in sizes) or sum(sizes) != len(flat):

@@ -1,4 +1,4 @@
-"""A bottom model of the agreed width, or a refusal that says whose it is."""
+"""Construction of a bottom model, checked against the agreed width."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From a configuration to a model: what it may say, equal weights for equal seeds, shapes that fit.
+"""Construction of models from a configuration: settings, seeded weights, shape checks.
 
 model: mlp                                       a party's tower
 model: {name: mlp, hidden: 120, embedding: 60}
-model: {file: "./tower.py:Tower", depth: 3}      code of one's own, see own.py
+model: {file: "./tower.py:Tower", depth: 3}      user code, see own.py
 head: {name: linear, bias: true}                 the server's head
 """
 
@@ -57,7 +57,7 @@ ModelConfig = Annotated[
     ],
     BeforeValidator(_expand),
 ]
-"""What a party's configuration says under `model`."""
+"""A party's configuration under `model`."""
 
 HeadConfig = Annotated[
     Annotated[
@@ -69,7 +69,7 @@ HeadConfig = Annotated[
     ],
     BeforeValidator(_expand),
 ]
-"""What the server's configuration says under `head`."""
+"""The server's configuration under `head`."""
 
 
 def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path = Path()) -> nn.Module:
@@ -98,13 +98,13 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
 
     Args:
         config: the server's `head`.
-        inputs: width of one embedding, or of all when they are laid side by side.
-        classes: how many there are.
+        inputs: width of one embedding, or of all concatenated.
+        classes: number of classes.
         seed: equal seeds give equal weights. The global generator is left as it was.
         base: the folder that a file is relative to.
 
     Raises:
-        ConfigError: the head does not give one score a class, or its file is not usable.
+        ConfigError: the head does not give one score per class, or its file is not usable.
     """
 
     def make() -> nn.Module:
@@ -121,27 +121,27 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
 def build_agreed_head(
     config: LinearHeadConfig | MlpHeadConfig, inputs: int, classes: int, seed: int, draws: torch.Generator
 ) -> nn.Module:
-    """A head that travels, so that both ends build it: (batch, inputs) float32 -> (batch, classes).
+    """A head that is sent, so both sides build it: (batch, inputs) float32 -> (batch, classes).
 
     Args:
-        config: as the federation agrees on it.
-        inputs: width of the party's embedding, or of all when they are laid side by side.
-        classes: how many there are.
+        config: as agreed in the federation.
+        inputs: width of the party's embedding, or of all concatenated.
+        classes: number of classes.
         seed: equal seeds give equal weights. The global generator is left as it was.
-        draws: where its dropout comes from.
+        draws: generator of its dropout.
     """
     return _seeded(lambda: config.module(inputs, classes, draws), (inputs,), seed)[0]
 
 
 def output_width(model: nn.Module, input_shape: Shape) -> int:
-    """The width of what a model makes of two rows of zeros; neither its mode nor its state changes.
+    """Output width of a model, from two rows of zeros; mode and state do not change.
 
     Args:
         model: anything that should map (batch, *input_shape) to (batch, width).
         input_shape: of one row.
 
     Raises:
-        ConfigError: it fails, or its output has another shape; the message names both shapes.
+        ConfigError: the model fails, or its output has another shape; the message names both shapes.
     """
     rows = torch.zeros(2, *input_shape, device=next((p.device for p in model.parameters()), None))
     modes = [(module, module.training) for module in model.modules()]
@@ -167,8 +167,8 @@ def output_width(model: nn.Module, input_shape: Shape) -> int:
 
 
 def _seeded(make: Callable[[], nn.Module], input_shape: Shape, seed: int) -> tuple[nn.Module, int]:
-    # Layers draw their first weights from the global CPU generator, which others may be using;
-    # lazy layers do so at the first rows. `torch.manual_seed` would seed every GPU as well.
+    # Layers initialise from the global CPU generator, which other code may be using; lazy layers do so at the first
+    # rows. `torch.manual_seed` would seed every GPU as well.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = make()

@@ -1,4 +1,4 @@
-"""Heads: embeddings -> one score a class."""
+"""Heads: embeddings -> one score per class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.common.models.towers.norm import BatchNorm
 
 
 class LinearHeadConfig(BaseModel):
-    """One linear layer, without a bias as the heads of VIMADMM (its W_k)."""
+    """One linear layer, without a bias like the heads of VIMADMM (its W_k)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,23 +23,23 @@ class LinearHeadConfig(BaseModel):
     bias: bool = False
 
     def module(self, inputs: int, classes: int, draws: torch.Generator | None = None) -> nn.Module:  # noqa: ARG002
-        """The head: (batch, inputs) -> (batch, classes). It draws nothing."""
+        """The head: (batch, inputs) -> (batch, classes). No dropout."""
         return nn.Linear(inputs, classes, bias=self.bias)
 
     def size(self, inputs: int, classes: int) -> int:
-        """How many numbers its parameters are."""
+        """Number of parameters."""
         return (inputs + self.bias) * classes
 
 
 class ProductHeadConfig(BaseModel):
-    """h W_k and nothing else: the linear head of one party in VIMADMM."""
+    """h W_k: the linear head of one party in VIMADMM."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["linear"] = "linear"
 
     def size(self, inputs: int, classes: int) -> int:
-        """How many numbers its parameters are."""
+        """Number of parameters."""
         return inputs * classes
 
 
@@ -65,7 +65,7 @@ class MlpHeadConfig(BaseModel):
         return head.append(nn.Linear(self.hidden, classes))
 
     def size(self, inputs: int, classes: int) -> int:
-        """How many numbers its parameters are, weights and biases."""
+        """Number of parameters, weights and biases."""
         return sum((width + 1) * after for width, after in pairwise([*self._widths(inputs), classes]))
 
     def _widths(self, inputs: int) -> list[int]:
@@ -75,7 +75,7 @@ class MlpHeadConfig(BaseModel):
 class NormedHeadConfig(BaseModel):
     """Linear, batch norm, linear, ReLU, batch norm, weight-normed linear: FedVS, Appendix C, for credit cards.
 
-    The paper ends in a sigmoid of one score; two scores and their softmax say the same. It gives no width.
+    The paper ends in a sigmoid of one score; two scores with a softmax are equivalent. It gives no width.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -96,7 +96,7 @@ class NormedHeadConfig(BaseModel):
 
 
 class SeededDropout(nn.Dropout):
-    """Dropout that draws from a CPU generator of its own, which a checkpoint can hold."""
+    """Dropout with its own CPU generator, which a checkpoint can store."""
 
     def __init__(self, rate: float, draws: torch.Generator) -> None:
         super().__init__(rate)
@@ -118,16 +118,16 @@ def _expand(value: Any) -> Any:
 PartyHeadConfig = Annotated[
     Annotated[ProductHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_expand)
 ]
-"""What the federation agrees on for the head of each party in VIMADMM."""
+"""Agreed head of each party in VIMADMM."""
 
 JointHeadConfig = Annotated[
     Annotated[LinearHeadConfig | MlpHeadConfig, Field(discriminator="name")], BeforeValidator(_expand)
 ]
-"""What the federation agrees on for the one head over all embeddings in C-VFL."""
+"""Agreed head over all embeddings in C-VFL."""
 
 
 def xavier(width: int, classes: int, seed: int, *parties: int) -> Tensor:
-    """Linear heads W from Xavier's uniform distribution, float32 (*parties, width, classes)."""
+    """Linear heads W from Xavier's uniform initialisation, float32 (*parties, width, classes)."""
     draws = torch.Generator().manual_seed(seed)
     bound = math.sqrt(6 / (width + classes))
     return torch.empty(*parties, width, classes).uniform_(-bound, bound, generator=draws)

@@ -1,7 +1,7 @@
-"""Whether rows meet in a model: one row is changed, and what the model makes of all others is compared.
+"""Test for interaction between rows in a model: one row is changed, and the outputs of all others are compared.
 
-This finds mistakes, such as statistics of a batch, attention over its rows, or a memory of rows that came before. A
-model that is made to deceive can tell a probe from its work: it is the party's own code, against its own party.
+This finds mistakes such as batch statistics, attention over rows, or memory of earlier rows. A model built to deceive
+can recognise a probe, but it is the party's own code and would harm its own party.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import copy
 import torch
 from torch import Tensor, nn
 
-_TOLERANCE = 1e-5  # of the largest output: what kernels may differ by that choose another order of sums
+_TOLERANCE = 1e-5  # of the largest output: tolerance for kernels that sum in another order
 
 
 def mixing(model: nn.Module, rows: Tensor) -> str:
-    """How a row changes what a model makes of others; "" if it does not.
+    """Description of how a row changes a model's outputs of other rows; "" if it does not.
 
-    Looked at in training and in evaluation mode, in the row's own batch and in the batch after it. The model and the
-    generators are left as they are.
+    Tested in training and evaluation mode, in the row's own batch and in the next one. The model and the generators do
+    not change.
 
     Args:
         model: (batch, ...) -> (batch, width).
@@ -42,13 +42,13 @@ def _in_mode(model: nn.Module, rows: Tensor, *, training: bool) -> str:
                 return f"a row changes what it makes of other rows of the batch, {mode}"
             if not _same((later,), (after,)):
                 return f"a row changes what it makes of the next batch, {mode}"
-    except Exception as error:  # noqa: BLE001  # somebody's code; what it says may hold values
+    except Exception as error:  # noqa: BLE001  # user code; the error's text may contain values
         return f"it cannot be tested with {len(rows)} rows, {mode}: {type(error).__name__}"
     return ""
 
 
 def _outputs(model: nn.Module, first: Tensor, second: Tensor, training: bool) -> tuple[Tensor, Tensor]:
-    """What a copy of the model makes of two batches one after the other, with the same draws in every call."""
+    """Outputs of a copy of the model for two successive batches, with the same draws in every call."""
     probe = copy.deepcopy(model).train(training)
     with torch.random.fork_rng(devices=[first.device] if first.is_cuda else []), torch.no_grad():
         torch.default_generator.manual_seed(0)
@@ -58,7 +58,7 @@ def _outputs(model: nn.Module, first: Tensor, second: Tensor, training: bool) ->
 
 
 def _another(rows: Tensor, place: int) -> Tensor:
-    """A row of the same kind with other values: one of the others, if they are not all alike."""
+    """A row with other values: another row of the batch, unless all are equal."""
     different = (rows != rows[place]).flatten(1).any(1).nonzero()
     return rows[int(different[0])] if len(different) else rows[place] + 1
 

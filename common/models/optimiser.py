@@ -1,4 +1,4 @@
-"""The optimisers that a configuration may name: an explicit table."""
+"""Optimisers of a configuration, in an explicit table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _OptimiserBase(BaseModel):
 
 
 class SgdConfig(_OptimiserBase):
-    """Stochastic gradient descent; the values are those of VIMADMM's local models on MNIST.
+    """Stochastic gradient descent; the defaults are those of VIMADMM's local models on MNIST.
 
-    Plain with `momentum: 0`; with Nesterov's momentum instead of Polyak's where `nesterov` is true.
+    Plain with `momentum: 0`; Nesterov's momentum instead of Polyak's if `nesterov` is true.
     """
 
     name: Literal["sgd"] = "sgd"
@@ -39,7 +39,7 @@ class SgdConfig(_OptimiserBase):
 
 
 class AdamConfig(_OptimiserBase):
-    """Adam; its weight decay is a part of the gradient."""
+    """Adam; its weight decay is part of the gradient."""
 
     name: Literal["adam"] = "adam"
     lr: Rate = 1e-3
@@ -82,7 +82,7 @@ class RmspropConfig(_OptimiserBase):
 
 
 class AdadeltaConfig(_OptimiserBase):
-    """Adadelta, which finds its own rate: `lr` only scales it."""
+    """Adadelta, which adapts its rate: `lr` only scales it."""
 
     name: Literal["adadelta"] = "adadelta"
     lr: Rate = 1.0
@@ -104,14 +104,14 @@ OptimiserConfig = Annotated[
     ],
     BeforeValidator(_expand),
 ]
-"""`{name: sgd, lr: 0.1}`, or in short `sgd`; sgd where no name is given."""
+"""`{name: sgd, lr: 0.1}`, or `sgd` for short; sgd if no name is given."""
 
 
 def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimiser over these parameters.
 
-    Those that torch can fuse on every device take the fused step: on one CPU thread, for the tower
-    of MNIST (56-120-60), SGD takes 60 microseconds instead of 130 and Adam 130 instead of 350.
+    Optimisers that torch can fuse on every device use the fused step: on one CPU thread, for the tower of MNIST
+    (56-120-60), SGD takes 60 microseconds instead of 130 and Adam 130 instead of 350.
     """
     values = config.model_dump(exclude={"name"})
     if isinstance(config, SgdConfig | AdamConfig | AdamWConfig):
@@ -120,9 +120,9 @@ def build_optimiser(config: OptimiserConfig, parameters: Iterable[nn.Parameter])
 
 
 def stepper(optimiser: torch.optim.Optimizer) -> Callable[[], None]:
-    """`optimiser.step`; of fused SGD on the CPU, without its bookkeeping.
+    """`optimiser.step`; for fused SGD on the CPU, without its bookkeeping.
 
-    That takes 0.3 ms, for the tower of MNIST (56-120-60) five times as long as the step itself.
+    The bookkeeping takes 0.3 ms: for the tower of MNIST (56-120-60), five times the step itself.
     """
     group, *more = optimiser.param_groups
     kinds = {(parameter.device.type, parameter.dtype) for parameter in group["params"]}
@@ -132,7 +132,7 @@ def stepper(optimiser: torch.optim.Optimizer) -> Callable[[], None]:
 
 
 class _FusedSgd:
-    """The kernel under `torch.optim.SGD(..., fused=True).step`, on that optimiser's own state."""
+    """The kernel of `torch.optim.SGD(..., fused=True).step`, on that optimiser's state."""
 
     def __init__(self, optimiser: torch.optim.Optimizer) -> None:
         self._optimiser, (group,) = optimiser, optimiser.param_groups
@@ -142,7 +142,7 @@ class _FusedSgd:
         self._settings = {name: group[name] for name in names}
 
     def step(self) -> None:
-        """The first by the optimiser itself, which makes the momentum buffers; the others on those."""
+        """Takes a step: the first by the optimiser itself, which creates the momentum buffers."""
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         needed = len(grads) if self._settings["momentum"] else 0
         if len(self._buffers) == needed and len(grads) == len(self._parameters):
@@ -158,10 +158,9 @@ _GUARDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
 
 def _lean(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """The same optimiser without the wrappers that speak to torch.compile.
+    """The same optimiser without the torch.compile wrappers.
 
-    They import the compiler at the first step: 1.3 s of processor time in every party, for code
-    that nobody compiles.
+    They import the compiler at the first step: 1.3 s of processor time in every party, for uncompiled code.
     """
     methods = {name: inspect.unwrap(getattr(kind, name)) for name in _GUARDED}
     methods["step"] = torch.no_grad()(inspect.unwrap(kind.step))

@@ -1,7 +1,7 @@
-"""A module from a file of one's own: `model: ./tower.py:Tower`.
+"""User-defined modules: `model: ./tower.py:Tower`.
 
-The file is code and runs with all rights of the process. So it is taken from the local part of a
-configuration only, never from the part that the federation shares, and never from a message.
+The file is code and runs with all rights of the process. It is accepted from the local part of a configuration only,
+never from the shared part, and never from a message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from colonnade.common.errors import ConfigError, nearest
 
 
 class OwnConfig(BaseModel):
-    """A class, or a function that returns a module, and what it is called with.
+    """A class, or a function that returns a module, and its arguments.
 
     Args:
         file: `PATH:NAME`, the path relative to the configuration's folder. All other keys are keyword
@@ -66,7 +66,7 @@ def _imported(path: Path) -> ModuleType:
     # None for files of an unknown kind only; this one ends in .py.
     spec = cast(ModuleSpec, importlib.util.spec_from_file_location(f"own_{path.stem}", path))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and others look their own module up
+    sys.modules[spec.name] = module  # dataclasses and others look up their own module
     try:
         cast(Loader, spec.loader).exec_module(module)
     except Exception as error:
@@ -85,5 +85,5 @@ def _member(module: ModuleType, name: str) -> Callable[..., object]:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of somebody's code says, in one line: its class and the beginning of its message."""
+    """One line for an error in user code: its class and the beginning of its message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,4 +1,4 @@
-"""A bottom model whose embeddings lie in the region that the privacy stage allows."""
+"""A bottom model whose embeddings lie in the region of the privacy stage."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from colonnade.common.privacy.rescale import Rescale
 
 
 class Shape(nn.Module):
-    """Embeddings into their region, grown if they crowd together; differentiable, and row by row but for the factor.
+    """Brings embeddings into their region, enlarged if crowded; differentiable, and row by row except for the factor.
 
     Args:
-        region: which.
+        region: its kind.
         t: half its diameter.
-        rescale: the factor.
-        leaves: whether what has grown may leave the region, as VFL-AFE has it.
+        rescale: gives the factor.
+        leaves: True if enlarged embeddings may leave the region, as in VFL-AFE.
     """
 
     def __init__(self, region: RegionName, t: float, rescale: Rescale, *, leaves: bool = False) -> None:
@@ -34,7 +34,7 @@ class Shaped(nn.Module):
 
     Args:
         body: f.
-        shape: what its outputs go through.
+        shape: applied to its outputs.
     """
 
     def __init__(self, body: nn.Module, shape: Shape) -> None:
@@ -42,6 +42,6 @@ class Shaped(nn.Module):
         self.body, self.shape = body, shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """What is protected and leaves."""
+        """Shaped embeddings, ready for the privacy stage."""
         h: Tensor = self.shape(self.body(x))
         return h

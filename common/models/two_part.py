@@ -14,7 +14,7 @@ from colonnade.common.numerics.backprop import backprop
 class TwoPart:
     """h(.; theta_k), (rows, ...) -> E_k (rows, width), and p(.; theta_k), (rows, width) -> R_k (rows, classes).
 
-    What the prediction network is given need not be E_k alone: it may be an average that E_k is a part of.
+    The input of the prediction network need not be E_k alone: it may be an average that includes E_k.
 
     Args:
         bottom, head: the two networks.
@@ -52,7 +52,7 @@ class TwoPart:
         """
         self._head.zero_grad(set_to_none=True)
         torch.autograd.backward(self._logits, dr)
-        assert self._given.grad is not None  # it requires it
+        assert self._given.grad is not None  # autograd requires it
         self._bottom.backward(self._given.grad * share)
         for step in self._steps:
             step()

@@ -1,1 +1,1 @@
-"""Ports, proxies, and bounds on those who connect."""
+"""Ports, proxies, and bounds on incoming connections."""

@@ -1,4 +1,4 @@
-"""What one who asks over gRPC may hold of a service: connections and calls, each for a while."""
+"""Limits on gRPC callers: connections and calls, each with a time limit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def bounds(connections: int, patience: float) -> list[tuple[str, int]]:
     """gRPC's settings of a server.
 
     Args:
-        connections: at once; more are closed when they come.
-        patience: seconds for TLS and the first words of HTTP/2.
+        connections: maximum at a time; further ones are closed on arrival.
+        patience: seconds for TLS and the HTTP/2 preface.
     """
     return [
         ("grpc.so_reuseport", 0),

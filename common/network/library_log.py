@@ -1,4 +1,4 @@
-"""What a library says of requests that strangers send: nothing of those that are none, little of the rest."""
+"""Log of a library that serves strangers: malformed requests are dropped, the rest is rate-limited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 4000  # characters of a record
 
 
 class Quiet(logging.Handler):
-    """Drops what is the caller's fault, and writes the rest to standard error at a bounded rate.
+    """Drops records of callers' errors, and writes the rest to standard error at a bounded rate.
 
     Args:
         theirs: the exceptions that are the caller's fault.
@@ -23,7 +23,7 @@ class Quiet(logging.Handler):
         self._bounded = Digest(self._write)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Takes a record in."""
+        """Handles a record."""
         if record.exc_info and isinstance(record.exc_info[1], self._theirs):
             return
         text = escaped_lines(self.format(record))[:_LONGEST]
@@ -34,7 +34,7 @@ class Quiet(logging.Handler):
 
 
 def quiet(name: str, theirs: type[Exception]) -> logging.Logger:
-    """A logger of its own for a library; see `Quiet`."""
+    """A separate logger for a library; see `Quiet`."""
     logger = logging.getLogger(f"colonnade.{name}")
     if not logger.handlers:
         logger.addHandler(Quiet(theirs))

@@ -1,4 +1,4 @@
-"""Ports that a member listens on, and what is said of one that it cannot have."""
+"""Ports that a member listens on, and the error for an unavailable one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def refuse_taken(address: str, key: str) -> None:
-    """Tries a port before a library does, which would report it late and in its own words.
+    """Tries a port before a library does, to report a clear error early.
 
     Args:
         address: HOST:PORT, an IPv6 host in brackets.
-        key: that the address stands at in the configuration.
+        key: configuration key of the address.
 
     Raises:
         EnvironmentFault: the port is in use, or the address is not this machine's.
@@ -28,7 +28,7 @@ def refuse_taken(address: str, key: str) -> None:
 
 
 def cannot_listen(address: str, key: str, reason: Exception) -> EnvironmentFault:
-    """The error, in our words."""
+    """The error for an address that cannot be bound."""
     said = getattr(reason, "strerror", None) or reason
     return EnvironmentFault(
         f"cannot listen on {address}: {said}",
@@ -43,5 +43,5 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def with_port(address: str, port: int) -> str:
-    """The same address with the port that was found free: '127.0.0.1:0' -> '127.0.0.1:41234'."""
+    """The same address with another port: '127.0.0.1:0' -> '127.0.0.1:41234'."""
     return f"{address.rpartition(':')[0]}:{port}"

@@ -1,8 +1,8 @@
-"""The HTTP proxy that a party dials through, where its environment names one.
+"""The HTTP proxy that a party dials through, if its environment names one.
 
-gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy` by itself. Before it dials we fetch the server's certificate
-(`crypto/probe.py`) over a connection of our own, which has to go the same way. So the variables are read here, once,
-by gRPC's rules, and gRPC is told the outcome: what is fetched and what is used is the same server's.
+gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy` by itself. Before it dials, the server's certificate is fetched
+(`crypto/probe.py`) over a separate connection, which must take the same route. So the variables are read here, once, by
+gRPC's rules, and the result is passed to gRPC: both connections reach the same server.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from urllib.parse import unquote, urlsplit
 
 from colonnade.common.errors import ConfigError, EnvironmentFault
 
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # the first that is set counts, and empty means none
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # the first that is set applies; empty means none
 _EXCEPTIONS = ("no_grpc_proxy", "no_proxy")  # likewise
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that connects us to others by HTTP's CONNECT.
+    """A proxy that connects by HTTP CONNECT.
 
     Args:
-        host, port: where it is.
-        user: `NAME:PASSWORD` as the variable has it (percent-encoded), or "".
+        host, port: its address.
+        user: `NAME:PASSWORD` in the variable's form (percent-encoded), or "".
         variable: the environment variable that names it.
     """
 
@@ -38,17 +38,17 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """As gRPC takes it."""
+        """URL in gRPC's form."""
         return f"http://{self.user + '@' if self.user else ''}{_bracketed(self.host)}:{self.port}"
 
     def connect(self, host: str, port: int, timeout: float) -> socket.socket:
-        """A connection to HOST:PORT by way of the proxy.
+        """A connection to HOST:PORT through the proxy.
 
         Args:
-            timeout: seconds for the proxy to be reached, and again for every piece of its answer.
+            timeout: seconds to reach the proxy, and again for every piece of its response.
 
         Raises:
-            EnvironmentFault: it is not there, or does not connect us; and what it says.
+            EnvironmentFault: it is unreachable, or refuses the connection; the message includes its reply.
         """
         try:
             line = socket.create_connection((self.host, self.port), timeout)
@@ -71,10 +71,10 @@ class Proxy:
     def _ask(self, line: socket.socket, host: str, port: int) -> None:
         target = f"{_bracketed(host)}:{port}"
         line.sendall(self._request(target))
-        with line.makefile("rb", buffering=0) as answer:  # unbuffered: what follows is TLS's
-            status = answer.readline(_LONGEST)
+        with line.makefile("rb", buffering=0) as response:  # unbuffered: TLS reads what follows
+            status = response.readline(_LONGEST)
             for _ in range(_MOST):
-                if not answer.readline(_LONGEST).strip():
+                if not response.readline(_LONGEST).strip():
                     break
         self._check(status, target)
 
@@ -95,12 +95,12 @@ class Proxy:
 
 
 def proxy_for(host: str, environ: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy on the way to `host`, or None. What is on this machine is always dialled directly.
+    """The proxy on the way to `host`, or None. This machine is always dialled directly.
 
-    `no_proxy` holds endings of host names and networks (10.0.0.0/8), by commas; `*` is everyone.
+    `no_proxy` is a comma-separated list of host name endings and networks (10.0.0.0/8); `*` matches every host.
 
     Raises:
-        ConfigError: the variable holds no address of a proxy.
+        ConfigError: the variable is not the address of a proxy.
     """
     variable = next((name for name in _PROXIES if name in environ), "")
     value = environ.get(variable, "")
@@ -112,8 +112,8 @@ def proxy_for(host: str, environ: Mapping[str, str] = os.environ) -> Proxy | Non
         if parts.scheme == "http" and parts.hostname and parts.port:
             return Proxy(parts.hostname, parts.port, parts.netloc.rpartition("@")[0], variable)
     except ValueError:
-        pass  # no port, or brackets that do not close: said below
-    raise ConfigError(  # without a password that may be in it
+        pass  # no port, or unclosed brackets: reported below
+    raise ConfigError(  # without the password that it may contain
         f"the environment's {variable} = {value.rpartition('@')[2][:80]!r} is no proxy: expected http://HOST:PORT",
         hint="mend the variable, or empty it for this command",
     )
@@ -123,9 +123,9 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
     """A connection to HOST:PORT, through the proxy that the environment names for it, if any.
 
     Raises:
-        OSError: nobody answers there within `timeout` seconds.
-        EnvironmentFault: the proxy is not there, or does not connect us.
-        ConfigError: the environment names a proxy that is none.
+        OSError: no connection within `timeout` seconds.
+        EnvironmentFault: the proxy is unreachable, or refuses the connection.
+        ConfigError: the environment names an invalid proxy.
     """
     if (proxy := proxy_for(host)) is None:
         return socket.create_connection((host, port), timeout)
@@ -152,4 +152,4 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-_LONGEST, _MOST = 4096, 100  # bytes of a line that a proxy may say, and lines
+_LONGEST, _MOST = 4096, 100  # bytes of a line of a proxy's response, and lines

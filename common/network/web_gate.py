@@ -1,4 +1,4 @@
-"""The way in to a web service: so many connections at once, and none that dawdles. Importing this imports aiohttp."""
+"""Connection limits of a web service: a maximum number and a time limit. Importing this imports aiohttp."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from colonnade.common.network.ports import cannot_listen, refuse_taken, split_ad
 from colonnade.common.runtime.descriptors import affordable
 
 PATIENCE = 10.0
-"""Seconds for TLS and a request's header, as many for its body, and as many to take the answer and ask again."""
+"""Seconds for TLS and a request's header, for its body, and to read the response and send the next request."""
 
 _MOST = 512  # connections, if the descriptors suffice
-_RESERVED = 8  # of them, which requests that take long leave to others
-_LINGERING = 1.0  # seconds that the rest of a body that nobody wants is read for
+_RESERVED = 8  # of them, reserved from slow requests
+_LINGERING = 1.0  # seconds to drain the rest of an unwanted body
 _BACKLOG = 128
-_EXHAUSTED = 0.1  # seconds until another try where no descriptor is left
+_EXHAUSTED = 0.1  # seconds until a retry when no descriptor is left
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Visit(asyncio.Protocol):
-    """A connection, from when it is accepted: what aiohttp makes of it, and the alarm that ends it.
+    """An accepted connection: aiohttp's protocol, and the alarm that ends it.
 
     Args:
         inner: aiohttp's own protocol.
@@ -44,12 +44,12 @@ class _Visit(asyncio.Protocol):
         self._alarm = asyncio.get_running_loop().call_later(patience, self.end)
 
     def work(self) -> None:
-        """A request's header is here: from now on it is our turn."""
+        """A request's header has arrived: stops the alarm."""
         self.working = True
         self._alarm.cancel()
 
     def rest(self) -> None:
-        """The answer is made: it is the caller's turn to take it, and to ask again."""
+        """The response is ready: the caller must read it and send the next request in time."""
         self.working = False
         self._alarm.cancel()
         self._alarm = asyncio.get_running_loop().call_later(self._patience, self.end)
@@ -63,22 +63,22 @@ class _Visit(asyncio.Protocol):
             self.admission.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: it is open, after TLS if there is any."""
+        """asyncio: the connection is open, after TLS if enabled."""
         self._transport = cast(asyncio.Transport, transport)
         self.inner.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: it is closed."""
+        """asyncio: the connection is closed."""
         self._alarm.cancel()
         self._left(self)
         self.inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: something has come."""
+        """asyncio: data arrived."""
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """asyncio: the caller will say no more."""
+        """asyncio: the caller has finished sending."""
         return cast("bool | None", self.inner.eof_received())
 
     def pause_writing(self) -> None:
@@ -86,22 +86,22 @@ class _Visit(asyncio.Protocol):
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio: it does again."""
+        """asyncio: the caller reads again."""
         self.inner.resume_writing()
 
 
 class Gate:
     """Listens for an aiohttp application.
 
-    A connection has `patience` seconds to say what it wants, and as many to take the answer. When all places are taken,
-    whoever has been silent for longest makes room for who comes: a caller that says at once what it wants is heard
-    whatever others do. Requests that are worked on are never ended, but leave some places free.
+    A connection has `patience` seconds to send a request, and as many to read the response. When all places are taken,
+    the connection that has been idle for longest is closed for a new one, so a caller that sends its request at once is
+    served whatever others do. Requests in progress are never ended, but leave some places free.
 
     Args:
-        app: what answers. It gets a middleware, so it must not be frozen yet.
-        key: that the address stands at, for errors.
-        always: paths that are answered also while all other places are taken, as a health check's.
-        most: connections; None takes what descriptors allow.
+        app: the application. It gets a middleware, so it must not be frozen yet.
+        key: configuration key of the address, for errors.
+        always: paths that are served even while all other places are taken, such as a health check's.
+        most: connections; None takes the number that descriptors allow.
         patience: seconds.
     """
 
@@ -120,7 +120,7 @@ class Gate:
             app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True,
             lingering_time=min(_LINGERING, patience), auto_decompress=False, logger=quiet("web", HttpProcessingError),
         )  # fmt: skip
-        self._visits: dict[Any, _Visit] = {}  # by aiohttp's protocol, who has been silent for longest first
+        self._visits: dict[Any, _Visit] = {}  # by aiohttp's protocol, the longest idle first
         self._accepting: asyncio.Task[None] | None = None
 
     async def open(self, address: str, tls: ssl.SSLContext | None = None) -> str:
@@ -140,7 +140,7 @@ class Gate:
         return with_port(address, listening.getsockname()[1])
 
     async def close(self) -> None:
-        """Listens no more, and lets requests that are worked on come to an end."""
+        """Stops listening and waits for requests in progress."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait({self._accepting})
@@ -179,7 +179,7 @@ class Gate:
         more = {} if tls is None else {"ssl_handshake_timeout": self._patience}
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: visit, line, ssl=tls, **more)
-        except (OSError, asyncio.CancelledError):  # TLS has failed, or took too long: nobody else is concerned
+        except (OSError, asyncio.CancelledError):  # TLS failed or took too long: no other connection is affected
             self._forget(visit)
 
     def _make_room(self) -> None:
@@ -194,7 +194,7 @@ class Gate:
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         visit = self._visits.pop(request.protocol, None)
-        if visit is None:  # it had to make room
+        if visit is None:  # closed to make room
             raise web.HTTPServiceUnavailable
         self._visits[request.protocol] = visit  # the last in order
         if request.path not in self._always and self._busy() >= self._most - _RESERVED:

@@ -1,1 +1,1 @@
-"""The mathematics of the protocols: functions of tensors and arrays, without I/O."""
+"""Mathematics of the protocols: functions of tensors and arrays, without I/O."""

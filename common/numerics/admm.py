@@ -1,4 +1,4 @@
-"""The steps of VIMADMM as functions of tensors.
+"""Steps of VIMADMM as functions of tensors.
 
 Source: Xie et al., "Improving Privacy-Preserving Vertical Federated Learning by Efficient
 Communication with ADMM" (VIMADMM), Algorithm 1 and Eqs. 4 to 9. For a batch of b samples, c logits
@@ -11,7 +11,7 @@ and each function below is one exact minimisation or one gradient of it. Names a
     total      ŷ     (b, c)     sum of all parties' logits h^k W_k
     auxiliary  z     (b, c)     stands for ŷ in the loss
     dual       λ     (b, c)     price of ŷ − z; after Eq. 6 (γ = 1) it equals ∇_z ℓ(z, y)
-    residual   s^k   (b, c)     what is left of z for party k to explain
+    residual   s^k   (b, c)     part of z left to party k
     embeddings h     (M, b, d)  or (b, d) for one party
     heads      W     (M, d, c)  or (d, c) for one party
 """
@@ -27,7 +27,7 @@ from colonnade.common.numerics.losses import Loss
 def minimise_z(targets: Tensor, dual: Tensor, total: Tensor, rho: float, loss: Loss) -> Tensor:
     """Eq. 5: argmin_z ℓ(z, y) − λ'z + ρ/2 ‖ŷ − z‖², exact to the dtype's precision.
 
-    The minimiser is unique and depends on nothing else, so no earlier z is needed to start from.
+    The minimiser is unique and depends on nothing else, so no starting point is needed.
 
     Args:
         targets: y, of the shape the loss asks for, such as class numbers (b,).
@@ -48,7 +48,7 @@ def minimise_z(targets: Tensor, dual: Tensor, total: Tensor, rho: float, loss: L
 
 
 def update_dual(dual: Tensor, total: Tensor, auxiliary: Tensor, rho: float, step: float = 1.0) -> Tensor:
-    """Eq. 6: λ^(t) = λ^(t−1) + γ ρ (ŷ − z), shape (b, c), with γ = `step`, which the paper has at 1.
+    """Eq. 6: λ^(t) = λ^(t−1) + γ ρ (ŷ − z), shape (b, c), with γ = `step`, 1 in the paper.
 
     At the minimising z that is (1 − γ) λ^(t−1) + γ ∇ℓ(z, y). Damping by γ: Deng, Lai, Peng and Yin, "Parallel
     Multi-Block ADMM with o(1/k) Convergence", 2017.
@@ -73,9 +73,8 @@ def residual(auxiliary: Tensor, total: Tensor, own: Tensor) -> Tensor:
 def local_gradient(logits: Tensor, dual: Tensor, residual: Tensor, rho: float) -> Tensor:
     """Eq. 9's gradient with respect to party k's logits h^k W_k: (λ + ρ (h^k W_k − s^k)) / b.
 
-    The chain rule does the rest: times W_k' it is the gradient at the embeddings, from which a model
-    back-propagates without a graph of the loss. With all of ŷ as `logits` and z as `residual` it is
-    Eq. 7's gradient at the logits, the same for every party.
+    Times W_k' it is the gradient at the embeddings, from which a model back-propagates without a graph of the loss.
+    With all of ŷ as `logits` and z as `residual` it is Eq. 7's gradient at the logits, the same for every party.
 
     Args:
         logits: h^k W_k, shape (b, c).
@@ -84,7 +83,7 @@ def local_gradient(logits: Tensor, dual: Tensor, residual: Tensor, rho: float) -
         rho: ρ.
 
     Returns:
-        shape (b, c); the mean over the batch is in it, the regulariser β R is not.
+        shape (b, c), including the mean over the batch, excluding the regulariser β R.
     """
     return (dual + rho * (logits - residual)) / logits.shape[0]
 

@@ -1,11 +1,9 @@
 """Forward and backward through a local model whose gradient comes from elsewhere.
 
-A party never holds the whole loss. It is given the gradient at its embeddings (by the server, or
-by Eq. 9 of VIMADMM) and carries it back to its parameters, often many times for one batch.
-`backprop(model)` is the cheapest exact way to do that: on a CPU a stack of `Linear` and `ReLU` is
-differentiated by hand into buffers that are kept from batch to batch, which saves a third of
-autograd's time; every other model goes through autograd. Both leave the gradients in
-`parameter.grad`, so that any optimiser steps on them and keeps its own state.
+A party never holds the whole loss. It receives the gradient at its embeddings (from the server, or by Eq. 9 of VIMADMM)
+and back-propagates it to its parameters, often many times for one batch. `backprop(model)` is the cheapest exact way to
+do that: on a CPU a stack of `Linear` and `ReLU` is differentiated by hand into reused buffers, which saves a third of
+autograd's time; every other model uses autograd. Both leave the gradients in `parameter.grad`, for any optimiser.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Backprop(Protocol):
     def backward(self, gradient: Tensor) -> None:
         """Replaces every parameter's `grad`, given the gradient at the embeddings, of their shape.
 
-        The gradient is used up: its tensor may be written over.
+        The gradient's tensor may be overwritten.
         """
         ...
 
@@ -36,9 +34,8 @@ class Backprop(Protocol):
 def backprop(model: nn.Module) -> Backprop:
     """The cheapest exact `Backprop` of this model.
 
-    By hand: an `nn.Sequential` of plain `nn.Linear`, each with at most one `nn.ReLU` behind it, whose
-    parameters are distinct, all trained and on the CPU, without hooks, on inputs of shape (b, in) or
-    behind an `nn.Flatten` that makes them so.
+    By hand: an `nn.Sequential` of plain `nn.Linear`, each followed by at most one `nn.ReLU`, with distinct parameters,
+    all trained and on the CPU, without hooks, on inputs of shape (b, in) or after an `nn.Flatten` to that shape.
     """
     layers = _stack(model)
     return Autograd(model) if layers is None else Stack(model, layers)
@@ -58,7 +55,7 @@ class Autograd:
         return self._embeddings.detach()
 
     def backward(self, gradient: Tensor) -> None:
-        """Goes back through the graph of the last `forward`, which is then gone."""
+        """Back-propagates through the graph of the last `forward` and frees it."""
         if self._embeddings is None:
             raise RuntimeError("backward needs a forward before it, one for each")
         embeddings, self._embeddings = self._embeddings, None
@@ -70,8 +67,8 @@ class Stack:
     """`Backprop` of `Linear` and `ReLU` layers by hand.
 
     Args:
-        model: the whole, which inputs of more than two axes go through by autograd.
-        layers: each `Linear` and whether a `ReLU` follows it.
+        model: the whole model, used by autograd for inputs of more than two axes.
+        layers: each `Linear`, and True if a `ReLU` follows it.
     """
 
     def __init__(self, model: nn.Module, layers: list[tuple[nn.Linear, bool]]) -> None:
@@ -80,7 +77,7 @@ class Stack:
         self._by_hand = True
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The embeddings of the batch, written over those of the last `forward`."""
+        """The embeddings of the batch; overwrites those of the last `forward`."""
         flat = inputs.flatten(1) if self._flattens else inputs
         self._by_hand = flat.dim() == 2 and not flat.requires_grad and flat.is_cpu
         if not self._by_hand:
@@ -90,7 +87,7 @@ class Stack:
         return flat
 
     def backward(self, gradient: Tensor) -> None:
-        """Goes back through the outputs of the last `forward`; masks `gradient` in place."""
+        """Back-propagates through the last `forward`; masks `gradient` in place."""
         if not self._by_hand:
             self._graph.backward(gradient)
             return
@@ -101,17 +98,17 @@ class Stack:
         first.backward(gradient)
 
     def clipped(self, gradient: Tensor, threshold: float) -> list[Tensor] | None:
-        """The sum over rows of their own gradients at all parameters, each row's scaled to a norm of at most this.
+        """Sum of per-row gradients at all parameters, each clipped to a norm of `threshold`.
 
-        A row's gradient at a `Linear` is the outer product of its inputs and what comes back to its outputs: its norm
-        is the product of theirs, and nothing is written out.
+        A row's gradient at a `Linear` is the outer product of its inputs and the gradient at its outputs: its norm is
+        the product of their norms, and no per-row gradient is materialised.
 
         Args:
-            gradient: every row's own at its embedding, (b, width); written over.
+            gradient: of every row at its embedding, (b, width); overwritten.
             threshold: above 0.
 
         Returns:
-            In the order of the model's parameters, or None if the last `forward` went by autograd.
+            Tensors in the order of the model's parameters, or None if the last `forward` used autograd.
         """
         if not self._by_hand:
             return None
@@ -150,7 +147,7 @@ class _Layer:
         return self._outputs.relu_() if self._relu else self._outputs
 
     def backward(self, gradient: Tensor) -> None:
-        """Sets the parameters' `grad`, given the gradient at the outputs, which the ReLU masks in place."""
+        """Sets the parameters' `grad` from the gradient at the outputs, which the ReLU masks in place."""
         self.mask(gradient)
         torch.mm(gradient.t(), self._inputs, out=self._grads[0])
         for bias_grad in self._grads[1:]:
@@ -159,12 +156,12 @@ class _Layer:
             parameter.grad = grad
 
     def mask(self, gradient: Tensor) -> None:
-        """What comes back to outputs that the ReLU has cut off is 0, in place."""
+        """Sets the gradient to 0 where the ReLU was inactive, in place."""
         if self._relu:
             _mask(gradient, self._outputs, 0.0, grad_input=gradient)
 
     def squares(self, signal: Tensor) -> Tensor:
-        """The squared norm of every row's gradient at this layer, float64 (b,), from what came back to its outputs."""
+        """Squared norm of every row's gradient at this layer, float64 (b,), from the gradient at its outputs."""
         inputs = _squares(self._inputs) + len(self._bias)  # a bias is the weight of a constant 1
         return _squares(signal) * inputs
 
@@ -200,18 +197,18 @@ def _stack(model: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
 
 
 def _flattens(model: nn.Module) -> bool:
-    """Whether a stack begins with a `Flatten` of all but the rows."""
+    """True if a stack begins with a `Flatten` of all axes but the rows."""
     first = model[0] if type(model) is nn.Sequential and len(model) else None
     return type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Whether someone wants to see this module's passes, which are not made when it is done by hand."""
+    """True if the module has hooks, which differentiation by hand would not call."""
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
 
 
 def _trained(parameter: nn.Parameter) -> bool:
-    """Whether autograd would write this parameter's gradient and show it to nobody on the way."""
+    """True if autograd would write this parameter's gradient without calling a hook."""
     return parameter.requires_grad and parameter.device.type == "cpu" and not parameter._backward_hooks

@@ -1,4 +1,4 @@
-"""Losses in which some classes count more than others: w_y ℓ(z, y)."""
+"""Class-weighted losses: w_y ℓ(z, y)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from colonnade.common.numerics.losses import CrossEntropy
 class WeightedCrossEntropy:
     """Softmax cross-entropy times the weight of the row's class.
 
-    A batch's mean is over its rows, not over their weights: a row's share of a gradient then depends on its own
-    class alone, in every protocol alike.
+    A batch's mean is over its rows, not over their weights, so a row's share of a gradient depends on its own class
+    alone in every protocol.
 
     Args:
-        weights: w, positive, one a class, (classes,).
+        weights: w, positive, one per class, (classes,).
     """
 
     def __init__(self, weights: Tensor) -> None:
@@ -44,20 +44,20 @@ class WeightedCrossEntropy:
         return (self._of(targets, logits) * each).mean()
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
-        """As of the loss without weights, float64 (b, q), times w_y."""
+        """The unweighted loss's change, float64 (b, q), times w_y."""
         return self._of(targets, logits).double().unsqueeze(-1) * self._plain.change(step, logits, targets)
 
     def _of(self, targets: Tensor, logits: Tensor) -> Tensor:
-        """w_y of every row, (b,), as the logits are."""
+        """w_y of every row, (b,), in the logits' dtype and on their device."""
         return self._weights.to(logits)[targets]
 
 
 def balanced(labels: Tensor, classes: int) -> Tensor:
-    """n / (C n_c) of every class, float64 (classes,): all classes weigh alike, and a row 1 on average if all have rows.
+    """n / (C n_c) of every class, float64 (classes,): equal weight per class, 1 per row on average if none is empty.
 
     Args:
         labels: class numbers, int64 (n,).
-        classes: C. A class without rows gets 1, which is never used.
+        classes: C. A class without rows gets weight 1, which is never used.
     """
     counts = torch.bincount(labels.cpu(), minlength=classes).to(torch.float64)
     return torch.where(counts > 0, len(labels) / (classes * counts.clamp_min(1)), 1.0)

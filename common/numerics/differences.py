@@ -1,7 +1,7 @@
-"""How much a loss changes when the embeddings of one party move a little, exactly and for many directions at once.
+"""Exact change of a loss under small perturbations of one party's embeddings, for many directions at once.
 
-The change is tiny (4e-7 of a loss near 2.3, for steps of 1e-3), so that losses must not be subtracted: float32
-has nothing left of the difference. Of a head of linear layers and ReLU, changes are carried through instead:
+The change is tiny (4e-7 of a loss near 2.3, for steps of 1e-3), so losses must not be subtracted: float32 loses the
+difference. For a head of linear layers and ReLU, changes are propagated instead:
 
     linear    z + e -> W z + W e:              the change becomes W e
     ReLU      relu(a + e) - relu(a)         =  max(e + min(a, 0), -max(a, 0))
@@ -9,9 +9,9 @@ has nothing left of the difference. Of a head of linear layers and ReLU, changes
 
 (that of cross-entropy; common/numerics/losses.py has each loss's own).
 
-No step subtracts what is nearly equal, so that the result has the relative precision of float32. The first layer
-sees W mu u alone, whatever the other parties sent: all directions are one matrix product. Of any other head all
-perturbed rows are computed beside the one at rest, and the last line then takes the difference of logits.
+No step subtracts nearly equal numbers, so the result has the relative precision of float32. The first layer sees W mu u
+alone, whatever the other parties sent: all directions are one matrix product. For any other head all perturbed rows are
+computed together with the unperturbed one, and the last line takes the difference of logits.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BLOCK = 2**20  # entries of a layer's changes at once: they stay in the cache
 
 @dataclass(frozen=True)
 class EmbeddingColumns:
-    """Where one party's embeddings stand in what the head sees.
+    """Position of one party's embeddings in the head's input.
 
     Args:
-        first: the column that they begin at.
-        scale: what they are multiplied by: 1 side by side, 1/M in an average.
+        first: their first column.
+        scale: their factor: 1 if concatenated, 1/M in an average.
     """
 
     first: int
@@ -44,11 +44,10 @@ class Slopes:
     """Differences of one head's loss, divided by the step: delta_i^j / mu of Eq. 2 of VFL-CZOFO.
 
     Args:
-        head: (rows, inputs) -> logits (rows, classes); nothing of it changes here, dropout is left out.
+        head: (rows, inputs) -> logits (rows, classes); not modified, and used without dropout.
         mu: the step.
-        antithetic: whether steps are taken both ways, (l(h + mu u) - l(h - mu u)) / 2 mu, instead of
-            (l(h + mu u) - l(h)) / mu.
-        loss: l; cross-entropy unless it is given.
+        antithetic: True for steps both ways, (l(h + mu u) - l(h - mu u)) / 2 mu, instead of (l(h + mu u) - l(h)) / mu.
+        loss: l; cross-entropy by default.
     """
 
     def __init__(self, head: nn.Module, *, mu: float, antithetic: bool = False, loss: Objective | None = None) -> None:
@@ -57,13 +56,13 @@ class Slopes:
         self._mu, self._antithetic, self._loss = mu, antithetic, loss or CrossEntropy()
 
     def __call__(self, h: Tensor, u: Tensor, targets: Tensor, place: EmbeddingColumns) -> Tensor:
-        """Of every row and direction, float64 (rows, q).
+        """Slopes of every row and direction, float64 (rows, q).
 
         Args:
-            h: what the head sees of the batch at rest, float32 (rows, inputs).
+            h: the head's unperturbed input for the batch, float32 (rows, inputs).
             u: directions, float32 (rows, q, width); on the head's device.
-            targets: as the loss takes them.
-            place: of the party that is perturbed.
+            targets: in the loss's form.
+            place: of the perturbed party.
         """
         at_rest = self._changes.begin(h)
         found = torch.empty(u.shape[:2], dtype=torch.float64, device=u.device)
@@ -81,16 +80,16 @@ class Slopes:
 
 
 class _Exact:
-    """Changes through a stack of linear layers and ReLU, in buffers that are kept from turn to turn."""
+    """Changes through a stack of linear layers and ReLU, in reused buffers."""
 
     def __init__(self, layers: list[tuple[nn.Linear, bool]]) -> None:
         self._layers = layers
-        self._pre: list[Tensor] = []  # what every layer gives at rest, before its ReLU
+        self._pre: list[Tensor] = []  # every layer's unperturbed output, before its ReLU
         self._buffers: dict[tuple[int, int], Tensor] = {}
         self.widest = max(linear.out_features for linear, _ in layers)
 
     def begin(self, h: Tensor) -> Tensor:
-        """Logits of the batch at rest, float32 (rows, classes); in float64, since its rounding is a change's size."""
+        """Unperturbed logits, float32 (rows, classes), computed in float64: float32 rounds by as much as a change."""
         z = h.double()
         self._pre.clear()
         for linear, relu in self._layers:
@@ -122,20 +121,20 @@ class _Exact:
 
 
 class _Any:
-    """Changes through any head: the difference of logits, rows at rest in the same product."""
+    """Changes through any head: the difference of logits, with the unperturbed rows in the same product."""
 
     def __init__(self, head: nn.Module) -> None:
         self._head, self._h = head, torch.empty(0)
         self.widest = 1
 
     def begin(self, h: Tensor) -> Tensor:
-        """Logits of the batch at rest, float32 (rows, classes)."""
+        """Unperturbed logits, float32 (rows, classes)."""
         self._h, self.widest = h, h.shape[1]
         with torch.no_grad():
             return self._evaluate(h)
 
     def of(self, rows: slice, u: Tensor, place: EmbeddingColumns, mu: float) -> Tensor:
-        """As above."""
+        """The logits' changes, as in `_Exact.of`."""
         count, q, width = u.shape
         moved = self._h[rows].unsqueeze(1).repeat(1, q + 1, 1)
         moved[:, 1:, place.first : place.first + width] += u * (mu * place.scale)
@@ -151,7 +150,7 @@ class _Any:
 
 
 def _layers(head: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
-    """Its linear layers, each with whether a ReLU follows, if it has no others; dropout does not count."""
+    """The head's linear layers, each with True if a ReLU follows; None if it has others. Dropout is ignored."""
     modules = list(head) if type(head) is nn.Sequential else [head]
     layers: list[tuple[nn.Linear, bool]] = []
     for module in modules:

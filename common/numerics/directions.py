@@ -1,11 +1,11 @@
-"""Directions of a zeroth-order estimate that both ends of a connection draw alike, so that they never travel.
+"""Directions of a zeroth-order estimate, drawn identically at both ends of a connection and never sent.
 
 A keystream (AES in counter mode: the key of a party, the counter of a turn) is cut into words, and a word w of
-12 bits becomes the normal quantile at (w + 1/2) / 2^12. So every machine draws the same numbers, whatever its
-libraries make of seeds, at a fraction of what torch's own normal numbers cost: the table stays in the first cache.
-The tails end at 3.5 standard deviations, and the variance is 1 by a common factor.
+12 bits becomes the normal quantile at (w + 1/2) / 2^12. Every machine then draws the same numbers, independent of
+library versions, at a fraction of the cost of torch's normal numbers: the table stays in the L1 cache. The tails end at
+3.5 standard deviations, and a common factor makes the variance 1.
 
-Nothing here is secret from the two ends, and nothing here protects anything: common/protocols/czofo.py.
+The directions are known to both ends and give no protection: common/protocols/czofo.py.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from torch import Tensor
 Draw = Literal["sphere", "normal", "signs", "orthogonal"]
 
 _QUANTILES = 2**12
-_AHEAD = 4  # parties whose next directions are drawn before they are asked for
-_PIECE = 2**16  # bytes of the keystream at once
+_AHEAD = 4  # parties whose next directions are drawn in advance
+_PIECE = 2**16  # bytes of the keystream per piece
 _ZEROS = bytes(_PIECE)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The directions of one turn.
+    """Directions of one turn.
 
     Args:
-        u: float32 (rows, q, width), valid until others of the party are drawn.
-        mark: of the keystream that they come from, below 2^32: equal marks, equal directions.
+        u: float32 (rows, q, width), valid until the party's next draw.
+        mark: digest of their keystream, below 2^32: equal marks mean equal directions.
     """
 
     u: Tensor
@@ -51,8 +51,8 @@ class Directions:
     """u_i^1 .. u_i^q for every row i of a turn's batch, from a distribution with E[u u'] = I / phi.
 
     `sphere`: uniform on the unit sphere, phi = width. `normal`: standard normal, phi = 1. `signs`: every
-    entry +-1/sqrt(width), phi = width; the cheapest. `orthogonal`: on the sphere, and a row's q directions
-    stand at right angles to each other, phi = width.
+    entry +-1/sqrt(width), phi = width; the cheapest. `orthogonal`: on the sphere, with a row's q directions mutually
+    orthogonal, phi = width.
 
     Args:
         seed: the federation's.
@@ -73,7 +73,7 @@ class Directions:
         return 1 if self._draw == "normal" else self._width
 
     def of(self, party: str, turn: int, rows: int) -> Drawn:
-        """Those of a turn of the party whose cut layer is perturbed, for so many rows."""
+        """Directions of one turn of the perturbed party, for this number of rows."""
         asked, drawn = self._ahead.pop(party, (None, None))
         if drawn is not None:
             found = drawn.result()
@@ -82,7 +82,7 @@ class Directions:
         return self._drawn(party, turn, rows)
 
     def ahead(self, party: str, turn: int, rows: int) -> None:
-        """Begins to draw, in a thread, what will be asked for next; what was drawn of the party is used up."""
+        """Starts drawing the party's next directions in a thread; its earlier ones become invalid."""
         if len(self._ahead) < _AHEAD:
             self._ahead[party] = ((turn, rows), self._thread.submit(self._drawn, party, turn, rows))
 
@@ -96,16 +96,16 @@ class Directions:
         elif self._draw == "sphere":
             u *= torch.linalg.vector_norm(u, dim=2, keepdim=True).reciprocal_()
         elif self._draw == "orthogonal":
-            q, r = torch.linalg.qr(u.mT)  # columns; turned so that r's diagonal is positive, or they would lean
+            q, r = torch.linalg.qr(u.mT)  # columns; signs make r's diagonal positive, for uniformity
             u = (q * r.diagonal(dim1=1, dim2=2).sign().unsqueeze(1)).mT.contiguous()
         return Drawn(u, mark)
 
     def _buffer(self, party: str, size: int) -> NDArray[np.float32]:
-        """For numbers of a party; few are kept, since most parties' turn is far away."""
+        """Buffer for a party's numbers; only a few are kept."""
         if len(self._buffers) > 2 * _AHEAD:
             self._buffers.clear()
         buffer = self._buffers.get(party)
-        if buffer is None or len(buffer) < size:  # the thread may be here too, for another party
+        if buffer is None or len(buffer) < size:  # the thread may be in here too, for another party
             buffer = self._buffers[party] = np.empty(size, np.float32)
         return buffer[:size]
 
@@ -114,7 +114,7 @@ class Directions:
         return Cipher(AES128(key), CTR(turn.to_bytes(8) + bytes(8))).encryptor()
 
     def _fill(self, stream: CipherContext, values: NDArray[np.float32]) -> int:
-        """Writes numbers, signs or normal ones: the mark of the keystream's last piece."""
+        """Fills `values` with signs or normal numbers; returns the mark of the keystream's last piece."""
         signs = self._draw == "signs"
         buffer = np.empty(_PIECE, np.uint8)
         step = _PIECE * 8 if signs else _PIECE // 2
@@ -129,7 +129,7 @@ class Directions:
 
 def _normals(stream: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
     words = stream.view("<u2") & (_QUANTILES - 1)
-    np.take(_quantiles(), words, out=out, mode="wrap")  # no word is out of range: wrap spares the check
+    np.take(_quantiles(), words, out=out, mode="wrap")  # no word is out of range; wrap avoids the check
 
 
 def _signs(stream: NDArray[np.uint8], out: NDArray[np.float32]) -> None:

@@ -1,13 +1,13 @@
 """The prime field F_p on tensors: int64 elements of [0, p), and matrix products of them through BLAS.
 
-Integer products have no BLAS on a CPU and no kernel at all on CUDA. So the smaller operand is split into two
+Integer products have no BLAS on a CPU and no kernel at all on CUDA. The smaller operand is therefore split into two
 limbs of half the bits,
 
     b = B b₁ + b₀,    B > √(2p),    |b₀|, |b₁| ≤ B/2,
 
-and one float64 product takes a to both. A sum of integers is exact in float64, in whatever order it is taken,
-as long as it cannot leave ±2⁵³: the inner dimension is cut into chunks that keep to that, and what they sum
-to is brought back to ±p/2 after each. A chunk holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1.
+and one float64 product multiplies a by both. A sum of integers is exact in float64, in any order, as long as it cannot
+leave ±2⁵³: the inner dimension is cut into chunks within this bound, and each chunk's sum is reduced to ±p/2. A chunk
+holds 23168 terms for p = 2²⁶ - 5 and 127 for p = 2³¹ - 1.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from colonnade.common.errors import InputError
 
 LARGEST = 2**31 - 1
 _SHORT = 2  # terms: a model with one mask
-_EXACT = 2**53  # up to here float64 has every integer
-_CACHED = {"cpu": 2**15}  # numbers of a block that its passes find in the cache; also too few for torch to share out
-_BLOCK = 2**24  # elsewhere: large, since starting a kernel costs more than its passes
-_WITNESSES = (2, 3, 5, 7)  # Miller and Rabin's test errs for no number below 3,215,031,751 with these
+_EXACT = 2**53  # float64 holds every integer up to here
+_CACHED = {"cpu": 2**15}  # numbers of a block that fits the cache; also too few for torch to use several threads
+_BLOCK = 2**24  # on other devices: large, since a kernel launch costs more than its passes
+_WITNESSES = (2, 3, 5, 7)  # with these, Miller and Rabin's test is exact below 3,215,031,751
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Field:
         return out
 
     def _short(self, left: Tensor) -> bool:
-        """Whether one product of integers is exact, and so short that passes of floats would cost more."""
+        """True if one integer product is exact, and short enough to be cheaper than float passes."""
         terms = left.shape[-1]
         exact = terms * (self.p - 1) ** 2 < 2**63
         return left.device.type == "cpu" and exact and 0 < terms <= _SHORT
 
     def _remainder(self, x: Tensor) -> Tensor:
-        """Integers from 0 below 2⁶³ brought to [0, p). Modulo 2³¹ - 1, 2³¹ is 1, and no division is needed."""
+        """Reduces integers in [0, 2⁶³) to [0, p). Modulo 2³¹ - 1, 2³¹ is 1, so no division is needed."""
         if self.p != LARGEST:
             return x % self.p
         for _ in range(2):
@@ -93,7 +93,7 @@ class Field:
             for place, one, other in zip(out, left, right, strict=True):
                 self._into(place, one, other)
         elif left.numel() < right.numel():
-            self._blocks(out.mT, right.mT, left.mT)  # limbs are made of the smaller one
+            self._blocks(out.mT, right.mT, left.mT)  # the smaller one is split into limbs
         else:
             self._blocks(out, left, right)
 
@@ -101,7 +101,7 @@ class Field:
         """out (m, n) = whole (m, k) @ split (k, n), a block of rows at a time."""
         base = math.isqrt(2 * self.p) + 1
         limbs = _limbs(split, base)
-        room = _EXACT - 2**32  # the rest is for what earlier chunks left, and for rounding
+        room = _EXACT - 2**32  # the rest is for the sum of earlier chunks, and for rounding
         chunk = room // ((self.p - 1) * (base // 2))
         rows = max(1, _CACHED.get(out.device.type, _BLOCK) // max(1, limbs.shape[1]))
         for place, block in zip(torch.split(out, rows), torch.split(whole, rows), strict=True):
@@ -109,25 +109,25 @@ class Field:
             place.copy_(self._elements(torch.add(low, high, alpha=base)))
 
     def _product(self, block: Tensor, limbs: Tensor, chunk: int, place: Tensor) -> Tensor:
-        """block (r, k) @ limbs (k, 2n) modulo p, float64 in ±(p/2 + 2), in memory as `place` (r, n) is."""
+        """block (r, k) @ limbs (k, 2n) modulo p, float64 in ±(p/2 + 2), in `place`'s memory layout (r, n)."""
         rows, width = len(block), limbs.shape[1]
-        upright = place.stride(0) < place.stride(1)  # then every part of what is copied later lies in one piece
+        upright = place.stride(0) < place.stride(1)  # every part copied later is then contiguous
         total = block.new_zeros(width, rows).mT if upright else block.new_zeros(rows, width)
         for some, of_limbs in zip(torch.split(block, chunk, dim=1), torch.split(limbs, chunk), strict=True):
             self._centre(total.addmm_(some, of_limbs))
         return total
 
     def _centre(self, x: Tensor) -> Tensor:
-        """Integers up to 2⁵³ - 2³² brought to ±(p/2 + 2), in place."""
+        """Reduces integers up to 2⁵³ - 2³² to ±(p/2 + 2), in place."""
         return x.sub_((x * (1 / self.p)).round_(), alpha=self.p)
 
     def _elements(self, x: Tensor) -> Tensor:
-        """Integers up to 2⁴⁷ brought to [0, p), in place: half a unit outweighs the error of the quotient."""
+        """Reduces integers up to 2⁴⁷ to [0, p), in place: half a unit outweighs the error of the quotient."""
         return x.sub_((x + 0.5).mul_(1 / self.p).floor_(), alpha=self.p)
 
 
 def is_prime(n: int) -> bool:
-    """Whether n < 3,215,031,751 is prime (Miller and Rabin, with witnesses that leave nothing to chance)."""
+    """True if n < 3,215,031,751 is prime (deterministic Miller-Rabin test)."""
     if n < 2 or any(n % small == 0 for small in _WITNESSES):
         return n in _WITNESSES
     twos = ((n - 1) & (1 - n)).bit_length() - 1
@@ -141,7 +141,7 @@ def _passes(n: int, power: int, twos: int) -> bool:
 
 
 def _limbs(x: Tensor, base: int) -> Tensor:
-    """High limbs beside low ones, float64 (k, 2n), of elements (k, n)."""
+    """High and low limbs side by side, float64 (k, 2n), of elements (k, n)."""
     wide = x.double()
     limbs = wide.new_empty(len(x), 2 * x.shape[1])
     high, low = limbs.chunk(2, dim=1)
@@ -151,7 +151,7 @@ def _limbs(x: Tensor, base: int) -> Tensor:
 
 
 def _check(left: Tensor, right: Tensor) -> tuple[int, ...]:
-    """The leading dimensions of the product."""
+    """Checks the operands; returns the product's leading dimensions."""
     if left.dtype != torch.int64 or right.dtype != torch.int64:
         raise InputError(
             f"a modular product of {left.dtype} and {right.dtype}: expected int64",

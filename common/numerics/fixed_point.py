@@ -4,12 +4,11 @@ Source: Li, Yao and Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vert
 Models" (2023): Round and ϕ (before Eq. 2), Round_stoc (Eq. 3), φ (Eq. 7). Data are scaled by 2^l_x and weights by
 2^l_w, so that a product carries 2^(l_x + l_w).
 
-Eq. 7 takes every element from (p - 1)/2 on for a negative number, (p - 1)/2 itself too, which it so reads as
--(p + 1)/2. We read it as the positive number that ϕ put there: then all of -(p - 1)/2 .. (p - 1)/2 comes back.
+Eq. 7 reads every element from (p - 1)/2 on as negative, including (p - 1)/2 itself, which becomes -(p + 1)/2. Here it
+is read as the positive number that ϕ encoded, so all of -(p - 1)/2 .. (p - 1)/2 is recovered.
 
-Neither says what happens to a sum outside: it wraps round to a number of the wrong sign and size, and nothing in
-the result shows it. `sum_bound` and `headroom` tell beforehand. All arithmetic is in float64, which has every
-integer up to 2^53.
+A sum outside wraps round to a number of the wrong sign and size, undetectably. `sum_bound` and `headroom` check this
+beforehand. All arithmetic is in float64, which holds every integer up to 2^53.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def round_stochastic(x: Tensor, draws: torch.Generator) -> Tensor:
 
     Args:
         x: numbers of any shape, on the CPU.
-        draws: on the CPU. A float64 number a draw: an integer is never moved.
+        draws: on the CPU, one float64 number per entry; an integer is never changed.
     """
     low = x.double().floor()
     return low + (torch.rand(x.shape, generator=draws, dtype=torch.float64) < x.double() - low)
@@ -69,8 +68,8 @@ def to_field(field: Field, integers: Tensor, whose: str, bits: int) -> Tensor:
     Args:
         field: F_p.
         integers: of any shape and dtype, scaled.
-        whose: what they are, for the error.
-        bits: of their scale, for the error.
+        whose: name of the numbers, for the error.
+        bits: their scale, for the error.
 
     Raises:
         InputError: an integer is not finite, or leaves ±p/2.
@@ -93,7 +92,7 @@ def from_field(field: Field, elements: Tensor) -> Tensor:
 
 
 def dequantise(field: Field, elements: Tensor, bits: int, parties: int) -> Tensor:
-    """φ (Eq. 7): the average that a sum over parties stands for.
+    """φ (Eq. 7): the average over parties, from their sum.
 
     Args:
         field: F_p.
@@ -108,14 +107,14 @@ def dequantise(field: Field, elements: Tensor, bits: int, parties: int) -> Tenso
 
 
 def sum_bound(field: Field, data: Tensor, weights: Tensor) -> int:
-    """What no entry of X̄ W̄ exceeds in size: the largest over outputs j of Σ_i max|X̄_·i| |W̄_ij|.
+    """Bound on the magnitude of the entries of X̄ W̄: the largest over outputs j of Σ_i max|X̄_·i| |W̄_ij|.
 
-    It costs one pass over each, and is reached by a row that has the largest of every column with the signs of
-    some W̄_·j. It is a function of a party's private rows and weights: a party that tells it releases it.
+    It costs one pass over each, and is attained by a row with every column's maximum and the signs of some W̄_·j. It is
+    a function of a party's private rows and weights: sending it is a release.
 
     Args:
         field: F_p.
-        data: X̄, elements (m, d); all powers side by side, where there are some.
+        data: X̄, elements (m, d); all powers concatenated, if any.
         weights: W̄, elements (d, h).
 
     Returns:
@@ -128,7 +127,7 @@ def sum_bound(field: Field, data: Tensor, weights: Tensor) -> int:
 
 
 def headroom(field: Field, bounds: Iterable[int]) -> float:
-    """How many times the sum of the parties' parts fits into ±p/2: from 1 on, no sum can wrap.
+    """Ratio of p/2 to the largest sum of the parties' parts: from 1 on, no sum can wrap.
 
     Args:
         field: F_p.

@@ -1,4 +1,4 @@
-"""The local steps between two exchanges, on one batch: Eq. 9 or Eqs. 22 and 23 of VIMADMM, FedBCD's, or C-VFL's."""
+"""Local steps between two exchanges, on one batch: Eq. 9 or Eqs. 22 and 23 of VIMADMM, FedBCD's, or C-VFL's."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def local_steps(
 
     Args:
         bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
-        step: of the optimiser over the model's parameters. Momentum is the optimiser's own state, so
-            that it lives on between rounds and in checkpoints.
+        step: of the optimiser over the model's parameters. Momentum is optimiser state and persists between rounds and
+            in checkpoints.
         inputs: x, the party's columns of the batch.
         head: W_k^(t+1), shape (d, c).
         dual: λ^(t), shape (b, c).
@@ -64,8 +64,8 @@ def headed_local_steps(
     Args:
         bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
         step: of the optimiser over the model's parameters.
-        head: g with W_k, (b, d) to (b, c), in the mode it is in: what it draws, it draws anew in every
-            step. Its parameters stay as they are.
+        head: g with W_k, (b, d) to (b, c), in its current mode; it draws anew in every step. Its parameters do not
+            change.
         inputs: x, the party's columns of the batch.
         dual: λ^(t), shape (b, c).
         residual: s^k(t), shape (b, c).
@@ -95,8 +95,8 @@ def joint_local_steps(
 ) -> None:
     """Steps head and bottom model τ times in turn, in place: Algorithm 3, lines 15 and 16.
 
-    Each time one step on W by Eq. 22 at the embeddings that the bottom model now makes, then one on θ by
-    Eq. 23 at the new W. The regularisers are the optimisers' weight decay.
+    Each time one step on W by Eq. 22 at the bottom model's current embeddings, then one on θ by Eq. 23 at the new W.
+    The regularisers are the optimisers' weight decay.
 
     Args:
         bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
@@ -119,23 +119,23 @@ def joint_local_steps(
 
 
 def stale_steps(bottom: Backprop, step: Callable[[], None], inputs: Tensor, gradient: Tensor, *, steps: int) -> None:
-    """Steps the bottom model τ times, in place, along one gradient at its embeddings that is never renewed: FedBCD.
+    """Steps the bottom model τ times, in place, along one fixed gradient at its embeddings: FedBCD.
 
-    The embeddings change from step to step and so does the way back through the model; the gradient at
-    the cut stays that of the exchange. The regulariser is the optimiser's weight decay.
+    Embeddings and the backward pass change from step to step; the gradient at the cut layer stays that of the exchange.
+    The regulariser is the optimiser's weight decay.
 
     Args:
-        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward. Its last `forward` was
-            of these inputs and at the parameters that it has.
+        bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward. Its last `forward` used these inputs
+            and the current parameters.
         step: of the optimiser over the model's parameters.
         inputs: x, the party's columns of the batch.
         gradient: d loss / d h, shape (b, d).
         steps: τ.
     """
     for number in range(steps):
-        if number:  # the first step goes back through the forward that made the embeddings
+        if number:  # the first step uses the forward pass that made the embeddings
             bottom.forward(inputs)
-        bottom.backward(gradient.clone())  # which uses it up
+        bottom.backward(gradient.clone())  # which consumes it
         step()
 
 
@@ -149,18 +149,17 @@ def lone_steps(
     *,
     steps: int,
 ) -> None:
-    """Steps the bottom model Q times, in place, down the joint loss with everybody else standing still: C-VFL.
+    """Steps the bottom model Q times, in place, down the joint loss with all other parts fixed: C-VFL.
 
     The regulariser is the optimiser's weight decay.
 
     Args:
         bottom: f, from (b, ...) inputs to (b, d) embeddings, forward and backward.
         step: of the optimiser over the model's parameters.
-        embeddings: h, what the last `forward` of `bottom` gave, of these inputs and at the parameters that it
-            has, shape (b, d).
+        embeddings: h, result of the last `forward` of `bottom`, with these inputs and the current parameters, shape (b,
+            d).
         inputs: x, the party's columns of the batch.
-        logits: what the joint model says, (b, d) -> (b, c), given the others' part of it; its parameters stay
-            as they are.
+        logits: the joint model, (b, d) -> (b, c), given the others' part; its parameters do not change.
         loss: (b, c) -> the batch's mean loss.
         steps: Q.
     """

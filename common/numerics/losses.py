@@ -1,8 +1,8 @@
-"""The losses ℓ(z, y) of a logit z and a target y, each with the minimiser that ADMM asks for.
+"""Losses ℓ(z, y) of a logit z and a target y, each with the minimiser that ADMM needs.
 
-Every loss gives, for a batch of b samples with c logits, its value a sample, its gradient with
-respect to the logits, and its proximal map. What a federation trains by, an `Objective`, has its mean to
-differentiate besides, and its exact change along a step.
+Every loss gives, for a batch of b samples with c logits, its value per sample, its gradient with respect to the logits,
+and its proximal map. An `Objective`, which a federation trains by, adds the differentiable mean and the exact change
+along a step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Objective(Loss, Protocol):
         ...
 
     def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
-        """ℓ(z_j + e, y_j) − ℓ(z_j, y_j), neither subtracted: steps (b, q, c) at logits (b, c), float64 (b, q)."""
+        """ℓ(z_j + e, y_j) − ℓ(z_j, y_j) without cancellation: steps (b, q, c) at logits (b, c), float64 (b, q)."""
         ...
 
 
@@ -140,11 +140,11 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
 )
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType({"classification": CrossEntropy(), "regression": Squared()})
-"""What is trained by, by the federation's task."""
+"""Training loss by the federation's task."""
 
 
 def _distribution(targets: Tensor, logits: Tensor) -> Tensor:
-    """Class numbers as rows of a one-hot matrix; distributions as they are. Shape and dtype of logits."""
+    """Class numbers as one-hot rows; distributions unchanged. Shape and dtype of logits."""
     if targets.shape == logits.shape:
         return targets.to(logits.dtype)
     if targets.shape != logits.shape[:-1] or targets.is_floating_point():
@@ -160,7 +160,7 @@ def _distribution(targets: Tensor, logits: Tensor) -> Tensor:
 
 
 def _column(targets: Tensor, logits: Tensor) -> Tensor:
-    """Targets (b,) as a column (b, 1); targets of the logits' shape as they are. Dtype of logits."""
+    """Targets (b,) as a column (b, 1); targets of the logits' shape unchanged. Dtype of logits."""
     if targets.shape != logits.shape and (*targets.shape, 1) != tuple(logits.shape):
         raise _misshapen(targets, logits, hint="give one target a logit")
     return targets.reshape(logits.shape).to(logits.dtype)

@@ -1,14 +1,14 @@
-"""Real numbers as integers modulo 2^b: fixed point for sums that are taken blind, and the guard against wrapping.
+"""Real numbers as integers modulo 2^b: fixed point for blinded sums, and the guard against wrapping.
 
-Source: VFedMH adds real masks to real embeddings (Eq. 5); what takes their place is ours. A number is clipped to
-±B and rounded to a multiple of 1/s; s is the largest power of two for which C such numbers cannot leave
-±(2^(b-1) - 1), however they are added up:
+Source: VFedMH adds real masks to real embeddings (Eq. 5); the integers replacing them are ours. A number is clipped to
+±B and rounded to a multiple of 1/s; s is the largest power of two for which no sum of C such numbers leaves ±(2^(b-1) -
+1):
 
     C ⌈s B⌉ ≤ 2^(b-1) - 1.
 
 A word w of [0, 2^b) is held as the int32 or int64 of the same bits, two's complement: w itself below 2^(b-1), and
-w - 2^b from there on. Torch's integer sums drop what leaves the word, which is the sum modulo 2^b, and a word read
-as the signed number it is held as is the sum that was meant.
+w - 2^b from there on. Torch's integer sums drop overflow, which gives the sum modulo 2^b; the word read as a signed
+number is the intended sum.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from colonnade.common.errors import InputError
 from colonnade.common.numerics.fixed_point import round_nearest, round_stochastic
 
 DTYPES = {32: torch.int32, 64: torch.int64}
-LEAST_BOUND = 1e-200  # below, s would leave float64
+LEAST_BOUND = 1e-200  # below, s would overflow float64
 
 
 @dataclass(frozen=True)
 class Ring:
     """Sums of C parties' numbers in ±B as integers modulo 2^b.
 
-    The sum that comes back is off by no more than C/(2 s) with nearest rounding, and by less than C/s, 0 on average,
-    with stochastic rounding, each against the sum of the clipped numbers. With 64 bits it is float64 that
-    limits it where numbers are large: 2^-53 of the sum comes on top.
+    The decoded sum is off by at most C/(2 s) with nearest rounding, and by less than C/s, 0 on average, with stochastic
+    rounding, each against the sum of the clipped numbers. With 64 bits and large numbers float64 adds an error of 2^-53
+    of the sum.
 
     Args:
-        bound: B, the size that a number is clipped to.
-        parties: C, the most that are summed.
+        bound: B, the magnitude that a number is clipped to.
+        parties: C, the maximum number of summands.
         bits: b, 32 or 64.
-        precision: bits of a number, besides its sign, that must at least be kept: s B ≥ 2^precision.
+        precision: minimum bits of a number, besides its sign: s B ≥ 2^precision.
 
     Raises:
-        InputError: an argument is none of these, or the bits are too few for so many parties.
+        InputError: an argument is out of range, or the bits are too few for so many parties.
     """
 
     bound: float
@@ -72,22 +72,22 @@ class Ring:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of words: int32 or int64."""
+        """Word type: int32 or int64."""
         return DTYPES[self.bits]
 
     @property
     def largest(self) -> int:
-        """⌈s B⌉, what no encoded number exceeds in size."""
+        """⌈s B⌉, the largest magnitude of an encoded number."""
         return math.ceil(self.bound * self.scale)
 
     @property
     def headroom(self) -> float:
-        """How many times the largest sum fits: at least 1, else the ring is refused."""
+        """Ratio of the ring's range to the largest sum: at least 1, else the ring is refused."""
         return self._top / (self.parties * self.largest)
 
     @property
     def error(self) -> float:
-        """C/(2 s): how far a sum may be off, with nearest rounding."""
+        """C/(2 s): maximum error of a sum, with nearest rounding."""
         return self.parties / (2 * self.scale)
 
     @property
@@ -99,7 +99,7 @@ class Ring:
 
         Args:
             x: real numbers of any shape.
-            draws: rounds stochastically instead: up with the probability of the fraction.
+            draws: for stochastic rounding instead: up with the probability of the fraction.
 
         Returns:
             Words in the shape of x.
@@ -117,12 +117,12 @@ class Ring:
         return words.sum(0, dtype=self.dtype)
 
     def fits(self, total: Tensor) -> bool:
-        """Whether words may be a sum of C encoded numbers; of masks that have not cancelled, hardly all are."""
+        """True if words may be a sum of C encoded numbers; words with uncancelled masks almost never are."""
         most = self.parties * self.largest
         return not total.numel() or (-most <= int(total.min()) and int(total.max()) <= most)
 
     def decode(self, total: Tensor) -> Tensor:
-        """The sum that words stand for, float64 in their shape."""
+        """The real sum that words encode, float64 in their shape."""
         return total.double() / self.scale
 
 

@@ -1,4 +1,4 @@
-"""Gradients of every row by itself: what is clipped before it is added up."""
+"""Per-row gradients, to be clipped before they are summed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ RowLoss = Callable[[Parameters, Tensor, Tensor], Tensor]
 def row_gradients(
     loss: RowLoss, parameters: Parameters, inputs: Tensor, targets: Tensor
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Losses and gradients of a batch, each row as if it were alone.
+    """Losses and gradients of a batch, row by row.
 
-    No row can meet another on the way, whatever the model is. Dropout draws for every row anew.
+    Rows cannot interact, for any model. Dropout draws anew for every row.
 
     Args:
         loss: of one row; `torch.func.functional_call` gives a module its parameters.
@@ -47,11 +47,11 @@ def row_gradients(
 
 
 def refuse_batch_norm(model: nn.Module, where: str) -> None:
-    """Refuses layers in which rows meet: nobody's share can then be clipped.
+    """Rejects layers in which rows interact, so that no row's share can be clipped.
 
     Args:
-        model: that is to be differentiated row by row.
-        where: the configuration's key that it comes from.
+        model: to be differentiated row by row.
+        where: its configuration key.
 
     Raises:
         InputError: there is such a layer.

@@ -5,8 +5,8 @@ Zhang et al., "Desirable companion for vertical federated learning: new zeroth-o
 
     phi (f(w + mu u) - f(w)) / mu  u,    u uniform on the unit sphere, phi = d; or u normal, phi = 1
 
-has for mu -> 0 the gradient of f as its expectation. It is one number along one direction: its square is about d
-times as large as the gradient's, and a step down it must be as much shorter.
+has for mu -> 0 the gradient of f as its expectation. It is one number along one direction: its square is about d times
+the gradient's, so a step must be shorter by this factor.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from torch.func import functional_call
 from colonnade.common.numerics.losses import Loss
 
 Draw = Literal["sphere", "normal"]
-"""How directions are drawn: uniformly on the unit sphere, or with independent standard normal entries."""
+"""Distribution of directions: uniform on the unit sphere, or independent standard normal entries."""
 
 
 class TwoPoint:
-    """One model's two points, and the estimate that a loss at both of them gives.
+    """Evaluates a model at two points and estimates the gradient from the loss at both.
 
     Args:
-        model: f(.; w). Perturbed are those of its parameters that are trained; their d is that of phi.
-        draws: where directions come from, on the CPU.
-        draw: how they are drawn. A normal one is about sqrt(d) long, so that mu reaches as much further.
-        mu: how far along u the second point lies, above 0.
+        model: f(.; w). Its trained parameters are perturbed; their number is the d of phi.
+        draws: generator of the directions, on the CPU.
+        draw: their distribution. A normal direction has length about sqrt(d), which scales the step mu.
+        mu: step along u to the second point, above 0.
     """
 
     def __init__(self, model: nn.Module, draws: torch.Generator, *, draw: Draw, mu: float) -> None:
@@ -42,10 +42,10 @@ class TwoPoint:
         self._u = torch.empty(0)  # the last direction, (d,)
 
     def __call__(self, inputs: Tensor, *others: Tensor) -> list[Tensor]:
-        """[f(inputs; w), f(inputs; w + mu u), f(others; w) ..] for a new u, without a graph; w stays as it is.
+        """[f(inputs; w), f(inputs; w + mu u), f(others; w) ..] for a new u, without a graph; w does not change.
 
-        All of them see the same dropout, as far as it comes from torch's own generator. Running statistics of
-        batch norm go on as after f(inputs; w) alone.
+        All of them use the same dropout if it comes from torch's own generator. Running statistics of batch norm are
+        updated as by f(inputs; w) alone.
 
         Args:
             inputs: (rows, ...).
@@ -55,8 +55,8 @@ class TwoPoint:
         with torch.no_grad():
             moved = nn.utils.parameters_to_vector(self._parameters).add_(self._u, alpha=self._mu)
             perturbed = self._aside(inputs, self._split(moved))
-            beside = [self._aside(other, {}) for other in others]
-            return [self._model(inputs), perturbed, *beside]  # last: it draws and counts for all of them
+            unperturbed = [self._aside(other, {}) for other in others]
+            return [self._model(inputs), perturbed, *unperturbed]  # last: its draws and statistics are the ones kept
 
     def estimate(self, slope: float) -> None:
         """Sets every trained parameter's `grad` to its part of phi slope u.
@@ -75,12 +75,12 @@ class TwoPoint:
         return normals if self._draw == "normal" else normals / normals.norm()
 
     def _split(self, flat: Tensor) -> dict[str, Tensor]:
-        """(d,) as the parameters have it, by their names."""
+        """Splits (d,) into the parameters' shapes, by name."""
         parts = zip(self._names, torch.split(flat, self._sizes), self._parameters, strict=True)
         return {name: part.view_as(parameter) for name, part, parameter in parts}
 
     def _aside(self, inputs: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
-        """f with other parameters, leaving buffers and torch's generator as they were."""
+        """f with other parameters; buffers and torch's generator are restored."""
         buffers = {name: buffer.clone() for name, buffer in self._model.named_buffers()}
         with torch.random.fork_rng([inputs.device] if inputs.is_cuda else []):
             outputs: Tensor = functional_call(self._model, {**parameters, **buffers}, (inputs,))
@@ -90,11 +90,11 @@ class TwoPoint:
 def row_losses(loss: Loss, logits: Tensor, targets: Tensor) -> Tensor:
     """Losses of rows, float64 (rows,).
 
-    The difference of two of them is often a millionth of either: take it row by row, then the mean.
+    Their differences are often a millionth of their size: subtract row by row, then take the mean.
 
     Args:
-        loss: what is trained by.
+        loss: the training loss.
         logits: (rows, classes).
-        targets: of the shape that the loss asks for.
+        targets: in the shape that the loss expects.
     """
     return loss.value(logits.double(), targets)

@@ -12,7 +12,8 @@ def estimate(slopes: Tensor, u: Tensor, factor: float) -> Tensor:
     Its expectation is the gradient, up to terms of the order of mu.
 
     Args:
-        slopes: delta^j / mu of the batch's mean loss, float32 (1, q); or delta_i^j / mu of every row's own, (rows, q).
+        slopes: delta^j / mu of the batch's mean loss, float32 (1, q); or delta_i^j / mu of every row's own loss, (rows,
+            q).
         u: float32 (rows, q, width), every u_i^j with E[u u'] = I / phi.
         factor: phi.
 
@@ -26,10 +27,10 @@ def estimate(slopes: Tensor, u: Tensor, factor: float) -> Tensor:
 
 
 def spread(slopes: Tensor, u: Tensor, factor: float) -> float:
-    """tr(Psi): how much one direction's estimate of a row's gradient varies, from the q that there are.
+    """tr(Psi): variance of one direction's estimate of a row's gradient, from the q samples.
 
-    The sample variance of phi (delta^j / mu) u_i^j over j, summed over a row's entries and averaged over rows; of
-    the batch's mean loss times the number of rows, since a row's own gradient is so many times that of the mean.
+    The sample variance of phi (delta^j / mu) u_i^j over j, summed over a row's entries and averaged over rows; with the
+    batch's mean loss, scaled by the number of rows, since a row's own gradient is that many times the mean's.
 
     Args:
         slopes, u, factor: as above, with q >= 2 drawn independently.

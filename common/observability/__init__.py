@@ -1,1 +1,1 @@
-"""Events, metrics, health, and the messages that a researcher captures."""
+"""Events, metrics, health, and message capture for research."""

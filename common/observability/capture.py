@@ -1,9 +1,9 @@
-"""What crossed a party's link, kept on its own disk: for research on one's own runs, and off unless asked for.
+"""Capture of the messages on a party's link, on its own disk: for research on one's own runs, off by default.
 
-A capture is a file of records, only ever added to. A record is a head (way, session, bytes) and the frame that
-went over the wire, so that whoever reads it decodes and checks it like any receiver. Outgoing messages are taken
-beyond the door, after the privacy stage: exactly what leaves. Evaluations lie in a file of their own, which begins
-anew with every evaluation where only the last is wanted.
+A capture is an append-only file of records. A record is a head (way, session, bytes) and the frame from the wire, so
+that a reader decodes and checks it like any receiver. Outgoing messages are captured after the egress and the privacy
+stage: exactly what leaves. Evaluations have a file of their own, which is restarted with every evaluation if only the
+last is wanted.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Captured:
 
     Args:
         way: from the party ("out") or to it ("in").
-        session: in which it did; a number that is drawn for each.
-        message: as its receiver had it.
+        session: the session's random number.
+        message: as received.
     """
 
     way: Way
@@ -57,22 +57,22 @@ class Captured:
 
     @property
     def round(self) -> int:
-        """That the message belongs to."""
+        """Round of the message."""
         return self.message.round
 
 
 class Capture:
-    """What is kept of one session at a party.
+    """Captures one session at a party.
 
     Args:
         folder: the party's own, which exists.
-        config: what is wanted.
+        config: the capture settings.
         federation: the agreed section.
-        schedule: from which a round's epoch is known.
-        session: the number of this one, which is drawn for it.
+        schedule: gives a round's epoch.
+        session: this session's random number.
 
     Raises:
-        EnvironmentFault: nothing can be written there; so do the carriers that it makes.
+        EnvironmentFault: the folder is not writable; the returned carriers raise it too.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Capture:
         self._codec = Codec(contract.kinds)
         own = PartyFolder(folder)
         self._training, self._evaluations = _CaptureFile(own.capture), _CaptureFile(own.evaluation_capture)
-        self._evaluated = 0  # the round of the last evaluation that is kept
+        self._evaluated = 0  # the round of the last captured evaluation
 
     def outward(self, carry: Carrier) -> Carrier:
-        """What the party sends, on its way to `carry`."""
+        """Captures messages that the party sends and passes them to `carry`."""
 
         def send(item: Item) -> None:
             self._keep("out", item)
@@ -95,7 +95,7 @@ class Capture:
         return send
 
     def inward(self, deliver: Callable[[Item], None]) -> Callable[[Item], None]:
-        """What the party is sent, on its way to `deliver`."""
+        """Captures messages that the party receives and passes them to `deliver`."""
 
         def receive(item: Item) -> None:
             self._keep("in", item)
@@ -123,7 +123,7 @@ class Capture:
             self._write(self._evaluations, way, item)
 
     def _newest(self, round: int) -> bool:
-        """Whether no later evaluation is kept already; what is kept of earlier ones goes."""
+        """True unless a later evaluation was captured already; deletes the capture of earlier ones."""
         if round > self._evaluated:
             self._evaluations.empty()
             self._evaluated = round
@@ -139,28 +139,28 @@ class Capture:
 
 
 def evaluates(message: Message) -> bool:
-    """Whether a message is about validation or test rows: it names a part, or a stage beyond the training batch's."""
+    """True if a message concerns validation or test rows: it names a part, or a stage after the training batch."""
     return hasattr(message, "part") or getattr(message, "stage", 0) > 0
 
 
 def has_capture(folder: Path) -> bool:
-    """Whether anything was captured in a party's folder."""
+    """True if a party's folder has a capture."""
     own = PartyFolder(folder)
     return own.capture.is_file() or own.evaluation_capture.is_file()
 
 
 def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]:
-    """The messages of a capture file in the order in which they crossed, decoded and checked as by their receivers.
+    """The messages of a capture file in the order of capture, decoded and checked as by their receivers.
 
-    What crossed again after a rollback is there twice: of a round and kind, the latest session counts. A record that
-    was cut short by a crash is the last, and is left out.
+    Messages sent again after a rollback occur twice: for a round and kind, the latest session counts. A last record
+    truncated by a crash is left out.
 
     Args:
-        path: of either capture in a `PartyFolder`; nothing is read where there is no such file.
-        federation: the agreed section that the run had.
+        path: of either capture in a `PartyFolder`; a missing file is empty.
+        federation: the run's agreed section.
 
     Raises:
-        InputError: it holds something else than messages of this federation's protocol.
+        InputError: the file holds anything but messages of this federation's protocol.
     """
     newest: dict[tuple[Way, type, int], int] = {}
     if len({record.session for record in _records(path)}) > 1:
@@ -173,7 +173,7 @@ def read_capture(path: Path, federation: FederationConfig) -> Iterator[Captured]
 
 @dataclass(frozen=True)
 class _CaptureRecord:
-    """Where a record ends in its file; its frame is read only if it is wanted, before the next record is asked for."""
+    """A record and its end in the file; its frame is read on demand, before the next record is requested."""
 
     way: Way
     session: int
@@ -183,7 +183,7 @@ class _CaptureRecord:
 
 def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
     contract = CONTRACTS[federation.protocol.name]
-    kinds, limits = contract.kinds, contract.limits(federation)
+    kinds, limits = contract.kinds, contract.limits_of(federation)
     forms = {"out": federation.compress.arriving(kinds), "in": dict.fromkeys(kinds, form_of(federation.compress.down))}
     codecs = {way: Codec(kinds, form, limits) for way, form in forms.items()}
     for number, record in enumerate(_records(path), 1):
@@ -202,7 +202,7 @@ def _decoded(path: Path, federation: FederationConfig) -> Iterator[Captured]:
 
 
 def _records(path: Path) -> Iterator[_CaptureRecord]:
-    """Every whole record of a file that may not be there."""
+    """Every complete record of a file; none if it is missing."""
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -214,12 +214,12 @@ def _records(path: Path) -> Iterator[_CaptureRecord]:
             if number not in _WAYS:
                 raise InputError(f"{path} is no capture: a record goes way {number}", hint="0 is out, 1 is in")
             if place > end:
-                return  # cut short by a crash
+                return  # truncated by a crash
             yield _CaptureRecord(_WAYS[number], session, place, partial(file.read, size))
 
 
 class _CaptureFile:
-    """A file of records, opened with the first one. A record that a crash has cut short is taken off."""
+    """A file of records, opened with the first one. A record truncated by a crash is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -247,7 +247,7 @@ class _CaptureFile:
     def _open(self) -> FileIO:
         if self._path.exists():
             os.truncate(self._path, max((record.end for record in _records(self._path)), default=0))
-        # Whoever may read it sees what the server saw, and what the party could find out.
+        # Readable by the owner only: it shows what the server saw and what the party could infer.
         return FileIO(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     @contextlib.contextmanager

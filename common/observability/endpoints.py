@@ -1,4 +1,4 @@
-"""What a member shows to those who watch it: metrics and health, each where its section or environment asks for it."""
+"""A member's monitoring endpoints: metrics and health, each enabled by its section or environment."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 class Watched(Protocol):
-    """The part of a member's section that matters here; "" for off."""
+    """The settings of a member's section that are used here; "" for off."""
 
     @property
     def metrics(self) -> str:
-        """Where metrics are shown."""
+        """HOST:PORT of the metrics endpoint."""
 
     @property
     def health(self) -> str:
-        """Where the health service answers."""
+        """HOST:PORT of the health service."""
 
 
 class Collector(Protocol):
-    """Hears of events and is asked for metrics, by another thread and at any moment."""
+    """Receives events and returns metrics, called from another thread at any time."""
 
     def __call__(self, event: Event, /) -> None:
-        """Takes an event in."""
+        """Handles an event."""
 
     def collect(self) -> Iterable[Metric]:
-        """What there is to show now."""
+        """Current metrics."""
 
 
 class Endpoints(AbstractContextManager["Endpoints"]):
-    """Both endpoints while it is entered; where neither is asked for it opens no port and costs nothing.
+    """Context manager that runs both endpoints; if neither is enabled, it opens no port and costs nothing.
 
     Args:
         key: of the member's section, for errors: server or parties.NAME.
@@ -53,7 +53,7 @@ class Endpoints(AbstractContextManager["Endpoints"]):
 
     def __enter__(self) -> Self:
         """Listens. Raises EnvironmentFault where a port is in use."""
-        with ExitStack() as opening:  # the libraries are imported only where they are asked for
+        with ExitStack() as opening:  # the libraries are imported only if needed
             if self._config.metrics:
                 from colonnade.common.observability.exposition import Exposition  # noqa: PLC0415
 
@@ -70,22 +70,22 @@ class Endpoints(AbstractContextManager["Endpoints"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Listens no more."""
+        """Stops listening."""
         self._open.close()
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
+        """Handles an event."""
         for listener in self._hear:
             listener(event)
 
     def show(self, collector: Collector) -> None:
-        """Tells a collector of events, and shows what it collects; nothing where no metrics are asked for."""
+        """Sends events to a collector and exposes its metrics; does nothing if metrics are off."""
         if self._exposition is not None:
             self._hear.append(collector)
             self._exposition.show(collector.collect)
 
     def announce(self, telemetry: Telemetry) -> None:
-        """Says where the endpoints are, if there are any: a port of 0 has become another."""
+        """Announces the endpoints' addresses, if any: port 0 has been replaced by the actual one."""
         there = {"metrics": self._exposition, "health": self._health}
         addresses = {what: endpoint.address for what, endpoint in there.items() if endpoint is not None}
         if addresses:

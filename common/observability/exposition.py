@@ -1,12 +1,11 @@
-"""Metrics over HTTP, as Prometheus reads them. Importing this takes a while: see common/observability/endpoints.py."""
+"""Metrics over HTTP in Prometheus format. Importing this is slow: see common/observability/endpoints.py."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -19,11 +18,11 @@ from colonnade.common.network.loopback import is_called_rightly
 from colonnade.common.network.ports import split_address
 from colonnade.common.network.web_gate import Gate
 from colonnade.common.observability.metric import Metric
+from colonnade.common.runtime.loop_thread import LoopThread
 
-T = TypeVar("T")
-Processes = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
+Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily | SummaryMetricFamily
 
-_FAMILIES: Mapping[str, Callable[..., Processes]] = {
+_FAMILIES: Mapping[str, Callable[..., Family]] = {
     "counter": CounterMetricFamily,
     "gauge": GaugeMetricFamily,
     "info": InfoMetricFamily,
@@ -32,14 +31,14 @@ _FAMILIES: Mapping[str, Callable[..., Processes]] = {
 
 
 class Exposition(AbstractContextManager["Exposition"]):
-    """What one process shows, in a registry of its own, while it is entered.
+    """Context manager that serves one process's metrics from its own registry.
 
-    Numbers are asked for when somebody reads them, in a thread: a half that computes is not waited for, and a run
-    that nobody looks at pays nothing.
+    Metrics are collected on every scrape, in a thread: a scrape does not wait for computation, and costs nothing while
+    nobody reads.
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
-        key: that it stands at in the configuration, for errors.
+        key: its configuration key, for errors.
     """
 
     def __init__(self, address: str, key: str) -> None:
@@ -47,46 +46,36 @@ class Exposition(AbstractContextManager["Exposition"]):
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._host = split_address(address)[0]
-        self._loop = asyncio.new_event_loop()
         self._reading = asyncio.Lock()
         app = web.Application(client_max_size=1)
         app.router.add_get("/metrics", self._metrics)
         self._gate = Gate(app, key)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="metrics", daemon=True)
 
     def __enter__(self) -> Self:
         """Listens. Raises EnvironmentFault where the port is in use."""
-        self._thread.start()
+        self._loop = LoopThread("metrics")
         try:
-            self.address = self._do(self._gate.open(self.address))
+            self.address = self._loop.run(self._gate.open(self.address))
         except BaseException:
-            self._leave()
+            self._loop.close()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Listens no more."""
-        self._do(self._gate.close())
-        self._leave()
-
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _leave(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        """Stops listening."""
+        self._loop.run(self._gate.close())
         self._loop.close()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if not is_called_rightly(request.headers.get("Host", ""), self._host):
             raise web.HTTPForbidden(text="Metrics are for who calls this machine by its own name.\n")
         encode, kind = choose_encoder(request.headers.get("Accept", ""))
-        async with self._reading:  # one at a time, however many ask
+        async with self._reading:  # one scrape at a time
             body = await asyncio.to_thread(encode, self.registry)
         return web.Response(body=body, headers={"Content-Type": kind})
 
     def show(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        """Shows what `collect` returns from now on, too. It is called in another thread, at any moment."""
+        """Adds the metrics that `collect` returns. It is called in another thread, at any time."""
         self.registry.register(_Collected(collect))
 
 
@@ -94,12 +83,12 @@ class _Collected(Collector):
     def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._collect = collect
 
-    def collect(self) -> Iterator[Processes]:
+    def collect(self) -> Iterator[Family]:
         return map(family, self._collect())
 
 
-def family(metric: Metric) -> Processes:
-    """A metric in the library's terms."""
+def family(metric: Metric) -> Family:
+    """A metric as a prometheus_client family."""
     made = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
     for labels, value in metric.values.items():
         named = dict(zip(metric.labels, labels, strict=True))

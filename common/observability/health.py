@@ -1,4 +1,4 @@
-"""The standard gRPC health service, for whoever orchestrates processes (grpc.io/docs/guides/health-checking)."""
+"""The standard gRPC health service, for process orchestrators (grpc.io/docs/guides/health-checking)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from colonnade.common.runtime.descriptors import affordable
 LIVE, READY = "", "colonnade"
 """The services: this process is up; the server listens, or the party has joined."""
 
-_READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by the event that says so
-_LARGEST = 4096  # bytes of a question
-_MOST, _CALLS = 256, 256  # connections and questions at once
-_PATIENCE = 5.0  # seconds for a connection to say that it speaks HTTP/2
-_GRACE = 0.2  # seconds that watchers have to read the last state
+_READY = {"listening": True, "join": True, "server_away": False, "end": False}  # by event kind
+_LARGEST = 4096  # bytes of a request
+_MOST, _CALLS = 256, 256  # connections and requests at a time
+_PATIENCE = 5.0  # seconds for the HTTP/2 preface
+_GRACE = 0.2  # seconds for watchers to read the last state
 
 
 class Health(AbstractContextManager["Health"]):
-    """A port of its own, in plain text, that says whether this process is up and ready and nothing else.
+    """Plain-text gRPC port that reports only if this process is up and ready.
 
-    It answers from a thread of its own: a half may sit in torch for longer than a probe waits, and is alive.
+    It answers from its own thread: a member may compute in torch for longer than a probe waits, and is alive.
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
-        key: that it stands at in the configuration, for errors.
+        key: its configuration key, for errors.
     """
 
     def __init__(self, address: str, key: str) -> None:
@@ -57,12 +57,12 @@ class Health(AbstractContextManager["Health"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Says that nothing is served any more, and listens no more."""
+        """Reports NOT_SERVING and stops listening."""
         self._servicer.enter_graceful_shutdown()
         self._server.stop(_GRACE).wait()
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in: some of them change whether we are ready."""
+        """Handles an event: some change readiness."""
         if (ready := _READY.get(event["kind"])) is not None:
             self._say(READY, serving=ready)
 

@@ -1,4 +1,4 @@
-"""A number that a member shows while it runs, and the numbers that the server and the parties have in common."""
+"""Metrics of a running member, and those that the server and the parties share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Ways = Mapping[str, Mapping[str, Iterable[int]]]  # up or down -> kind -> messag
 
 @dataclass(frozen=True)
 class Metric:
-    """Values of one name, by the values of its labels.
+    """Values of one metric, by label values.
 
     Args:
-        kind: a counter only grows, a summary is a pair (count, sum), an info says what its labels say.
-        name: with the unit and without `_total`, as Prometheus has it (prometheus.io/docs/practices/naming).
-        about: what it is, in a line.
+        kind: a counter only grows, a summary is a pair (count, sum), an info carries its labels only.
+        name: with the unit and without `_total`, following prometheus.io/docs/practices/naming.
+        about: description in one line.
         values: by the labels' values, in the labels' order. An info has none.
         labels: their names.
     """
@@ -39,14 +39,14 @@ def number(kind: Literal["counter", "gauge"], name: str, about: str, value: floa
 
 
 def build(federation: FederationConfig, member: str) -> Metric:
-    """Which program this is, and what it takes part in."""
+    """The program's version and its role in the federation."""
     labels = ("version", "protocol", "federation", "member")
     values: Values = {(VERSION, federation.protocol.name, federation.id, member): 1.0}
     return Metric("info", "colonnade_build", "What runs here.", values, labels)
 
 
 def rounds(done: int, newest: int, planned: int | None) -> Iterable[Metric]:
-    """How far the run is. `newest` falls when it goes back to a checkpoint, `done` never does."""
+    """Progress of the run. `newest` falls on a rollback to a checkpoint, `done` never does."""
     yield number("counter", "colonnade_rounds", "Rounds that this process has done.", done)
     yield number("gauge", "colonnade_round", "The last round that is done.", newest)
     if planned is not None:
@@ -54,7 +54,7 @@ def rounds(done: int, newest: int, planned: int | None) -> Iterable[Metric]:
 
 
 def round_seconds(seconds: Mapping[str, float], done: int) -> Metric:
-    """By phase: how long rounds took, and how many there were."""
+    """Duration and number of rounds, by phase."""
     about = "Seconds that rounds took, by what they were spent on."
     values: Values = {(phase,): (float(done), spent) for phase, spent in seconds.items()}
     return Metric("summary", "colonnade_round_seconds", about, values, ("phase",))
@@ -82,20 +82,20 @@ def wire(counts: Mapping[tuple[str, str], int]) -> Metric:
 
 
 def connected(parties: Mapping[str, bool]) -> Metric:
-    """By party, whether it and the server are connected."""
+    """Connection state by party."""
     values: Values = {(party,): float(there) for party, there in parties.items()}
     return Metric("gauge", "colonnade_connected", "1 while the party is connected to the server.", values, ("party",))
 
 
 def queues(lengths: Mapping[tuple[str, str], int]) -> Metric:
-    """By queue (`unsent`, `unread`) and party."""
+    """Waiting messages by queue (`unsent`, `unread`) and party."""
     about = "Messages that wait: unsent for the connection, unread for the half."
     values: Values = {key: float(length) for key, length in lengths.items()}
     return Metric("gauge", "colonnade_queue_messages", about, values, ("queue", "party"))
 
 
 def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable[Metric]:
-    """What releases have cost, by party; nothing where there is no guarantee."""
+    """Privacy spent by releases, by party; empty without a guarantee."""
     if plan is None or plan.void is not None:
         return
     adjacency = plan.config.adjacency
@@ -109,12 +109,12 @@ def privacy(plan: PrivacyPlan | None, releases: Mapping[str, float]) -> Iterable
 
 
 def person(epsilon: float | None) -> Iterable[Metric]:
-    """What all parties' releases together have cost a person whose row lies at each; nothing without a guarantee."""
+    """Privacy spent by all parties' releases for a person with a row at each of them; empty without a guarantee."""
     if epsilon is not None:
         about = "What all parties' releases have cost a person whose row lies at each of them, at the same delta."
         yield number("gauge", "colonnade_privacy_person_epsilon", about, epsilon)
 
 
 def checkpoint(round: int) -> Metric:
-    """The newest round that can be gone back to, 0 if none."""
+    """The newest round that can be restored, 0 if none."""
     return number("gauge", "colonnade_checkpoint_round", "The newest round that is saved.", round)

@@ -1,4 +1,4 @@
-"""What happens in a run, as events: one JSON object a line, and whoever listens."""
+"""Events of a run: written as one JSON object per line, and passed to listeners."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from colonnade.common.runtime.rate_limit import Digest, Event, Listener
 
 __all__ = ["Event", "Listener", "Telemetry", "without_nan"]
 
-_LONGEST = 500  # characters of why somebody was refused
+_LONGEST = 500  # maximum characters of a refusal's reason
 
 
 class Telemetry:
-    """Writes events to a file as they happen, and passes them on.
+    """Writes events to a file as they occur, and passes them on.
 
-    What others can cause is written at a bounded rate (common/runtime/rate_limit.py), and passed on as it is: who
-    prints it bounds it again.
+    Events that others can cause are written at a bounded rate (common/runtime/rate_limit.py) and passed on unbounded: a
+    listener that prints them bounds them again.
 
     Args:
         path: the run's events.jsonl; None writes nothing.
@@ -40,11 +40,11 @@ class Telemetry:
         self._closed = False
 
     def event(self, kind: str, **fields: Any) -> Event:
-        """Records an event. `time` is seconds since 1970. After `close`, only listeners hear of it."""
+        """Records an event. `time` is seconds since 1970. After `close`, only listeners receive it."""
         return self.pass_on({"kind": kind, "time": round(self._clock(), 6), **fields})
 
     def pass_on(self, event: Event) -> Event:
-        """Records an event of another's making."""
+        """Records an existing event."""
         self._digest(event)
         for listener in self._listeners:
             listener(event)
@@ -59,33 +59,33 @@ class Telemetry:
             self._file = self._file or open_to_append(path)
             self._file.write(line)
         except OSError as failed:
-            self._closed = True  # what follows, the end of the run among it, is still told to the listeners
+            self._closed = True  # listeners still receive later events, such as the end of the run
             raise EnvironmentFault(
                 f"{path} cannot be written: {failed.strerror}", hint="make room on the disk, then resume"
             ) from failed
 
     def refused(self, party: str, reason: str, address: str = "") -> None:
-        """Records that someone was turned away, and why; `address` is where a stranger came from, if that is known."""
+        """Records a refusal and its reason; `address` is a stranger's, if known."""
         whence = {"address": address} if address else {}
         self.event("refused", party=escaped(party, 80), reason=escaped(reason, _LONGEST), **whence)
 
     def close(self) -> None:
-        """Writes the number of what was held back, and closes the file."""
+        """Writes the counts of suppressed events, and closes the file."""
         with contextlib.suppress(EnvironmentFault):
             self._digest.settle()
         self._closed = True
         if self._file is not None:
-            with contextlib.suppress(OSError):  # a line that could not be written was an error already
+            with contextlib.suppress(OSError):  # a failed write was reported already
                 self._file.close()
 
 
 def advances(event: Event) -> bool:
-    """Whether a start of the server has added something to its run: a round, or its end."""
+    """True if a start of the server has advanced its run: by a round, or to its end."""
     return event["kind"] == "round" or (event["kind"], event.get("status")) == ("end", "completed")
 
 
 def without_nan(value: Any) -> Any:
-    """The same, with null for numbers that JSON does not know: the loss of a run that diverged."""
+    """The same, with null for numbers that JSON cannot represent: the loss of a diverged run."""
     if isinstance(value, dict):
         return {key: without_nan(below) for key, below in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""From a YAML file to a checked configuration, and errors that name key, value and remedy."""
+"""Parsing of a YAML file into a validated configuration, with errors that name key, value and remedy."""

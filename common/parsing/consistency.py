@@ -1,4 +1,4 @@
-"""Parts of a configuration that cannot go together, each of which is allowed by itself."""
+"""Checks for combinations of settings that are each valid but exclude each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from colonnade.common.secure_aggregation.masked_sums import check_blinded
 
 
 def check(config: Config) -> None:
-    """Refuses a configuration whose parts contradict each other or the protocol. Raises ConfigError."""
+    """Rejects a configuration whose parts contradict each other or the protocol. Raises ConfigError."""
     _check_agreed(config.federation)
     _check_parties(config)
     if config.server is not None:
@@ -32,11 +32,11 @@ def _check_agreed(federation: FederationConfig) -> None:
     _check_stop(federation)
     _check_quorum(federation)
     _check_sums(federation)
-    CONTRACTS[federation.protocol.name].check(federation)
+    CONTRACTS[federation.protocol.name].check(federation, federation.protocol)
 
 
 def _check_parties(config: Config) -> None:
-    """Refuses sections of parties that are not in the roster, and chaos for messages that there are none of."""
+    """Rejects sections of parties outside the roster, and chaos for unknown messages."""
     federation, kinds = config.federation, CONTRACTS[config.federation.protocol.name].kinds
     for name, party in config.parties.items():
         if name not in federation.parties:
@@ -51,7 +51,7 @@ def _check_parties(config: Config) -> None:
 
 
 def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
-    """Refuses columns of the server's own where a protocol has no use for them, and their absence where it has."""
+    """Rejects server columns in a protocol without them, and their absence in a protocol that needs them."""
     name = federation.protocol.name
     if federation.protocol.active == (server.active is not None):
         return
@@ -67,12 +67,12 @@ def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _able(trait: str) -> str:
-    """The protocols whose contract says so, for a hint."""
+    """The protocols whose contract has this capability, for a hint."""
     return ", ".join(name for name, contract in CONTRACTS.items() if getattr(contract, trait))
 
 
 def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
-    """Refuses noise on answers in a protocol that would send labels past it."""
+    """Rejects response noise in a protocol that would send labels without noise."""
     name = federation.protocol.name
     if server.privacy.answers is None or CONTRACTS[name].response_noise:
         return
@@ -84,7 +84,7 @@ def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
-    """Refuses what the server's section asks for and the task cannot have."""
+    """Rejects settings of the server's section that the task does not support."""
     if server.class_weights != "none":
         _check_class_weights(federation, server)
     if federation.task == "classification":
@@ -97,13 +97,13 @@ def _check_task(federation: FederationConfig, server: ServerConfig) -> None:
     if server.privacy.answers is not None:
         raise ConfigError(
             "server.privacy.answers with federation.task = regression: targets are standardised on all training rows, "
-            "so that one row's number moves every row's answer, past what its own share is clipped to",
+            "so that one row's number moves every row's response, past what its own share is clipped to",
             hint="leave it out; or predict ranges of the number as classes",
         )
 
 
 def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
-    """Refuses labels that leave rows out where rows go by their order."""
+    """Rejects dropping unlabelled rows where rows are matched by their order."""
     if federation.align == "none" and getattr(server.labels, "missing", "") == "drop":
         raise ConfigError(
             "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
@@ -113,7 +113,7 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
 
 
 def _check_class_weights(federation: FederationConfig, server: ServerConfig) -> None:
-    """Refuses weights where there are no classes, where somebody else computes the loss, or that tell on labels."""
+    """Rejects class weights without classes, where the parties compute the loss, or that reveal labels."""
     weights, name = server.class_weights, federation.protocol.name
     if federation.task == "regression":
         raise ConfigError("server.class_weights with federation.task = regression: there are no classes")
@@ -177,7 +177,7 @@ def _check_privacy(federation: FederationConfig) -> None:
 
 
 def _check_rows(federation: FederationConfig) -> None:
-    """Refuses protection of rows where not every message is one embedding a row."""
+    """Rejects row protection in protocols whose messages are not one embedding per row."""
     privacy, name = federation.privacy, federation.protocol.name
     if not isinstance(privacy, AdaptivePrivacyConfig):
         return
@@ -196,7 +196,7 @@ def _check_rows(federation: FederationConfig) -> None:
 
 
 def _check_steps(federation: FederationConfig, privacy: AdaptivePrivacyConfig) -> None:
-    """Refuses noise on steps that have no gradient of every row's own."""
+    """Rejects noise on steps without per-row gradients."""
     name, where = federation.protocol.name, "federation.privacy.steps"
     if privacy.steps is None:
         return
@@ -282,6 +282,6 @@ def _check_quorum(federation: FederationConfig) -> None:
         raise ConfigError(f"federation.quorum.need = {need}: expected {allowed}")
     if federation.absence == "continue" and need in ("all", parties):
         raise ConfigError(
-            f"federation.absence = continue: a round that needs all {parties} answers cannot go on",
+            f"federation.absence = continue: a round that needs all {parties} responses cannot go on",
             hint="set federation.quorum to {deadline: SECONDS} or {fastest: K}, or absence to wait or rollback",
         )

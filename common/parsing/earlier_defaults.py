@@ -1,8 +1,8 @@
-"""A run that was begun under other defaults goes on under them.
+"""Runs begun under earlier defaults resume under them.
 
-Where nothing was said, version 0.1.0 counted by Renyi's bound, took a party that is absent for the neighbour, and
-masked no answers of FedVS. What such a run keeps says so: its checkpoints lack the hash of `accounting`, and have
-those of the other `adjacency` and `masked_answers`. A configuration that names a key is taken at its word.
+By default, version 0.1.0 used Renyi's bound, `adjacency: participation`, and unmasked responses in FedVS. Such a run is
+recognised by its checkpoints: they lack the hash of `accounting`, and have those of the other `adjacency` and
+`masked_answers`. Keys set in the configuration are never changed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _DEFAULTS = (*(("privacy", key, value) for key, value in BEFORE.items()), ("prot
 
 
 def load_begun(path: Path, overrides: tuple[str, ...] = ()) -> Config:
-    """Reads the configuration that a run has left in its folder: whole, but for keys that are newer than the run.
+    """Reads the configuration stored in a run's folder: complete except for keys newer than the run.
 
     Raises:
-        ConfigError: as `load`.
+        ConfigError: like `load`.
     """
     return parse(with_defaults_before(read_tree(path)), overrides)
 
 
 def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tree, whose privacy sections name what they did not have to when the run was begun."""
+    """The same tree with the earlier defaults filled into its privacy sections."""
     made = copy.deepcopy(dict(tree))
     agreed = _below(made, "federation", "privacy")
     answers = _below(made, "server", "privacy", "answers")
@@ -49,11 +49,11 @@ def with_defaults_before(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_begun(config: Config, folder: Path) -> Config:
-    """A member's own configuration, with the defaults of the run that its folder holds; the same where it holds none.
+    """A member's own configuration, with the defaults of the run in its folder; unchanged if there is none.
 
     Args:
-        config: as its file says.
-        folder: the member's, in which checkpoints lie.
+        config: from its file.
+        folder: the member's, with its checkpoints.
     """
     federation, held = config.federation, Checkpoints(MemberFolder(folder).checkpoints).config()
     if not held:
@@ -69,7 +69,7 @@ def as_begun(config: Config, folder: Path) -> Config:
 
 
 def _fits(held: Mapping[str, str], federation: FederationConfig, key: str) -> bool:
-    """Whether the run was saved under this value: its hash, of which older checkpoints have the beginning, is there."""
+    """True if the run was saved under this value: its hash, or in older checkpoints a prefix of it, is present."""
     ours, theirs = federation.lasting_hashes().get(key), held.get(key)
     return ours is theirs is None or (ours is not None and theirs is not None and ours.startswith(theirs))
 

@@ -1,4 +1,4 @@
-"""Whose input is wrong, where one process reads everybody's."""
+"""Attribution of input errors to a member, where one process reads every member's input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from colonnade.common.errors import InputError
 
 @contextmanager
 def whose(member: str) -> Iterator[None]:
-    """Puts the member's name before what is said of its input, unless it begins with that already."""
+    """Prefixes an error with the member's name, unless it begins with it already."""
     try:
         yield
     except InputError as wrong:

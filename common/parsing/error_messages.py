@@ -1,6 +1,6 @@
-"""What pydantic finds wrong with a configuration, as one `ConfigError` in the words of its author.
+"""Conversion of pydantic's findings to one `ConfigError` in the configuration's terms.
 
-It names the key as it stands in the file, the value, what is allowed, and the nearest valid word.
+It names the key as in the file, the value, the allowed values, and the nearest valid word.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError, nearest, shown
 
 TEMPLATE = "every_party"
-"""The section that is laid under every party's own."""
+"""The template section merged under every party's own."""
 
 Path = tuple[str | int, ...]
 
-# What is expected, by the validator's own name for its finding; its numbers fill the braces.
+# Expected values by pydantic's error type; its context fills the braces.
 _EXPECTED: Mapping[str, str] = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -54,13 +54,13 @@ _EXPECTED: Mapping[str, str] = {
 
 
 def in_words(errors: list[ErrorDetails], root: type[BaseModel], merged: Any, written: Any) -> ConfigError:
-    """The first thing that is wrong.
+    """The first error.
 
     Args:
-        errors: what pydantic found.
+        errors: pydantic's findings.
         root: the model of the whole file.
-        merged: what it looked at.
-        written: what the file says, before `every_party` was laid under the parties.
+        merged: the validated tree.
+        written: the file's tree, before `every_party` was merged under the parties.
     """
     found = _foremost(errors, merged)
     first, path = found[0], _path(merged, found[0]["loc"])
@@ -80,20 +80,20 @@ def in_words(errors: list[ErrorDetails], root: type[BaseModel], merged: Any, wri
 
 
 def _foremost(found: list[ErrorDetails], tree: Any) -> list[ErrorDetails]:
-    """The first finding, and what else was tried for the same value."""
-    # An unknown key goes first: what is missing beside it is often that key, misspelt.
+    """The first finding, and the alternatives tried for the same value."""
+    # An unknown key goes first: a missing key next to it is often the same, misspelt.
     first = min(found, key=lambda error: error["type"] != "extra_forbidden")
     if first["type"] == "extra_forbidden":
         return [first]
     path = _path(tree, first["loc"])
     same = [error for error in found if _path(tree, error["loc"])[: len(path)] == path]
-    # A value that may be several things is wrong once for each: what looked deepest fits it best.
+    # A value of a union has one finding per alternative: the deepest location fits best.
     depths = [len(_path(tree, error["loc"])) + (error["type"] == "missing") for error in same]
     return [error for error, depth in zip(same, depths, strict=True) if depth == max(depths)]
 
 
 class _Place:
-    """Where something is wrong: its path in the merged tree, and its name in the file."""
+    """Location of an error: its path in the merged tree, and its name in the file."""
 
     def __init__(self, root: type[BaseModel], tree: Any, path: Path, name: str) -> None:
         self._root, self._tree, self._path, self.name = root, tree, path, name
@@ -107,10 +107,10 @@ class _Place:
         return ConfigError(f"{self._join(key)}: missing", hint=wanted or "add it")
 
     def wrong_kind(self, error: ErrorDetails) -> ConfigError:
-        """The key that says which of several things this is (`name`, `source`, `kind`) is wrong or missing."""
+        """The discriminator key (`name`, `source`, `kind`) is wrong or missing."""
         given, key = _at(self._tree, self._path), error["ctx"]["discriminator"].strip("'")
         own = [] if key.isidentifier() else ["./FILE.py:NAME"]
-        key = "name" if own else key  # a function decides: by `name`, or by a file of one's own
+        key = "name" if own else key  # a function decides: by `name`, or by a user file
         kinds = [*self._kinds(key), *own]
         if not isinstance(given, Mapping):
             name, said = self.name, given
@@ -124,8 +124,8 @@ class _Place:
         return ConfigError(f"{name}{shown(said)}: expected {_either(kinds)}{nearest(str(said), kinds)}")
 
     def wrong_value(self, errors: Sequence[ErrorDetails]) -> ConfigError:
-        """One value, and everything that it might have been."""
-        # In its short form a model's field lies one step below the value.
+        """One value, and all its alternatives."""
+        # In the short form a model's field is one step below the value.
         short = (*self._path, errors[0]["loc"][-1])
         description = self._description(self._path) or self._description(short) or "another form"
         words = [word for error in errors for word in _expected(error, description)]
@@ -142,7 +142,7 @@ class _Place:
         return sorted(keys | ({TEMPLATE} if not above else set()))
 
     def _kinds(self, key: str) -> list[str]:
-        """The words that `key` may be, to choose one of several models."""
+        """Allowed values of the discriminator `key`."""
         fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
         return [word for field in fields if field for word in get_args(field.annotation)]
 
@@ -151,7 +151,7 @@ class _Place:
         return next((field.description for field in fields if field and field.description), "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
-        """What may stand at a path: of several models those whose kind the file names, or every one."""
+        """Possible types at a path: of several models those of the kind named in the file, or all of them."""
         options, node = [self._root], self._tree
         for step in path:
             options = [below for option in _fitting(options, node) for below in _below(option, step)]
@@ -160,12 +160,12 @@ class _Place:
 
 
 def dotted(path: Path) -> str:
-    """A key as `--set` takes it."""
+    """A key in the form of `--set`."""
     return ".".join(map(str, path))
 
 
 def _path(tree: Any, location: Sequence[str | int]) -> Path:
-    """The steps of a location that the file has too; pydantic puts the names of what it tried between them."""
+    """The steps of a location that exist in the file; pydantic inserts the names of alternatives between them."""
     path: list[str | int] = []
     for step in location:
         there = step in tree if isinstance(tree, dict) else isinstance(tree, list) and step in range(len(tree))
@@ -180,7 +180,7 @@ def _at(tree: Any, path: Path) -> Any:
 
 
 def _as_written(written: Any, path: Path) -> Path:
-    """The path in the file of what lies at a path of the merged tree."""
+    """The path in the file for a path of the merged tree."""
     template = (TEMPLATE, *path[2:])
     from_template = path[:1] == ("parties",) and _path(written, path) != path and _path(written, template) == template
     return template if from_template and len(path) > len(("parties", "NAME")) else path
@@ -208,7 +208,7 @@ def _below(option: Any, step: str | int) -> list[Any]:
 
 
 def _fitting(options: list[Any], node: Any) -> list[Any]:
-    """Those of several models whose kind is the one that the file names."""
+    """The models of the kind that the file names."""
     given = node if isinstance(node, dict) else {}
 
     def fits(option: Any) -> bool:

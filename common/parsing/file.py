@@ -1,4 +1,4 @@
-"""A configuration file: read, laid together, checked key by key and then as a whole."""
+"""Configuration files: read, merged, checked key by key and then as a whole."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Config:
         overrides: KEY=VALUE with dotted keys, as on the command line.
 
     Raises:
-        ConfigError: the file or a value is wrong: it names key, value, what is allowed and the nearest key.
+        ConfigError: the file or a value is invalid; the message names key, value, allowed values and the nearest key.
     """
     return parse(read_tree(path), overrides)
 
 
 def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
-    """Checks what a YAML file holds. See `load`."""
+    """Checks the content of a YAML file. See `load`."""
     tree = copy.deepcopy(tree)
     for setting in overrides:
         override(tree, setting)
@@ -61,15 +61,15 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """Dotted keys whose hashes differ, or that only one side has."""
+    """Dotted keys whose hashes differ, or that exist on one side only."""
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
 
 
 def _with_protocol(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree, in which the protocol that it names has the protocol's own model in its place."""
+    """The tree with its protocol section validated by that protocol's own model."""
     federation = tree.get("federation")
     if not isinstance(federation, dict) or "protocol" not in federation:
-        return tree  # which is refused
+        return tree  # refused later
     return {**tree, "federation": {**federation, "protocol": _protocol(federation["protocol"])}}
 
 
@@ -85,11 +85,12 @@ def _protocol(value: Any) -> ProtocolConfig:
     if name not in CONTRACTS:
         near = nearest(name, CONTRACTS)
         raise ConfigError(f"federation.protocol.name = {value['name']!r}: unknown protocol{near}", hint=allowed)
-    return CONTRACTS[name].config.model_validate(value)
+    config: type[ProtocolConfig] = CONTRACTS[name].config
+    return config.model_validate(value)
 
 
 def _with_widths(config: Config) -> Config:
-    """The same, with built-in models that name no width of their own given the agreed one."""
+    """The same, with the agreed width filled into built-in models that set none."""
     agreed = getattr(config.federation.protocol, "embedding", None)
     if agreed is None:
         return config

@@ -1,4 +1,4 @@
-"""What a configuration file holds, before it is checked: keys and values, overridden and laid over the template."""
+"""The unchecked content of a configuration file: keys and values, with overrides and the template applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colonnade.common.parsing.error_messages import TEMPLATE
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """What a YAML file holds. Raises ConfigError."""
+    """Reads a YAML file. Raises ConfigError."""
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which YAML would take the last."""
+    """Rejects duplicate keys, of which YAML would use the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -63,7 +63,7 @@ def override(tree: dict[str, Any], setting: str) -> None:
 
 
 def share_template(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same with `every_party` laid under the section of every party of the roster. Raises ConfigError."""
+    """The same with `every_party` merged under the section of every party in the roster. Raises ConfigError."""
     if TEMPLATE not in tree:
         return tree
     rest = {key: value for key, value in tree.items() if key != TEMPLATE}
@@ -73,20 +73,20 @@ def share_template(tree: dict[str, Any]) -> dict[str, Any]:
     federation = tree.get("federation")
     own = tree.get("parties") or {}
     if not isinstance(federation, dict) or "parties" not in federation or not isinstance(own, dict):
-        return rest  # which is refused
+        return rest  # refused later
     names = {**read_roster(federation["parties"]), **own}
     return {**rest, "parties": {name: _merge(template, own.get(name) or {}) for name in names}}
 
 
-_CHOICES = ("name", "file", "source", "kind")  # what says of which kind a section is
+_CHOICES = ("name", "file", "source", "kind")  # discriminator keys of a section
 _DATA = "data"
 
 
 def _merge(under: Any, over: Any, section: str = "") -> Any:
-    """Lays keys over keys. What is of another kind than the template's takes nothing from that.
+    """Merges keys over keys. A section of another kind than the template's inherits nothing.
 
-    Columns are the exception: a template that names no source holds for every source, and columns of another source
-    take what both sources have. A key means the same in all of them; the rate of another optimiser does not.
+    `data` is the exception: a template without a source applies to every source, and `data` of another source inherits
+    the keys that both sources have. Keys mean the same for all sources, unlike the rate of another optimiser.
     """
     if not isinstance(under, dict) or not isinstance(over, dict):
         return over
@@ -99,7 +99,7 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
 
 
 def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
-    """A template's `data` without what its own source alone has use for. What no source knows stays, and is refused."""
+    """A template's `data` without the keys of its own source alone. Unknown keys stay, to be refused."""
     models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
     fields = {word: model.model_fields for word, model in models.items()}
     if source not in fields:
@@ -109,5 +109,5 @@ def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
 
 
 def _with_key(data: dict[str, Any]) -> dict[str, Any]:
-    """`id`, as csv may call it, under the name that all sources have for it."""
+    """Renames `id`, allowed for csv, to the common `key`."""
     return data if "key" in data else {"key" if key == "id" else key: value for key, value in data.items()}

@@ -1,1 +1,1 @@
-"""The messages of predictions."""
+"""Messages of predictions."""

@@ -1,19 +1,18 @@
-"""Prediction with a model that is trained: what the server asks, and what parties answer.
+"""Messages of prediction with a trained model: the server's requests and the parties' responses.
 
     for each round t, of at most 4096 rows:
-      1   server     the rows                                      -> every party
-      2   party k    o_k, what its part of the model makes of them -> server, through its privacy stage
+      1   server     the rows                                  -> every party
+      2   party k    o_k, the outputs of its part of the model -> server, through its privacy stage
       3   server     the joint model of all o_k: logits
       4   server     VFedMH, if asked for: the average of all embeddings -> every party, which predicts for itself
 
-Where a protocol's server was shown sums alone (`aggregate: blinded`, and FedVS), it is shown no more afterwards:
-step 2 is then one of common/secure_aggregation/masked_sums.py, over all parties. Labels play no part, and nothing
-depends on them.
+If the protocol's server learned sums only (`aggregate: blinded`, and FedVS), the same holds here: step 2 is then a sum
+of common/secure_aggregation/masked_sums.py, over all parties. Labels are not used.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,9 +27,9 @@ from colonnade.common.messaging.message import PartyMessage, ServerMessage, Tens
 from colonnade.common.messaging.outgoing import Released
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, blinded_limits
 
-ROWS = 4096  # of a round, at most
+ROWS = 4096  # of a round, maximum
 PURPOSE = {"purpose": "prediction"}
-"""What members that predict say beside what they have agreed on, so that none of them meets one that trains."""
+"""Added to the agreed section by predicting members, so that none of them joins one that trains."""
 
 
 @message
@@ -68,11 +67,11 @@ class _PredictionConfig(ProtocolConfig):
     name: Literal["prediction"] = "prediction"
 
 
-def contract(federation: FederationConfig) -> Contract:
-    """What members say to each other to predict with a model of this federation.
+def contract(federation: FederationConfig) -> Contract[Any]:
+    """Contract for predictions with a model of this federation.
 
     Raises:
-        InputError: models of its protocol cannot be asked.
+        InputError: models of its protocol cannot predict.
     """
     able = [name for name, known in CONTRACTS.items() if known.predicts]
     name = federation.protocol.name
@@ -92,20 +91,20 @@ def contract(federation: FederationConfig) -> Contract:
 
 
 def width(federation: FederationConfig) -> int:
-    """Numbers that a party says of a row: of an embedding, or one a class."""
+    """Numbers per row in a party's response: an embedding's, or one per class."""
     if CONTRACTS[federation.protocol.name].predicts == "logits":
         return federation.outputs
-    return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # of every protocol with a cut layer
+    return int(federation.protocol.embedding)  # type: ignore[attr-defined]  # in every protocol with a cut layer
 
 
 def summed(federation: FederationConfig) -> bool:
-    """Whether the server is shown sums alone."""
+    """True if the server learns sums only."""
     protocol = federation.protocol
     return protocol.name == "fedvs" or getattr(protocol, "aggregate", "clear") == "blinded"
 
 
 def refuse_own(federation: FederationConfig) -> None:
-    """Refuses step 4 where parties have no model of their own. Raises InputError."""
+    """Rejects step 4 in protocols whose parties have no model of their own. Raises InputError."""
     if federation.protocol.name != "vfedmh" or federation.task == "regression":
         raise InputError(
             f"--own: parties of {federation.protocol.name}, {federation.task}, cannot predict by themselves",
@@ -114,10 +113,10 @@ def refuse_own(federation: FederationConfig) -> None:
 
 
 def prediction_federation(federation: FederationConfig) -> FederationConfig:
-    """The same for a prediction, which waits for everybody: no next round makes good for this one."""
+    """The same section for a prediction, which waits for every party: no later round can make up for a missing one."""
     return federation.model_copy(update={"quorum": QuorumConfig(), "participation": 1.0, "absence": "rollback"})
 
 
-def _limits(federation: FederationConfig) -> dict[str, int]:
+def _limits(federation: FederationConfig, _config: ProtocolConfig) -> dict[str, int]:
     numbers = width(federation)
     return {"rows": ROWS, "width": numbers, **blinded_limits(federation, numbers)}

@@ -1,4 +1,4 @@
-"""Per-row differential privacy of embeddings: what VFL-AFE (Mi et al. 2023, Section 3) is configured with."""
+"""Settings of per-row differential privacy of embeddings: VFL-AFE (Mi et al. 2023, Section 3)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNBOUNDED = (
 
 
 class StepsConfig(BaseModel):
-    """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings tell nothing.
+    """`federation.privacy.steps`: noise on the steps of bottom models, so that other rows' embeddings reveal nothing.
 
     Every row's share of a gradient is clipped to C_0, and their sum gets N(0, (2 sigma C_0)^2 / cost) in every entry:
-    the Gaussian mechanism (Abadi et al. 2016), whose sensitivity is 2 C_0 if a row has other features.
+    the Gaussian mechanism (Abadi et al. 2016), with sensitivity 2 C_0 if a row has other features.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -33,11 +33,10 @@ class StepsConfig(BaseModel):
 class AdaptivePrivacyConfig(NoiseConfig):
     """Every embedding is brought into a region of diameter 2t and gets noise from N(0, 4 sigma^2 t^2): Eq. 2.
 
-    Neighbours differ in the features of one row. With `steps` epsilon is about everything that leaves. Without, it is
-    about that row's own embeddings, given the models that made them, and nothing bounds the rest: a row moves the
-    models, and by them the embeddings of all other rows. Of
-    `noise_multiplier`, `release_epsilon` and `epsilon`, one says how much noise; `epsilon` beside another is a budget,
-    at which the run ends.
+    Neighbours differ in the features of one row. With `steps` epsilon covers everything that is sent. Without, it
+    covers that row's own embeddings, given the models that made them, and the rest is unbounded: a row changes the
+    models, and through them the embeddings of all other rows. One of `noise_multiplier`, `release_epsilon` and
+    `epsilon` sets the noise; `epsilon` next to another is a budget, at which the run ends.
     """
 
     mechanism: Literal["adaptive"]
@@ -57,24 +56,24 @@ class AdaptivePrivacyConfig(NoiseConfig):
 
     @property
     def adjacency(self) -> Literal["row"]:
-        """Who is a neighbour: the same data with other features in one row."""
+        """Neighbours: the same data with other features in one row."""
         return "row"
 
     @property
     def sigma(self) -> float | None:
-        """The noise multiplier where no budget over the whole run is needed to find it."""
+        """The noise multiplier if it does not follow from a budget over the whole run."""
         if self.release_epsilon is not None:
             return gaussian_sigma(self.release_epsilon, self.delta)
         return self.noise_multiplier
 
     @property
     def heuristic(self) -> str:
-        """What has no proof: the paper's factor depends on private rows, and lets embeddings leave the region."""
+        """Unproven settings: the paper's factor depends on private rows, and lets embeddings leave the region."""
         return "rescale = paper, a heuristic without a proof" if self.rescale == "paper" else ""
 
     @property
     def unbounded(self) -> str:
-        """Without noise on the steps, what models learn from a row leaves in other rows' embeddings."""
+        """Without noise on the steps, models leak a row through other rows' embeddings."""
         return "" if self.steps else UNBOUNDED
 
     @model_validator(mode="after")
@@ -105,7 +104,7 @@ class AdaptivePrivacyConfig(NoiseConfig):
 
 
 def release_cost(config: AdaptivePrivacyConfig, steps: int) -> float:
-    """What a training row's release costs in releases of an embedding, the steps that follow it included.
+    """Cost of a training row's release in releases of an embedding, including the steps that follow it.
 
     Renyi costs are proportional to 1 / sigma^2, so that they add up in this unit.
     """

@@ -1,17 +1,17 @@
-"""Label differential privacy: the classes of the training rows, noised once before training.
+"""Label differential privacy: noise on the training labels, once before training.
 
 Source: Malek, Mironov, Prasad, Shilov and Tramèr, "Antipodes of label differential privacy: PATE
 and ALIBI", 2021 (ALIBI). Laplace noise of scale b is added to every entry of the one-hot vector
-of a label. Two one-hot vectors differ by 2 in the L1 norm, so this is epsilon-differentially private
-with epsilon = 2/b for every label, whatever is done with the result. What is done with it is Bayes'
-rule: the model's own prediction p is the prior, and the posterior
+of a label. Two one-hot vectors differ by 2 in the L1 norm, so this is epsilon-differentially private with epsilon = 2/b
+for every label, under any post-processing. The post-processing is Bayes' rule: the model's own prediction p is the
+prior, and the posterior
 
     q_c  proportional to  p_c exp((|v_c| - |v_c - 1|) / b)
 
-of a noisy vector v stands for the label in the loss.
+of a noisy vector v replaces the label in the loss.
 
-The noise is drawn on a grid of 2^-20 by whole numbers (common/privacy/laplace.py): every value of v is
-exact, and epsilon is that of the discrete distribution, 2/b as well.
+The noise is drawn on a grid of 2^-20 with integers (common/privacy/laplace.py): every value of v is exact, and epsilon
+is that of the discrete distribution, also 2/b.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from torch import Tensor
 from colonnade.common.errors import ConfigError
 from colonnade.common.privacy.laplace import Bits, discrete_laplace
 
-_GRID = 2**20  # steps of the noise in 1
+_GRID = 2**20  # steps of the noise per unit
 _SENSITIVITY = 2  # of a one-hot vector, in the L1 norm
 
 Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class LabelPrivacyConfig(BaseModel):
-    """`server.privacy.labels`: how much noise the training labels get, by one of two numbers.
+    """`server.privacy.labels`: noise on the training labels, given by one of two numbers.
 
     Args:
         epsilon: of every training label.
         deviation: the noise's standard deviation, the paper's lambda; b = deviation / sqrt 2.
-        seeded: draws the noise from the federation's seed, which everyone knows: for tests and
+        seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
 
@@ -63,23 +63,23 @@ class LabelPrivacyConfig(BaseModel):
 
     @property
     def steps(self) -> int:
-        """b in steps of the grid, rounded up: never less noise than was asked for."""
+        """b in steps of the grid, rounded up: never less noise than configured."""
         wanted = self.deviation / math.sqrt(2) if self.deviation else _SENSITIVITY / (self.epsilon or math.inf)
         return max(1, math.ceil(wanted * _GRID))
 
     def bits(self, seed: int) -> Bits:
-        """Where the noise comes from: the operating system, unless the configuration asks for a seed."""
+        """Source of the noise: the operating system, unless the configuration asks for a seed."""
         return random.Random(f"{seed}/labels").randbytes if self.seeded else os.urandom  # noqa: S311  # asked for
 
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """What may be used of the training labels.
+    """Training labels with noise.
 
     Args:
         values: v, float64 (rows, classes), multiples of 2^-20.
         scale: b of the noise.
-        seeded: whether anyone can draw the noise again.
+        seeded: True if the noise can be reproduced.
     """
 
     values: Tensor
@@ -88,12 +88,12 @@ class NoisyLabels:
 
     @classmethod
     def draw(cls, labels: Tensor, classes: int, config: LabelPrivacyConfig, seed: int) -> NoisyLabels:
-        """Spends epsilon on every label once. Whoever draws again for the same labels spends it again.
+        """Draws the noise, which spends epsilon on every label. Drawing again for the same labels spends it again.
 
         Args:
             labels: class numbers of the training rows, int64 (rows,).
-            classes: how many there are.
-            config: how much noise.
+            classes: number of classes.
+            config: the amount of noise.
             seed: of the federation; used only where the configuration says `seeded`.
         """
         noise = discrete_laplace(labels.numel() * classes, config.steps, config.bits(seed))
@@ -103,11 +103,11 @@ class NoisyLabels:
 
     @property
     def epsilon(self) -> float:
-        """Of every label of a training row."""
+        """Epsilon of every training label."""
         return _SENSITIVITY / self.scale
 
     def evidence(self) -> Tensor:
-        """The log-likelihood ratio of every class, up to a constant of the row: float64 (rows, classes)."""
+        """The log-likelihood of every class, up to a constant per row: float64 (rows, classes)."""
         return (self.values.abs() - (self.values - 1.0).abs()) / self.scale
 
 

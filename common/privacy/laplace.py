@@ -1,8 +1,8 @@
-"""The discrete Laplace distribution, drawn exactly: whole numbers only, no rounding anywhere.
+"""Exact sampling of the discrete Laplace distribution, with integers only and no rounding.
 
 A Laplace number made from floating-point logarithms has gaps that show which value it was added to
 (Mironov, "On significance of the least significant bits for differential privacy", 2012), and then
-its epsilon is not what the formula says. Here every coin is tossed by comparing whole numbers
+its epsilon differs from the formula's. Here every coin is tossed by comparing integers
 (Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020, Algorithms 1
 and 2), for whole arrays at once.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bits = Callable[[int], bytes]
-"""Gives so many random bytes: `os.urandom`, or a seeded generator's where noise need protect nothing."""
+"""Returns a number of random bytes: `os.urandom`, or a seeded generator's where noise need not protect."""
 
 _Whole = NDArray[np.int64]
 
@@ -27,9 +27,9 @@ def discrete_laplace(count: int, scale: int, bits: Bits) -> _Whole:
     """Independent x with P(x) proportional to exp(-|x| / scale).
 
     Args:
-        count: how many.
-        scale: t >= 1; for the arithmetic's sake below 2^52.
-        bits: where randomness comes from.
+        count: number of samples.
+        scale: t >= 1, and below 2^52 for the arithmetic.
+        bits: source of randomness.
 
     Returns:
         int64 (count,).
@@ -41,17 +41,17 @@ def discrete_laplace(count: int, scale: int, bits: Bits) -> _Whole:
 
 
 def _candidates(count: int, scale: int, bits: Bits) -> _Whole:
-    """Algorithm 2, with what it rejects left out."""
+    """Algorithm 2, without the rejected samples."""
     low = _below(scale, count, bits)
     low = low[_decays(low, scale, bits)]
     size = low + scale * _successes(len(low), bits)
     negative = _below(2, len(size), bits) == 1
-    kept: _Whole = np.where(negative, -size, size)[~(negative & (size == 0))]  # else 0 would be there twice
+    kept: _Whole = np.where(negative, -size, size)[~(negative & (size == 0))]  # otherwise 0 would count twice
     return kept
 
 
 def _successes(count: int, bits: Bits) -> _Whole:
-    """How often a coin of probability 1/e comes up before it first does not."""
+    """Number of successes of a coin of probability 1/e before its first failure."""
     total = np.zeros(count, np.int64)
     going: NDArray[Any] = np.arange(count)
     while going.size:
@@ -74,7 +74,7 @@ def _decays(u: _Whole, n: int, bits: Bits) -> NDArray[np.bool_]:
 
 
 def _below(bound: int, count: int, bits: Bits) -> _Whole:
-    """Uniform whole numbers 0 .. bound - 1: a word that would favour some of them is drawn again."""
+    """Uniform integers 0 .. bound - 1, by rejection of words that would bias them."""
     words = _words(count, bits)
     while (again := np.flatnonzero(words >= _RANGE - _RANGE % bound)).size:
         words[again] = _words(again.size, bits)

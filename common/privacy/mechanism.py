@@ -1,4 +1,4 @@
-"""Which mechanism `federation.privacy` asks for."""
+"""Choice of the mechanism in `federation.privacy`."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ Privacy = Annotated[
     Annotated[PrivacyConfig, Tag("gaussian")] | Annotated[AdaptivePrivacyConfig, Tag("adaptive")],
     Discriminator(_mechanism),
 ]
-"""`federation.privacy`, of the kind that its `mechanism` names."""
+"""`federation.privacy`, with the type given by its `mechanism`."""

@@ -1,4 +1,4 @@
-"""Gaussian noise for privacy: from the system's randomness, or from a seed where a configuration says so."""
+"""Gaussian noise for privacy: from the system's randomness, or from a configured seed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Normals = Callable[[torch.Size], Tensor]
 
 
 def secure_normals(shape: torch.Size) -> Tensor:
-    """Standard normal numbers that nobody can foretell or draw again, float64.
+    """Standard normal numbers that cannot be predicted or reproduced, float64.
 
-    A ChaCha20 keystream under a key of the system's that is used once, as uniform numbers of 53
-    bits, in pairs through the Box-Muller transform.
+    A ChaCha20 keystream under a single-use system key, as uniform numbers of 53 bits, in pairs through the Box-Muller
+    transform.
     """
     count = math.prod(shape)
     half = (count + 1) // 2
@@ -34,8 +34,8 @@ def secure_normals(shape: torch.Size) -> Tensor:
 def add_normals(values: Tensor, deviation: float, normals: Normals) -> Tensor:
     """Values with noise from N(0, deviation^2) in every entry, float64 on their device, in their shape.
 
-    The sum is rounded to a grid of about deviation / 1024, which adds a ten-millionth to the variance and takes away
-    the low bits in which a floating-point normal number betrays what it was added to.
+    The sum is rounded to a grid of about deviation / 1024, which adds a ten-millionth to the variance and removes the
+    low bits through which floating-point noise reveals the value it was added to.
     """
     grid = 2.0 ** math.floor(math.log2(deviation / 1024))
     noise = normals(values.shape).to(values.device)
@@ -43,5 +43,5 @@ def add_normals(values: Tensor, deviation: float, normals: Normals) -> Tensor:
 
 
 def seeded_normals(generator: torch.Generator) -> Normals:
-    """Standard normal numbers from a generator, float64: the same again from the same state."""
+    """Standard normal numbers from a generator, float64; reproducible from the same state."""
     return lambda shape: torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -1,9 +1,9 @@
-"""Regions of a known diameter that embeddings are brought into, each 2t across.
+"""Regions of diameter 2t for embeddings.
 
-VFL-AFE (Mi et al. 2023, Section 3.1) clips embeddings into a ball of radius t and notes that noise for its diameter
-2t is more than embeddings need that fill only a part of it. Which part they fill may be fixed beforehand: vectors
-without negative entries are at most a right angle apart, so that in the same diameter they may be sqrt(2) times as
-long. On a sphere every row has its full length.
+VFL-AFE (Mi et al. 2023, Section 3.1) clips embeddings into a ball of radius t and notes that noise for its diameter 2t
+is excessive for embeddings that fill only a part of it. The part can be fixed beforehand: vectors without negative
+entries are at most a right angle apart, so within the same diameter they may be sqrt(2) times as long. On a sphere
+every row has its full length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 RegionName = Literal["ball", "sphere", "positive_ball", "positive_sphere"]
 
-_TINY = 1e-12  # below which a row has no direction
+_TINY = 1e-12  # length below which a row has no direction
 
 
 def radius(region: RegionName, t: float) -> float:
@@ -25,13 +25,13 @@ def radius(region: RegionName, t: float) -> float:
 
 
 def bring_into(region: RegionName, t: float, h: Tensor) -> Tensor:
-    """Every row by itself into the region: differentiable, (rows, width) in its dtype.
+    """Maps every row separately into the region: differentiable, (rows, width) in its dtype.
 
-    Balls shorten what is too long, spheres give every row the full length (a row of zeros stays one), and positive
-    regions take negative entries for 0. Rows that are in the region already stay as they are, up to rounding.
+    Balls shorten rows that are too long, spheres give every row the full length (a row of zeros stays one), and
+    positive regions set negative entries to 0. Rows already in the region do not change, up to rounding.
 
     Args:
-        region: which.
+        region: its kind.
         t: half its diameter.
         h: rows, all finite.
     """

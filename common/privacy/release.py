@@ -1,8 +1,7 @@
-"""What turns private values into values that may leave a party.
+"""Privacy stages: conversion of private values into values that may leave a party.
 
-A release returns what leaves and pays for it in one call, so that noise and accounting cannot
-drift apart. `release_clear` protects nothing and says so; `GaussianRelease` is client-level
-differential privacy.
+A release adds the noise and pays for it in one call, so that noise and accounting cannot diverge. `release_clear` gives
+no protection; `GaussianRelease` is client-level differential privacy.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Release(Protocol):
 
         Args:
             private: (rows, ...).
-            evaluation: whether nobody trains on them.
-            rows: their numbers, int64 (rows,), where every row of the matrix is a function of one alone.
+            evaluation: True if they are not used for training.
+            rows: their numbers, int64 (rows,), if every row of the matrix is a function of one data row alone.
         """
 
 
 def release_clear(
     private: Tensor,
     *,
-    evaluation: bool = False,  # noqa: ARG001  # the port's
-    rows: Tensor | None = None,  # noqa: ARG001  # the port's
+    evaluation: bool = False,  # noqa: ARG001  # part of the interface
+    rows: Tensor | None = None,  # noqa: ARG001  # part of the interface
 ) -> Released:
     """Releases values as they are: no clipping, no noise, no guarantee."""
     return Released(private, "none", None)
@@ -45,12 +44,12 @@ def release_clear(
 class GaussianRelease:
     """Clips the whole matrix to C and adds N(0, (sigma C)^2) to every entry: Xie et al. 2024, Section V.
 
-    Client-level DP for one party's whole data. Low bits say nothing: `add_normals` rounds.
+    Client-level DP for one party's whole data. `add_normals` rounds, so low bits reveal nothing.
 
     Args:
         plan: C, sigma and delta.
-        normals: where the noise comes from.
-        budget: pays.
+        normals: source of the noise.
+        budget: charged for every release.
     """
 
     def __init__(self, plan: PrivacyPlan, normals: Normals, budget: Budget) -> None:
@@ -66,7 +65,7 @@ class GaussianRelease:
         private: Tensor,
         *,
         evaluation: bool = False,
-        rows: Tensor | None = None,  # noqa: ARG002  # the port's
+        rows: Tensor | None = None,  # noqa: ARG002  # part of the interface
     ) -> Released:
         """Releases a matrix in its dtype. Raises BudgetSpent."""
         if evaluation and self._plan.config.evaluate == "clean":
@@ -78,20 +77,20 @@ class GaussianRelease:
 
 
 class QuantisedRelease:
-    """Releases in fewer bytes what another stage releases: no more private, only smaller.
+    """Compresses what another stage releases; adds no privacy.
 
     Args:
         inner: the stage before.
-        form: how it travels.
-        evaluations: how what is of validation and test rows travels.
-        draws: for the rounding.
+        form: wire form.
+        evaluations: wire form for validation and test rows.
+        draws: generator for the rounding.
     """
 
     def __init__(self, inner: Release, form: Form, evaluations: Form, draws: torch.Generator) -> None:
         self._inner, self._form, self._evaluations, self._draws = inner, form, evaluations, draws
 
     def __call__(self, private: Tensor, *, evaluation: bool = False, rows: Tensor | None = None) -> Released:
-        """Releases what the receiver will read. Raises InputError, and what the stage before raises."""
+        """Releases the values that the receiver will decode. Raises InputError, and the inner stage's errors."""
         inner = self._inner(private, evaluation=evaluation, rows=rows)
         form = self._evaluations if evaluation else self._form
         if inner.dtype != torch.float32 or form == AS_IS:

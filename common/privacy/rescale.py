@@ -1,4 +1,4 @@
-"""Growth of embeddings that crowd together: VFL-AFE, Eqs. 3 to 5, and the same without a look at private rows."""
+"""Enlargement of crowded embeddings: VFL-AFE, Eqs. 3 to 5, and a variant that does not use private rows."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from torch import Tensor, nn
 
 from colonnade.common.embeddings.pairwise import Moments, Spread
 
-_MEMORY = 0.98  # of the moving average: some fifty batches
-_TINY = 1e-9  # embeddings that coincide are not grown without end
+_MEMORY = 0.98  # of the moving average: about fifty batches
+_TINY = 1e-9  # bound for embeddings that coincide
 _LARGEST = 1e3
 
 Rule = Literal["none", "paper", "released"]
 
 
 class Rescale(nn.Module):
-    """The factor 2t / (mu + 3 sd of the distances between embeddings), which is 1 until something is known.
+    """The factor 2t / (mu + 3 sd of the distances between embeddings), 1 before the first batch.
 
-    `paper` takes the distances of every training batch itself. `released` takes those of what was released before,
-    noise taken off: whoever receives it can compute the same, so that nothing private is in it.
+    `paper` uses the distances of every training batch itself. `released` uses those of earlier releases, corrected for
+    noise: the receiver can compute the same, so it contains nothing private.
 
     Args:
-        rule: which.
+        rule: `paper`, `released`, or none.
         t: half the diameter of the region.
-        shrink: whether the factor may be below 1.
-        deviation: of the noise in what is released.
+        shrink: True if the factor may be below 1.
+        deviation: of the noise in releases.
     """
 
     factor: Tensor
@@ -39,7 +39,7 @@ class Rescale(nn.Module):
         self.register_buffer("moments", torch.zeros(3, dtype=torch.float64))  # m2 and v2 before growth; their weight
 
     def grown(self, h: Tensor) -> Tensor:
-        """Embeddings (rows, width) times the factor; in training, `paper` takes it from them first."""
+        """Embeddings (rows, width) times the factor; in training, `paper` first updates it from them."""
         if self._rule == "none":
             return h
         if self._rule == "paper" and self.training and len(h) > 1:  # an epoch may end with a single row
@@ -47,8 +47,8 @@ class Rescale(nn.Module):
         return h * float(self.factor)
 
     def observe(self, released: Tensor) -> None:
-        """Looks at a training batch as it left, (rows, width)."""
-        if self._rule != "released" or len(released) < 2:  # one row has no distances
+        """Updates the factor from a training batch as released, (rows, width)."""
+        if self._rule != "released" or len(released) < 2:  # a single row has no distances
             return
         seen, grown = Moments.released(released, self._deviation), float(self.factor)
         before = torch.tensor([seen.mean / grown**2, seen.variance / grown**4, 1.0], dtype=torch.float64)

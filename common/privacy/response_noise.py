@@ -1,10 +1,10 @@
-"""Label differential privacy by noise on everything that goes back to the parties: clip every row, add, account.
+"""Label differential privacy by noise on all responses to the parties: clip every row, add noise, account.
 
 The Gaussian mechanism (Dwork and Roth 2014, Appendix A) on every message, and on the server's own step as DP-SGD takes
 it (Abadi et al. 2016, Algorithm 1). Neighbours differ in the label of one training row (`replace`); features, batches
-and all that the server has ever sent are known to the attacker. A row's share of whatever depends on labels is
-clipped to C in the L2 norm. Another label then changes the whole by at most 2C, so that noise from N(0, (sigma C)^2)
-in every entry is the mechanism with noise multiplier sigma / 2. What is computed from it is post-processing.
+and all that the server has ever sent are known to the attacker. A row's share of every label-dependent value is clipped
+to C in the L2 norm. Another label then changes the whole by at most 2C, so noise from N(0, (sigma C)^2) in every entry
+is the mechanism with noise multiplier sigma / 2. Later computation is post-processing.
 
 Every share must be a function of its own row's label alone, given what was released before: no batch norm.
 """
@@ -25,15 +25,15 @@ Amount = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class ResponseNoiseConfig(BaseModel):
-    """`server.privacy.answers`: how much noise what goes back to the parties gets.
+    """`server.privacy.answers`: noise on responses to the parties.
 
     Args:
-        clip: C, the largest L2 norm of a row's share of an answer, as a part of the sum over rows.
+        clip: C, the largest L2 norm of a row's share of a response, as a part of the sum over rows.
         head_clip: C_0, the largest L2 norm of a row's gradient at all of the server's parameters.
         noise_multiplier: sigma, the noise's standard deviation in units of C and of C_0.
-        delta: of the (epsilon, delta) that a run comes to; below one part in as many as there are training rows.
-        accounting: how releases add up: exactly, or by Renyi's bound.
-        seeded: draws the noise from the federation's seed, which everyone knows: for tests and
+        delta: of a run's (epsilon, delta); below 1 / training rows.
+        accounting: composition of releases: exact, or Renyi's bound.
+        seeded: draws the noise from the federation's seed, which every member knows: for tests and
             benchmarks. It then protects nothing.
     """
 
@@ -48,19 +48,19 @@ class ResponseNoiseConfig(BaseModel):
 
 
 class RowNoise:
-    """The mechanism for one thing that is released: clips rows to C, adds noise of deviation sigma C.
+    """The mechanism for one release: clips rows to C, adds noise of deviation sigma C.
 
     Args:
         clip: C.
         noise_multiplier: sigma.
-        normals: where the noise comes from.
+        normals: source of the noise.
     """
 
     def __init__(self, clip: float, noise_multiplier: float, normals: Normals) -> None:
         self._clip, self._deviation, self._normals = clip, noise_multiplier * clip, normals
 
     def rows(self, values: Tensor) -> Tensor:
-        """Every row by itself, with noise in every entry: (rows, ...) -> the same shape and dtype."""
+        """Every row separately, with noise in every entry: (rows, ...) -> the same shape and dtype."""
         (clipped,) = clip_rows([values], self._clip)
         return add_normals(clipped, self._deviation, self._normals).to(values.dtype)
 
@@ -76,7 +76,7 @@ class RowNoise:
 
 
 def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:
-    """Scales every row, which is what all tensors hold of it, to an L2 norm of at most C; float64, in their shapes.
+    """Scales every row, taken over all tensors, to an L2 norm of at most C; float64, in their shapes.
 
     Entries that are not finite count as 0: noise would not hide them.
 
@@ -89,7 +89,7 @@ def clip_rows(values: Sequence[Tensor], threshold: float) -> list[Tensor]:
 
 
 def _scaled(values: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Tensor]:
-    """Every tensor as float64 (rows, entries), and what its rows are to be scaled by, (rows,)."""
+    """Every tensor as float64 (rows, entries), and the factors of its rows, (rows,)."""
     flat = [value.to(torch.float64, copy=True).reshape(len(value), -1) for value in values]
     for rows in flat:
         rows.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)  # in place: of a large head these are many

@@ -1,4 +1,4 @@
-"""Per-row differential privacy of embeddings: VFL-AFE (Mi et al. 2023), Eq. 2, over the regions of a known diameter."""
+"""Per-row differential privacy of embeddings: VFL-AFE (Mi et al. 2023), Eq. 2, over regions of known diameter."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _ROUNDING = 1e-6  # relative, of float32 norms and sums
 class RowRelease:
     """Brings every row into its region and adds N(0, 4 sigma^2 t^2) to every entry.
 
-    What comes in should lie in the region already, since gradients went through the same shape; the guarantee does
-    not rest on it. With `rescale: paper` rows leave as far from the origin as they come, and there is no guarantee.
+    Inputs should lie in the region already, since gradients went through the same shape; the guarantee does not depend
+    on it. With `rescale: paper` rows keep their distance from the origin, and there is no guarantee.
 
     Args:
         plan: t, the region, sigma and delta.
-        normals: where the noise comes from.
-        budget: pays, row by row.
-        rescale: is shown what leaves.
-        steps: is paid for with every training row, if steps have noise.
+        normals: source of the noise.
+        budget: charged per row.
+        rescale: updated with every release.
+        steps: paid for with every training row, if steps have noise.
     """
 
     def __init__(
         self, plan: PrivacyPlan, normals: Normals, budget: RowBudget, rescale: Rescale, steps: NoisySteps | None = None
     ) -> None:
         config = plan.config
-        assert isinstance(config, AdaptivePrivacyConfig)  # who made the plan chose this release
+        assert isinstance(config, AdaptivePrivacyConfig)  # the plan selects this release
         self._plan, self._config, self._normals, self._budget, self._rescale = plan, config, normals, budget, rescale
         self._deviation, self._steps = deviation(plan), steps
         self._name = _name(plan, config)
@@ -49,7 +49,7 @@ class RowRelease:
         if evaluation and self._config.evaluate == "clean":
             return Released(private, "none (benchmark)", None)
         if rows is None or len(rows) != len(private):
-            raise InputError("a release that protects rows was not told which they are", hint="pass rows= to release")
+            raise InputError("a release that protects rows needs their numbers", hint="pass rows= to release")
         spent = self._budget.spend(rows, 1.0 if evaluation or self._steps is None else self._steps.pay())
         value = add_normals(self._bounded(private.detach()), self._deviation, self._normals).to(private.dtype)
         if not evaluation:
@@ -65,20 +65,20 @@ class NoisySteps:
     """Gradients of a bottom model as DP-SGD takes them (Abadi et al. 2016, Algorithm 1), paid with the rows' release.
 
     Args:
-        plan: C_0, what a step costs, and sigma.
-        steps: that follow one release, at most.
-        normals: where the noise comes from.
+        plan: C_0, the cost of a step, and sigma.
+        steps: maximum after one release.
+        normals: source of the noise.
     """
 
     def __init__(self, plan: PrivacyPlan, steps: int, normals: Normals) -> None:
         config = plan.config
-        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # who made the plan saw to it
+        assert isinstance(config, AdaptivePrivacyConfig) and config.steps is not None  # ensured by the plan
         self._most, self._left, self._cost = steps, 0, release_cost(config, steps)
         multiplier = 2 * plan.noise_multiplier / math.sqrt(config.steps.cost)
         self._clip, self._noise = config.steps.clip, RowNoise(config.steps.clip, multiplier, normals)
 
     def pay(self) -> float:
-        """Says what a release and its steps cost, in releases; so many steps may then be taken."""
+        """Returns the cost of a release and its steps, in releases, and permits these steps."""
         self._left = self._most
         return self._cost
 
@@ -92,13 +92,13 @@ class NoisySteps:
         return [total / len(rows) for total, rows in zip(self._noise.sums(gradients), gradients, strict=True)]
 
     def mean_of(self, clipped: Sequence[Tensor], rows: int) -> list[Tensor]:
-        """The same of sums whose rows were clipped to `clip` together already, (*shape) each."""
+        """The same for sums of rows already clipped jointly to `clip`, (*shape) each."""
         self._take()
         return [total / rows for total in self._noise.noised(clipped)]
 
     @property
     def clip(self) -> float:
-        """C_0, a hair below what the noise is for: norms and sums are rounded."""
+        """C_0, slightly below the threshold of the noise, since norms and sums are rounded."""
         return self._clip * (1 - _ROUNDING)
 
     def _take(self) -> None:
@@ -111,7 +111,7 @@ class NoisySteps:
 
 
 def deviation(plan: PrivacyPlan) -> float:
-    """2 sigma t, of the noise in every entry."""
+    """2 sigma t, the noise's deviation in every entry."""
     return 2 * plan.noise_multiplier * plan.config.clip
 
 

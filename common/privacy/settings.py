@@ -1,4 +1,4 @@
-"""What a federation agrees on for its parties' privacy."""
+"""Agreed privacy settings of a federation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Adjacency = Literal["participation", "replace", "row"]
 Accounting = Literal["exact", "renyi"]
 
 BEFORE = {"accounting": "renyi", "adjacency": "participation"}
-"""What `federation.privacy` meant in version 0.1.0 where it did not say so."""
+"""Defaults of `federation.privacy` in version 0.1.0."""
 
 
 class NoiseConfig(BaseModel):
-    """What every mechanism of `federation.privacy` is told: how much noise, for which budget."""
+    """Settings common to every mechanism of `federation.privacy`: noise and budget."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -34,12 +34,12 @@ class NoiseConfig(BaseModel):
 
     @property
     def heuristic(self) -> str:
-        """What in the configuration has no proof, or ""."""
+        """Description of unproven settings, or ""."""
         return ""
 
     @property
     def unbounded(self) -> str:
-        """Why no epsilon bounds all that leaves, though each release has one; or ""."""
+        """Reason why no epsilon bounds all releases together, though each has one; or ""."""
         return ""
 
     @field_validator("noise_multiplier")
@@ -57,8 +57,8 @@ class PrivacyConfig(NoiseConfig):
     """Client-level differential privacy of what parties send (Xie et al. 2024, Section V).
 
     Every released matrix is clipped to C in its Frobenius norm; every entry gets noise from
-    N(0, (sigma C)^2). Either sigma is given, or a budget from which it is found, or both: the run
-    then ends before the budget is passed.
+    N(0, (sigma C)^2). Give sigma, or a budget from which it is found, or both: the run then ends before the budget is
+    exceeded.
     """
 
     mechanism: Literal["gaussian"] = "gaussian"

@@ -1,1 +1,1 @@
-"""The contracts of the house's protocols, a module each: common/contracts/registry.py lists them."""
+"""Contracts of the built-in protocols, one module each: common/contracts/registry.py lists them."""

@@ -1,8 +1,8 @@
-"""aggVFL: everybody predicts on its own, the predictions are averaged, and nothing is trained on top.
+"""aggVFL: every member predicts on its own, the predictions are averaged, and nothing is trained on top.
 
 The baselines Heter_aggVFL and Homo_aggVFL of Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training
-Multi-party Heterogeneous Models" (2023), Sections 5.2 and 5.5, Table 2. The server is the active party a: it holds
-the labels, columns and a model in two parts of its own. K passive parties hold other columns of the same rows:
+Multi-party Heterogeneous Models" (2023), Sections 5.2 and 5.5, Table 2. The server is the active party a: it holds the
+labels, and its own columns and model in two parts. K passive parties hold other columns of the same rows:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -11,8 +11,8 @@ the labels, columns and a model in two parts of its own. K passive parties hold 
       3   server     dR_k = d loss / d R_k, which is 1/C d loss / d R            -> every party, the same
       4   party k    back-propagates dR_k through p and h; one step on each; the active party likewise
 
-C is the active party and the passive parties that are counted. R are logits: the softmax is in the loss. Equal
-models (Homo) or different ones (Heter) are each member's own choice.
+C counts the active party and the included passive parties. R are logits: the softmax is in the loss. Equal models
+(Homo) or different ones (Heter) are each member's choice.
 """
 
 from __future__ import annotations
@@ -66,10 +66,8 @@ class Evaluation(PartyMessage):
     r: Annotated[Released, TensorSpec("rows", "classes")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding, "classes": federation.outputs}
 
 

@@ -1,9 +1,9 @@
-"""C-VFL: few and compressed exchanges, many local steps by everybody; everybody has the labels.
+"""C-VFL: few and compressed exchanges, many local steps at every member; every party holds the labels.
 
 Castiglia, Das, Wang, Patterson, "Compressed-VFL: Communication-Efficient Learning with Vertically
-Partitioned Data" (ICML 2022), Algorithm 1. It supposes that every party has the labels. Here only the
-server has them, so that it **sends every party the labels** of its batches, and, as the algorithm wants
-it, **every other party's embeddings**. One round is one exchange and its Q local iterations:
+Partitioned Data" (ICML 2022), Algorithm 1. It assumes that every party holds the labels. Here only the server holds
+them, so it **sends every party the labels** of its batches and, as the algorithm requires, **every other party's
+embeddings**. One round is one exchange and its Q local iterations:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -15,7 +15,7 @@ it, **every other party's embeddings**. One round is one exchange and its Q loca
                      anew, uncompressed, by the theta_k of that moment, back through f; a step on theta_k
       6   server     Q times: a step on theta_0 down l(g(C(h_1) .. C(h_M); theta_0), y)
 
-C is what `federation.compress` says: so many bits an entry, or all. With Q = 1 and all bits it is split
+C is the compression of `federation.compress`: a number of bits per entry, or all. With Q = 1 and all bits it is split
 learning.
 """
 
@@ -73,22 +73,18 @@ class Head(ServerMessage):
     parameters: Annotated[Tensor, TensorSpec("parameters")]
 
 
-def parameters(federation: FederationConfig) -> int:
-    """How many numbers theta_0 is."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def parameters(federation: FederationConfig, config: Config) -> int:
+    """Number of parameters in theta_0."""
     return config.head.size(config.embedding * len(federation.names), federation.outputs)
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {
         "rows": federation.batch,
         "width": config.embedding,
         "classes": federation.outputs,
-        "parameters": parameters(federation),
+        "parameters": parameters(federation, config),
     }
 
 

@@ -1,9 +1,8 @@
 """The reference: one model on the joined columns. IT SHARES EVERY FEATURE with the server.
 
-No federated learning at all, and no privacy: what could be learned if all columns lay in one place,
-against which every other protocol of this repository can be held. It is the "centralized setting"
-of Xie et al., "Improving Privacy-Preserving Vertical Federated Learning by Efficient Communication
-with ADMM", Section VI:
+No federated learning and no privacy: the result with all columns in one place, as a reference for every other protocol
+of this repository. It is the "centralized setting" of Xie et al., "Improving Privacy-Preserving Vertical Federated
+Learning by Efficient Communication with ADMM", Section VI:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -49,10 +48,8 @@ class Evaluation(PartyMessage):
     x: Annotated[Released, TensorSpec("rows", "columns")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "columns": config.columns}
 
 

@@ -1,8 +1,8 @@
-"""VFL-CZOFO: loss differences go back instead of gradients; parties act when they like.
+"""VFL-CZOFO: the server returns loss differences instead of gradients; parties are asynchronous.
 
 Wang, Zhang, Gu, Li, Wang, Ling, "A Unified Solution for Privacy and Communication Efficiency in Vertical
-Federated Learning" (NeurIPS 2023), Algorithm 1. A party takes its turn i = 1, 2, .. whenever it likes, on its
-own batch B(i):
+Federated Learning" (NeurIPS 2023), Algorithm 1. A party takes its turns i = 1, 2, .. at its own pace, on its own batch
+B(i):
 
       1   party m    C(h_m), h_m = f(x_m; w_m) of B(i), and i                    -> server
       2   server     keeps h_m as party m's last of these rows; with everyone's last (zeros where there is none)
@@ -12,16 +12,16 @@ own batch B(i):
       4   server     one first-order step on w_0
       5   party m    dh_m = phi / q sum_j (delta^j / mu) u^j  (Eq. 2), back through f, a step on w_m; turn i + 1
 
-Both ends draw the directions u^j from the federation's seed, the party's name and the turn, and compare what
-they drew from. C is what `federation.compress` says.
+Both ends draw the directions u^j from the federation's seed, the party's name and the turn, and compare digests of the
+keystream. C is the compression of `federation.compress`.
 
 `delta: batch` is the paper's: q differences of the batch's mean loss, whose estimate lives in rows x width
 dimensions. `delta: row` sends q differences of every row's own loss, an estimate in width dimensions each, so
 that few directions and few bits suffice; a party then learns more about every label.
 
-A round is as many turns as there are parties. Only a round with an evaluation waits for everyone, as the quorum
-says: what is under way when it opens is given up at both ends and done again. With `arrivals: false` all parties
-take their turns together, on B(t) in round t.
+A round has as many turns as there are parties. Only a round with an evaluation waits for all parties, subject to the
+quorum: turns in progress when it opens are discarded at both ends and repeated. With `arrivals: false` all parties take
+their turns together, on B(t) in round t.
 """
 
 from __future__ import annotations
@@ -94,20 +94,16 @@ class Differences(ServerMessage):
     delta: Annotated[Tensor, TensorSpec("losses", "directions")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     losses = federation.batch if config.delta == "row" else 1
     return {
         "rows": federation.batch, "width": config.embedding, "losses": losses, "directions": config.directions
     }  # fmt: skip
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses more directions at right angles than there is room for."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def check(_federation: FederationConfig, config: Config) -> None:
+    """Rejects more orthogonal directions than the embedding's width."""
     if config.draw == "orthogonal" and config.directions > config.embedding:
         raise ConfigError(
             f"federation.protocol.directions = {config.directions}: at most {config.embedding}, the embedding's width, "

@@ -1,8 +1,8 @@
-"""FDML: every party predicts on its own, the predictions are averaged, and everybody has the labels.
+"""FDML: every party predicts on its own, the predictions are averaged, and every party holds the labels.
 
 Hu, Niu, Yang, Zhou, "FDML: A Collaborative Machine Learning Framework for Distributed Features"
-(KDD 2019), synchronous, as Xie et al. 2024 run it. FDML supposes that every party owns a copy of the
-labels. Here only the server has them, so that it **sends every party the labels** of its batches:
+(KDD 2019), synchronous, as Xie et al. 2024 run it. FDML assumes that every party owns a copy of the labels. Here only
+the server holds them, so it **sends every party the labels** of its batches:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -12,9 +12,9 @@ labels. Here only the server has them, so that it **sends every party the labels
       4   party k    puts o_k into o as it was; do = (softmax(o) - y) / b, the gradient of the batch's mean
                      cross-entropy at o; back-propagates do through W_k and f; one step on W_k, one on theta_k
 
-Every party takes the whole of do for its own, not the 1/M of it that the mean passes on: what it
-descends is M times the loss. Where o_k leaves with noise, clipped or in few bits, the party puts its
-own part of o back as it was. It costs no privacy, since nothing more leaves.
+Every party uses the whole of do, not the 1/M of it that the mean passes on: it descends M times the loss. If o_k is
+sent with noise, clipped or compressed, the party replaces its own part of o by the original. This costs no privacy,
+since nothing more is sent.
 """
 
 from __future__ import annotations
@@ -69,10 +69,8 @@ class Evaluation(PartyMessage):
     o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {
         "rows": federation.batch,
         "width": config.embedding,

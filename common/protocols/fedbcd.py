@@ -1,4 +1,4 @@
-"""FedBCD: split learning where every gradient is followed for many local steps.
+"""FedBCD: split learning with many local steps per gradient.
 
 Liu, Zhang, Kang, Li, Chen, Hong, Yang, "FedBCD: A Communication-Efficient Collaborative Learning
 Framework for Distributed Features" (arXiv 2019; IEEE Transactions on Signal Processing, 2022), its
@@ -36,10 +36,8 @@ class Config(ProtocolConfig):
     )
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding}
 
 

@@ -1,8 +1,8 @@
-"""FedVS: the sum of all embeddings, exactly, from the fastest parties' coded answers.
+"""FedVS: the exact sum of all embeddings, from the fastest parties' coded responses.
 
 Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for
 Split Models" (ICML 2023), Algorithm 1. N parties with polynomial networks (Eq. 1), K segments of
-rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 answers are enough.
+rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 responses are enough.
 
     once:
       2-5 party n    X_n = Round(2^lx [x, x^2 .. x^D, 1]) in the field, its rows cut into K segments
@@ -11,7 +11,7 @@ rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 answers are enough.
         server and parties derive the coded batch B(t): K |B| real rows
      15 party n    W_n rounded at random to multiples of 2^-lw (Eq. 3)
      16-18 party n T random masks; the share G_n(alpha_j) (Eq. 4), sealed                        -> party j
-        party j    whose shares it could open                                                    -> server
+        party j    senders it could decrypt                                                      -> server
         server     the set of senders that this round sums over, signed                          -> all
         party j    notes the set on its disk, and refuses one that is too small, or another than the round had before
      23 party j    H_j = sum_n F_n(alpha_j)[B] G_n(alpha_j) (Eq. 5)                               -> server
@@ -19,7 +19,7 @@ rows, T masks, a field of p elements; R = 2 (K + T - 1) + 1 answers are enough.
      31 server     one step on its model; the gradient at the average embedding                  -> all
      34 party n    back-propagates 1/N of that, one step on W_n
 
-Sealed shares go by way of the server, which cannot open them: one bundle a party and round.
+Sealed shares are relayed by the server, which cannot open them: one bundle per party and round.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from colonnade.common.numerics.field import Field as PrimeField
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 from colonnade.common.secure_aggregation.masked_sums import check_smallest_set
 
-LARGEST_EVALUATION = 1 << 15  # coded rows of the parts that are evaluated together, where answers are masked
+LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are masked
 
 
 class Config(ProtocolConfig):
@@ -70,7 +70,7 @@ class Config(ProtocolConfig):
         return (parties - stragglers - 1) // 2 + 1 - self.masks
 
     def code(self, parties: int) -> LagrangeCode:
-        """The agreed code among so many parties.
+        """The agreed code for a number of parties.
 
         Raises:
             ConfigError: there are too few parties, p is no prime, or too small.
@@ -92,7 +92,7 @@ class Config(ProtocolConfig):
                 f"the {parties} parties must answer in every round",
                 hint=f"take stragglers up to {parties - least}, or more parties",
             )
-        return max(most, 1)  # where even one segment is too many, the code says so
+        return max(most, 1)  # if even one segment is too many, the code raises the error
 
 
 @message
@@ -199,24 +199,22 @@ class Gradient(ServerMessage):
 
 
 def hash_of(senders: Tensor) -> str:
-    """Names a set of senders, uint8 (parties,)."""
+    """Hash of a set of senders, uint8 (parties,)."""
     return hashlib.sha256(bytes(senders.tolist())).hexdigest()[:16]
 
 
 def signed_senders(session: Session, round: int, stage: int, senders: Tensor) -> bytes:
-    """What the server signs when it announces a set."""
+    """Bytes that the server signs when it announces a set."""
     return session.transcript("senders", round, stage, bytes(senders.tolist()).hex())
 
 
 def place(round: int, stage: int) -> int:
-    """Where the set of a stage stands in the record of sets: stages of a round have sets of their own."""
+    """Key of a stage's set in the record of sets: every stage of a round has its own set."""
     return 2 * round + stage
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     parties = len(federation.names)
     masked = LARGEST_EVALUATION if config.masked_answers else 0
     elements = max(config.chunk * config.columns, (config.columns + masked) * config.embedding)
@@ -226,10 +224,8 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     return {**sizes, **agreement_limits(parties)}
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses what does not go together. Raises ConfigError."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def check(federation: FederationConfig, config: Config) -> None:
+    """Rejects incompatible settings. Raises ConfigError."""
     config.code(len(federation.names))
     check_smallest_set(federation)
     if federation.privacy is not None:

@@ -5,7 +5,7 @@ the Linear-ADMM of Xie et al. 2024, Table III, without its noise, which is a rel
 
     1/b sum_j l(sum_k x_jk W_k, y_j) + beta/2 sum_k |W_k|^2
 
-over one matrix W_k a party, from its columns to the logits, without a bias. D_k are the batch's x_k:
+over one matrix W_k per party, from its columns to the logits, without a bias. D_k are the batch's x_k:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -15,7 +15,7 @@ over one matrix W_k a party, from its columns to the logits, without a bias. D_k
       4   server     g = (lambda + rho (sum_i o_i - z)) / b, the same to all          -> party k
       5   party k    W_k = argmin beta/2 |W|^2 + <g, D_k W> + M rho/2b |D_k W - o_k|^2
 
-All M parties move at once, so step 5 has the penalty M rho of the sharing problem (Boyd et al.,
+All M parties step at once, so step 5 has the penalty M rho of the sharing problem (Boyd et al.,
 "Distributed Optimization and Statistical Learning via ADMM", 2011, Section 7.3), with which the
 iteration converges for any rho > 0 when the batch is all rows: docs/protocols/linear_admm.md.
 """
@@ -68,7 +68,7 @@ class Evaluation(PartyMessage):
     o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, _config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
     return {"rows": federation.batch, "classes": federation.outputs}
 

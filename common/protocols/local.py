@@ -1,15 +1,15 @@
-"""The active party alone: what its own columns and labels are worth without anybody else's.
+"""The active party alone: a baseline with its own columns and labels only.
 
 The baseline Local of Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training Multi-party Heterogeneous
-Models" (2023), Section 5.2, Tables 1 and 2. The server is the active party a: it holds the labels, columns and a model
-in two parts of its own.
+Models" (2023), Section 5.2, Tables 1 and 2. The server is the active party a: it holds the labels, and its own columns
+and model in two parts.
 
     for each round t:
         server     derives the batch B(t)
       1 server     R_a = p(h(x_a; theta_a); theta_a) for the batch
       2 server     loss = l(R_a, y); back-propagated through p and h, one step on each
 
-The passive parties join, follow the rounds and contribute nothing: there is no message.
+The passive parties join and follow the rounds without contributing: there are no messages.
 """
 
 from __future__ import annotations
@@ -33,15 +33,13 @@ class Config(ProtocolConfig):
     embedding: int = Field(default=60, ge=1, description="width of the active party's embedding")
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
-    """The largest value of every dimension, of which no message has one."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def limits(_federation: FederationConfig, config: Config) -> dict[str, int]:
+    """The largest value of every dimension; empty, since there are no messages."""
     return {"width": config.embedding}
 
 
-def _check(federation: FederationConfig) -> None:
-    if federation.privacy is not None:  # its budget would end a run that spends none
+def _check(federation: FederationConfig, _config: Config) -> None:
+    if federation.privacy is not None:  # its budget would end a run that spends nothing
         raise ConfigError("federation.privacy: in local nothing leaves a party", hint="leave it out")
 
 

@@ -34,10 +34,8 @@ class Config(ProtocolConfig):
     )
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding}
 
 

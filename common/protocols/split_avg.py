@@ -1,9 +1,9 @@
 """Split learning with one global embedding: the parties' average, maximum or concatenation.
 
 Li, Yao, Liu, "FedVS: Straggler-Resilient and Privacy-Preserving Vertical Federated Learning for Split Models"
-(2023), Sections 2.1 and 3: what FedVS computes in secret, here in the clear. It is the baseline of its Section
-6.2 under four ways with stragglers: wait, ignore (`federation.quorum`), wait with noise (`federation.privacy`),
-and asynchronous (`arrivals`).
+(2023), Sections 2.1 and 3: the computation of FedVS in the clear. It is the baseline of its Section 6.2 with four
+treatments of stragglers: wait, ignore (`federation.quorum`), wait with noise (`federation.privacy`), and asynchronous
+(`arrivals`).
 
     for each round t:
         server and parties derive the batch B(t)
@@ -12,11 +12,11 @@ and asynchronous (`arrivals`).
       3   server     dH = d loss / d H, before that step, and N       -> every party, the same
       4   party n    dH_n = dH / N, back-propagated through g_n; one step on W_n
 
-With `combine: max` or `concatenate`, H is their maximum, element by element, or all of them side by side; step 3
-then sends each party its own dH_n, and 1 in the place of N.
+With `combine: max` or `concatenate`, H is their elementwise maximum or their concatenation; step 3 then sends each
+party its own dH_n, and 1 instead of N.
 
-As they come (`arrivals: true`), which is VAFL as the paper runs it: a party takes its turn i = 1, 2, .. whenever
-it likes, on its own batch B(i), and waits for nobody but the server:
+Asynchronous (`arrivals: true`), which is VAFL as the paper runs it: a party takes its turns i = 1, 2, .. at its own
+pace, on its own batch B(i), and waits for the server only:
 
       1   party n    H_n of B(i), and i                               -> server
       2   server     keeps H_n as party n's last of these rows; as above with everyone's last
@@ -24,8 +24,8 @@ it likes, on its own batch B(i), and waits for nobody but the server:
       3   server     as above                                         -> this party alone
       4   party n    as above, then turn i + 1
 
-A round is then as many arrivals as there are parties. Only a round with an evaluation waits for everyone, as the
-quorum says: what is under way when it opens is given up at both ends and done again.
+A round then has as many arrivals as there are parties. Only a round with an evaluation waits for all parties, subject
+to the quorum: turns in progress when it opens are discarded at both ends and repeated.
 """
 
 from __future__ import annotations
@@ -92,17 +92,13 @@ class Gradient(ServerMessage):
     dh: Annotated[Tensor, TensorSpec("rows", "width")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding, **blinded_limits(federation, config.embedding)}
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses to blind what is no sum over everyone who is there."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def check(_federation: FederationConfig, config: Config) -> None:
+    """Rejects blinding unless the server computes a sum over all present parties."""
     if config.aggregate != "blinded":
         return
     if config.combine != "average" or config.arrivals:

@@ -1,11 +1,11 @@
-"""Syn-ZOO-VFL: nobody differentiates. All parties in every round, with two embeddings each; a number comes back.
+"""Syn-ZOO-VFL: zeroth-order training. All parties in every round send two embeddings each and receive one number.
 
 The synchronous version of Zhang et al., "Desirable companion for vertical federated learning: new zeroth-order
 gradient based algorithm" (CIKM 2021), which VFL-CZOFO compares with (its Table 1).
 
     for each round t:
         server and parties derive the batch B(t)
-      1   party m    draws u_m over all its parameters, which it tells nobody;
+      1   party m    draws u_m over all its parameters, and keeps it secret;
                      h_m = h(w_m) and h'_m = h(w_m + mu u_m) of the batch                       -> server
       2   server     f, the batch's mean loss with h_1 .. h_M; for each party f'_m, with h'_m in the place of h_m
                      and everyone else's as they are

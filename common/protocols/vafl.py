@@ -1,7 +1,7 @@
-"""VAFL: one weighted sum of all embeddings, with learned weights; together, or as the parties come.
+"""VAFL: a weighted sum of all embeddings, with learned weights; synchronous or asynchronous.
 
-Chen, Jin, Sun, Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning" (2020). Together
-(`arrivals: false`) is how Xie et al. 2024 run it:
+Chen, Jin, Sun, Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning" (2020). Synchronous (`arrivals:
+false`), as Xie et al. 2024 run it:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -10,8 +10,8 @@ Chen, Jin, Sun, Yin, "VAFL: a Method of Vertical Asynchronous Federated Learning
       3   server     dh_k = d loss / d h_k, before that step          -> party k
       4   party k    back-propagates dh_k through f, one step on theta_k
 
-As they come (`arrivals: true`) is Chen et al.'s own: a party takes its turn i = 1, 2, .. whenever it
-likes, on its own batch B(i), and waits for nobody but the server:
+Asynchronous (`arrivals: true`), as in Chen et al.: a party takes its turns i = 1, 2, .. at its own pace, on its own
+batch B(i), and waits for the server only:
 
       1   party k    h_k of B(i), and i                               -> server
       2   server     keeps h_k as party k's last of these rows; as above with everyone's last h
@@ -19,8 +19,8 @@ likes, on its own batch B(i), and waits for nobody but the server:
       3   server     dh_k                                             -> this party alone
       4   party k    as above, then turn i + 1
 
-A round is then as many arrivals as there are parties. Only a round with an evaluation waits for
-everyone, as the quorum says: what is under way when it opens is given up at both ends and done again.
+A round then has as many arrivals as there are parties. Only a round with an evaluation waits for all parties, subject
+to the quorum: turns in progress when it opens are discarded at both ends and repeated.
 """
 
 from __future__ import annotations
@@ -63,10 +63,8 @@ class Embedding(PartyMessage):
     h: Annotated[Released, TensorSpec("rows", "width")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {"rows": federation.batch, "width": config.embedding}
 
 

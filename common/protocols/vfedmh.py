@@ -1,8 +1,8 @@
-"""VFedMH: every party its own architecture and optimiser, over one global embedding that is added up blind.
+"""VFedMH: each party has its own architecture and optimiser, over one global embedding summed with blinding.
 
 Wang, Gai, Yu, Zhu, "VFedMH: Vertical Federated Learning for Training Multi-party Heterogeneous Models" (2023),
-Sections 4.2 to 4.5, Algorithm 1. The server is the active party l_0: it has labels, columns and a model of its
-own. Party k's model is an embedding network h and a prediction network p:
+Sections 4.2 to 4.5, Algorithm 1. The server is the active party l_0: it holds the labels, and its own columns and
+model. Party k's model is an embedding network h and a prediction network p:
 
     for each round t:
         server and parties derive the batch B(t)
@@ -14,8 +14,8 @@ own. Party k's model is an embedding network h and a prediction network p:
       5   party k    back-propagates dR_k through p, and dE / C through h; one step on theta_k (Eq. 2)
           server     the same on theta_a with R_a = p(E; theta_a)
 
-The paper sends the scalar L_k in step 4, which nobody can differentiate; dR_k takes its place. What r_k is, and
-why not what the paper says: common/secure_aggregation/masks.py.
+The paper sends the scalar L_k in step 4, which the party cannot differentiate; dR_k replaces it. For r_k, and the
+reason it differs from the paper's, see common/secure_aggregation/masks.py.
 """
 
 from __future__ import annotations
@@ -97,10 +97,8 @@ class Gradient(ServerMessage):
     dr: Annotated[Tensor, TensorSpec("rows", "classes")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {
         "rows": federation.batch,
         "width": config.embedding,

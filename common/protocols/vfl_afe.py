@@ -1,4 +1,4 @@
-"""VFL-AFE: split learning in which every embedding is protected row by row, and adjusted before.
+"""VFL-AFE: split learning with embeddings adjusted and then protected row by row.
 
 Mi, Liu, Xia, Sun, Guan, Zhou, "Flexible Differentially Private Vertical Federated Learning with Adaptive Feature
 Embeddings" (2023), Algorithm 1:
@@ -9,11 +9,11 @@ Embeddings" (2023), Algorithm 1:
                      grown if embeddings crowd together; N(0, 4 sigma^2 t^2) on every entry      -> server
       2   server     loss = l(g([h_1 .. h_M]; theta_0), y); one step on theta_0
       3   server     dh_i = d loss / d h_i, before that step                                     -> party i
-      4   party i    clusters the rows of dh_i, pushes apart what is surely of different clusters (`federation.adjust`),
+      4   party i    clusters the rows of dh_i, separates those surely in different clusters (`federation.adjust`),
                      back-propagates dh_i and that through region and f, one step on theta_i
 
-The exchange is `split`'s, message for message. What is done to embeddings is `federation.privacy` with
-`mechanism: adaptive`, which other protocols can have too; this one insists on it.
+The messages are those of `split`. Embeddings are protected by `federation.privacy` with `mechanism: adaptive`, which is
+optional in other protocols and required here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from colonnade.common.protocols import split
 class Config(split.Config):
     """Keys under `federation.protocol`."""
 
-    name: Literal["vfl_afe"] = "vfl_afe"  # type: ignore[assignment]  # its exchange is split's in all but name
+    name: Literal["vfl_afe"] = "vfl_afe"  # type: ignore[assignment]  # same exchange as split
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses to send embeddings as they are. Raises ConfigError."""
+def check(federation: FederationConfig, _config: Config) -> None:
+    """Rejects a configuration without protected embeddings. Raises ConfigError."""
     if not isinstance(federation.privacy, AdaptivePrivacyConfig):
         raise ConfigError(
             "federation.privacy: vfl_afe protects every row, and needs mechanism: adaptive",

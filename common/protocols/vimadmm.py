@@ -15,12 +15,11 @@ Efficient Communication with ADMM", Algorithm 1 (without its noise, which is a r
 With non-linear heads (Section III-B(d)) h_i W_i is g(h_i; W_i) throughout, g a small MLP. Its dropout acts
 where heads and models step, in 4 and 6; z, lambda and s_k are computed without it.
 
-Eq. 8 prints the heads *after* step 4. All heads step at once, each as if the others stood still;
-residuals from the new heads feed that overshoot back into every party and the iteration diverges
-at the paper's rates. Residuals here use the sum from *before* step 4, as the authors' code does:
-docs/protocols/vimadmm.md.
+Eq. 8 prints the heads *after* step 4. All heads step at once, each as if the others were fixed; residuals from the new
+heads feed that overshoot back into every party and the iteration diverges at the paper's rates. Residuals here use the
+sum from *before* step 4, as the authors' code does: docs/protocols/vimadmm.md.
 
-gamma, `dual_step`, is 1 in the paper. Less of it is for many parties, which overshoot together.
+gamma, `dual_step`, is 1 in the paper. Use a smaller value with many parties, which overshoot together.
 """
 
 from __future__ import annotations
@@ -81,10 +80,8 @@ class Update(ServerMessage):
     head: Annotated[Tensor, TensorSpec("parameters")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     width, classes = config.embedding, federation.outputs
     return {
         "rows": federation.batch,

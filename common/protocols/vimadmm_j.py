@@ -1,4 +1,4 @@
-"""VIMADMM-J: VIMADMM where every party keeps its head, so that logits travel instead of embeddings.
+"""VIMADMM-J: VIMADMM where every party keeps its head and sends logits instead of embeddings.
 
 Xie, Chen, Li, Nourian, Zhang, Li, "Improving Privacy-Preserving Vertical Federated Learning by
 Efficient Communication with ADMM", Algorithm 3 (without its noise, which is a release):
@@ -12,8 +12,8 @@ Efficient Communication with ADMM", Algorithm 3 (without its noise, which is a r
       5   party k    tau times: an SGD step on W_k (Eq. 22), then one on theta_k (Eq. 23)
 
 A party's steps depend on lambda and s_k only through the gradient at its logits o,
-lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z). It knows the o_k that it sent,
-so `update: signal` sends it g alone, half of the bytes, with the same result.
+lambda + rho (o - s_k) = g + rho (o - o_k) with g = lambda + rho (sum_i o_i - z). It knows the o_k that it sent, so
+`update: signal` sends g alone, half of the bytes, with the same result.
 
 gamma, `dual_step`, is 1 in the paper.
 """
@@ -90,10 +90,8 @@ class Evaluation(PartyMessage):
     o: Annotated[Released, TensorSpec("rows", "classes")]
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
     return {
         "rows": federation.batch,
         "width": config.embedding,
@@ -102,10 +100,8 @@ def limits(federation: FederationConfig) -> dict[str, int]:
     }
 
 
-def check(federation: FederationConfig) -> None:
-    """Refuses residuals that only the parts of a sum could give."""
-    config = federation.protocol
-    assert isinstance(config, Config)  # the registry pairs them
+def check(_federation: FederationConfig, config: Config) -> None:
+    """Rejects residuals with blinded sums: they need every party's part."""
     if config.aggregate == "blinded" and config.update != "signal":
         raise ConfigError(
             "federation.protocol.update = variables: the server cannot tell s_k without o_k, which is blinded",

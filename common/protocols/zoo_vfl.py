@@ -1,10 +1,10 @@
-"""ZOO-VFL: nobody differentiates. Parties come when they like, with two embeddings each; a number comes back.
+"""ZOO-VFL: asynchronous zeroth-order training. A party sends two embeddings and receives one number.
 
 Zhang, Gu, Dang, Deng, Huang, "Desirable companion for vertical federated learning: new zeroth-order gradient based
-algorithm" (CIKM 2021), as VFL-CZOFO compares with it (its Table 1). A party takes its turn i = 1, 2, .. whenever it
-likes, on its own batch B(i), and waits for nobody but the server:
+algorithm" (CIKM 2021), as VFL-CZOFO compares with it (its Table 1). A party takes its turns i = 1, 2, .. at its own
+pace, on its own batch B(i), and waits for the server only:
 
-      1   party m    draws u_m over all its parameters, which it tells nobody;
+      1   party m    draws u_m over all its parameters, and keeps it secret;
                      h = h(w_m) and h' = h(w_m + mu u_m) of B(i), and i                         -> server
       2   server     keeps h as party m's last embeddings of these rows; with everyone's last (zeros where there is
                      none yet) f, the batch's mean loss; with h' in this party's place f'
@@ -15,8 +15,8 @@ likes, on its own batch B(i), and waits for nobody but the server:
 All losses of a turn are those at theta_0 before step 4. phi is the number of parameters that a direction is over
 (`draw: sphere`), or 1 (`draw: normal`).
 
-A round is as many arrivals as there are parties. Only a round with an evaluation waits for everyone, as the quorum
-says: what is under way when it opens is given up at both ends and done again, along another direction.
+A round has as many arrivals as there are parties. Only a round with an evaluation waits for all parties, subject to the
+quorum: turns in progress when it opens are discarded at both ends and repeated, along another direction.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The process and its machine: files, descriptors, permissions, devices, time."""
+"""Process and machine: files, descriptors, permissions, devices, time."""

@@ -1,4 +1,4 @@
-"""Files that a process may have open: the soft limit goes up, and connections take no more than their share of it."""
+"""Limit of open files: raises the soft limit, and bounds the share of connections."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from colonnade.common.errors import EnvironmentFault
 
-RESERVE = 128  # for checkpoints, ledger, summary, data and what else a run opens
-_MOST = 512  # connections, of which each costs some 70 kB from its first byte on
+RESERVE = 128  # for checkpoints, ledger, summary, data and other files of a run
+_MOST = 512  # connections; each costs about 70 kB from its first byte on
 _UNLIMITED = 1 << 16
-_FOR_OTHERS = 64  # descriptors that are left for files, and for everybody else who listens
+_FOR_OTHERS = 64  # descriptors left for files and other listeners
 _LEAST = 16
 
 
 def raise_limit() -> None:
-    """Raises the soft limit to the hard one, as far as the system lets us."""
+    """Raises the soft limit to the hard one, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _UNLIMITED if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -25,7 +25,7 @@ def raise_limit() -> None:
 
 
 def connections(needed: int) -> int:
-    """How many connections a port takes at a time, so that the reserve is left whoever comes.
+    """Maximum concurrent connections of a port that leaves the reserve free.
 
     Args:
         needed: by the members of the federation.
@@ -46,7 +46,7 @@ def connections(needed: int) -> int:
 
 
 def affordable(most: int) -> int:
-    """How many connections one listener may hold: `most`, or a third of what the limit leaves."""
+    """Maximum connections of one listener: `most`, or a third of the descriptors that the limit leaves."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = most * 3 if soft == resource.RLIM_INFINITY else soft - _FOR_OTHERS
     return max(_LEAST, min(most, free // 3))

@@ -1,4 +1,4 @@
-"""Where tensors live, and the memory that they leave."""
+"""Device selection, and release of freed memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
     """The device that a config names.
 
     Args:
-        wanted: `auto` (a GPU if this process sees one, dealt by seat; else the CPU), `cpu` or `cuda:N`.
-        seat: which of several processes on this machine asks.
+        wanted: `auto` (a GPU if this process sees one, assigned by `seat`; else the CPU), `cpu` or `cuda:N`.
+        seat: index of this process among several on this machine.
 
     Raises:
         EnvironmentFault: `cuda:N` where this process sees no such GPU.
@@ -33,14 +33,14 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
 
 
 def _repeatable(device: torch.device) -> torch.device:
-    """The same; on a GPU convolutions take kernels that give equal bits for equal seeds."""
+    """The same device; on a GPU, selects deterministic convolution kernels."""
     if device.type == "cuda":
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     return device
 
 
 def release_free_memory() -> None:
-    """Gives what loading has freed back to the machine, where the C library can (glibc)."""
+    """Returns freed memory to the system, where the C library can (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Files that survive whatever happens while they are written. Light: every command imports this."""
+"""Atomic, durable file writes. Light: every command imports this."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from colonnade.common.errors import EnvironmentFault
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Writes a file so that it is there whole or not at all, also if the power fails.
+    """Writes a file atomically and durably, even if the power fails.
 
     Args:
         path: of the file, whose folder exists.
         content: all of it.
-        mode: who may read it, before the process's umask.
+        mode: permissions, before the process's umask.
 
     Raises:
-        OSError: the disk is full or read-only; nothing is left of it.
+        OSError: the disk is full or read-only; no partial file remains.
     """
-    beside = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + ".partial")
     try:
-        beside.unlink(missing_ok=True)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        partial.unlink(missing_ok=True)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        partial.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -38,11 +38,11 @@ def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def write_kept(path: Path, content: bytes, mode: int = 0o666, *, in_new: bool = False) -> None:
-    """The same of a file that a run relies on.
+    """The same for a file that a run depends on.
 
     Args:
         path, content, mode: as above.
-        in_new: whether its folder is made where there is none.
+        in_new: True to create a missing folder.
 
     Raises:
         EnvironmentFault: the disk refuses it.

@@ -1,4 +1,4 @@
-"""What a run was computed with: versions, and what kind of machine."""
+"""Environment of a run: versions and kind of machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGES = ("torch", "numpy", "grpcio", "protobuf")
 
 
 def describe_environment() -> dict[str, str]:
-    """Names and versions of this process: Colonnade, Python, what computes and what talks, system and processors."""
+    """Versions in this process: Colonnade, Python, numerical and network libraries, system and processors."""
     packages = {name: _version(name) for name in _PACKAGES}
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count() or 1} processors"
     return {"colonnade": VERSION, "python": platform.python_version(), **packages, "system": system}

@@ -1,4 +1,4 @@
-"""Files of JSON lines that are only ever added to, by processes that may be killed at any moment."""
+"""Append-only JSON lines files, written by processes that may be killed at any time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 
 def open_to_append(path: Path) -> TextIO:
-    """Opens a file for more lines, each written at once. A line that was cut short is closed first."""
+    """Opens a file to append lines, each written immediately. A truncated last line is terminated first."""
     torn = is_torn(path)
     file = path.open("a", buffering=1)
     if torn:
@@ -19,7 +19,7 @@ def open_to_append(path: Path) -> TextIO:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line; nothing if there is no such file."""
+    """Every complete line; none if the file is missing."""
     if not path.is_file():
         return
     for line in path.read_bytes().splitlines():
@@ -32,7 +32,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_torn(path: Path) -> bool:
-    """Whether the last line was cut short."""
+    """True if the last line is truncated."""
     return path.is_file() and _last_byte(path) not in (b"", b"\n")
 
 

@@ -1,14 +1,14 @@
-"""Numbers as people read them."""
+"""Human-readable numbers."""
 
 from __future__ import annotations
 
 import math
 
-_SMALLEST = -9  # powers of ten, below which nobody counts zeros
+_SMALLEST = -9  # powers of ten; smaller numbers keep the exponent
 
 
 def plain(value: float, digits: int = 4) -> str:
-    """A number to so many digits and without an exponent: 57770.4 -> '57,770', 0.10821 -> '0.1082', 54.3 -> '54.3'."""
+    """A number with given digits and without an exponent: 57770.4 -> '57,770', 0.10821 -> '0.1082', 54.3 -> '54.3'."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     power = math.floor(math.log10(abs(value)))

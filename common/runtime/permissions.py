@@ -1,4 +1,4 @@
-"""Who may read what a process writes: its owner alone, unless it is public on purpose."""
+"""Permissions of written files: readable by the owner alone, unless published explicitly."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from colonnade.common.errors import InputError
 VARIABLE = "COLONNADE_UMASK"
 
 _PRIVATE = 0o077
-_outside: int | None = None  # the umask that this process was started with
+_outside: int | None = None  # the process's umask at start
 
 
 def keep_private() -> None:
-    """Takes all rights of group and others from what this process and its children make from now on.
+    """Removes all rights of group and others from files that this process and its children create from now on.
 
-    The environment may ask for another umask, for files that another user or a group is to read.
+    The environment may set another umask, for files that another user or a group must read.
 
     Raises:
-        InputError: what it asks for is no umask, or takes rights from the owner.
+        InputError: the value is not a umask, or removes rights of the owner.
     """
-    global _outside  # noqa: PLW0603  # a umask is the process's
+    global _outside  # noqa: PLW0603  # a umask belongs to the process
     before = os.umask(_wanted())
     _outside = before if _outside is None else _outside
 
 
 def publish(file: int, mode: int) -> None:
-    """Gives an open file of ours rights that `keep_private` took, as far as the process was started with them."""
+    """Restores on an open file the rights that `keep_private` removed, within the process's umask at start."""
     if _outside is not None:
         os.fchmod(file, mode & ~_outside)
 
 
 def narrow(folder: Path) -> tuple[int, int]:
-    """Takes from a folder, and all in it, the rights that new files would not have. Links are not followed.
+    """Removes from a folder and its content the rights that new files would not have. Links are not followed.
 
     Folders that several users share (the sticky bit) are left as they are.
 
     Returns:
-        How many files and folders were narrowed, and how many files are another user's and can be read by others.
+        Number of files and folders narrowed, and number of files of other users that others can read.
     """
     mask = os.umask(_PRIVATE)
     os.umask(mask)

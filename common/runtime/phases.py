@@ -1,4 +1,4 @@
-"""Where the time of a half goes."""
+"""Time of a member's protocol side, by phase."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ COMPUTING, WAITING, EVALUATION, CHECKPOINT = "computing", "waiting", "evaluation
 
 
 class Phases:
-    """Seconds by phase. A half is in one of them at a time, or in none, which is not counted.
+    """Seconds by phase. A protocol side is in at most one phase at a time; time in none is not counted.
 
-    It is told by who gives the half its rounds, messages and context, so that no half measures itself.
+    It is driven by the caller that supplies rounds, messages and context, so protocol code does not measure itself.
 
     Args:
-        names: the phases that there are, so that they are there before their first second.
+        names: all phases, so that each is reported from 0 seconds on.
         clock: seconds, of which only differences matter.
     """
 
     def __init__(self, *names: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._seconds = clock, dict.fromkeys(names, 0.0)
         self._now, self._since = "", clock()
-        self._lock = threading.Lock()  # who reads is another thread, and must never see a sum that shrinks
+        self._lock = threading.Lock()  # read from another thread, which must never see a decreasing sum
 
     def turn(self, phase: str = "") -> None:
-        """From now on the half is in this phase."""
+        """Enters a phase."""
         with self._lock:
             self._settle()
             self._now = phase
 
     @contextmanager
     def aside(self, phase: str) -> Iterator[None]:
-        """Another phase for a while, out of computing; whatever else the half is in goes on."""
+        """Enters another phase temporarily while computing; has no effect in any other phase."""
         if self._now != COMPUTING:
             yield
             return
@@ -45,13 +45,13 @@ class Phases:
                 self.turn(COMPUTING)
 
     def seconds(self) -> dict[str, float]:
-        """By phase until now."""
+        """Seconds by phase until now."""
         with self._lock:
             self._settle()
             return dict(self._seconds)
 
     def summary(self) -> dict[str, float]:
-        """The same for a record, to the millisecond."""
+        """The same, rounded to milliseconds."""
         return {phase: round(seconds, 3) for phase, seconds in self.seconds().items()}
 
     def _settle(self) -> None:

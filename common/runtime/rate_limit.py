@@ -1,4 +1,4 @@
-"""Events that others can cause, at a bounded rate: the first few as they are, then their number now and then."""
+"""Rate limit for events that others can cause: the first few unchanged, then periodic counts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Listener = Callable[[Event], object]
 
 @dataclass(frozen=True)
 class Cap:
-    """How many events of a kind are passed on.
+    """Rate limit of one kind of event.
 
     Args:
-        first: as they are.
-        period: seconds after which there may be another one.
+        first: events passed on unchanged.
+        period: seconds until another one is allowed.
     """
 
     first: int
@@ -29,21 +29,21 @@ _MEMBERS = Cap(100, 60.0)
 _ROUNDS = Cap(1000, 1.0)
 
 CAPS: Mapping[str, Cap] = {
-    "refused": Cap(20, 60.0),  # anybody who reaches the port
-    # Members, who can be named: by joining and leaving, failing, breaking their contract; at a party the server.
+    "refused": Cap(20, 60.0),  # caused by anybody who reaches the port
+    # Caused by identified members: joining and leaving, failing, breaking the contract; at a party, by the server.
     **dict.fromkeys(
         ("join", "leave", "rejoin", "failed", "resume", "rollback", "begin", "server_away", "warning", "revocations",
          "checkpoint_failed", "abandoned", "partial_sum", "preparing", "aligned", "capture"),
         _MEMBERS,
     ),
-    # Once a round and party where all is well.
+    # Normally once per round and party.
     **dict.fromkeys(("late", "checkpoint"), _ROUNDS),
 }  # fmt: skip
-"""By kind of event; the others are not caused from outside, or are one or few a round that our own side opens."""
+"""Limits by kind of event; other kinds are not caused from outside, or occur a few times per round that we open."""
 
-_REASONS = 3  # different ones that a count names
+_REASONS = 3  # distinct ones listed with a count
 _ADDRESSES = 3
-_CUT = 200  # characters of a reason in it
+_CUT = 200  # characters of a reason in a count
 
 
 @dataclass
@@ -60,13 +60,13 @@ class _Flow:
 
 
 class Digest:
-    """Passes events on, those in `CAPS` at a bounded rate; of what is held back, the number is passed on.
+    """Passes events on, those in `CAPS` at a bounded rate; suppressed events are counted.
 
-    What stands for several events is the last of them with `count`, `since` (seconds since 1970 of the first) and
-    `addresses` (a few), and their most frequent reasons in its `reason`.
+    Several events are reported as the last of them with `count`, `since` (seconds since 1970 of the first), `addresses`
+    (a few), and the most frequent reasons in `reason`.
 
     Args:
-        then: is given what is passed on.
+        then: receives the events passed on.
         clock: seconds, of which only differences matter.
     """
 
@@ -75,7 +75,7 @@ class Digest:
         self._flows: dict[tuple[str, str], _Flow] = {}
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in. Raises as whoever it is passed on to."""
+        """Handles an event. Raises the errors of `then`."""
         now = self._clock()
         for flow in [flow for flow in self._flows.values() if flow.count]:
             self._say_if_due(flow, now)
@@ -95,7 +95,7 @@ class Digest:
         self._then(event)
 
     def settle(self) -> None:
-        """Passes on the number of all that is held back."""
+        """Passes on the counts of suppressed events."""
         for flow in [flow for flow in self._flows.values() if flow.count]:
             self._say(flow)
 
@@ -126,7 +126,7 @@ class Digest:
 
 
 def _key(event: Event) -> tuple[str, str]:
-    """Strangers choose the name that they claim: those whose address is known have a flow together."""
+    """Strangers choose the name they claim, so all events with an address share one flow."""
     return event["kind"], "" if "address" in event else str(event.get("party", ""))
 
 

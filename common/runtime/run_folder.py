@@ -1,10 +1,10 @@
-"""Where every file of a run is: in the run's folder, and in the folders of its parties.
+"""Layout of a run's files: the run's folder and the folders of its parties.
 
     RUN/                    of the launcher and the server: `RunFolder`
-    RUN/parties/NAME/       of a party, which may also lie by itself on a machine of its own: `PartyFolder`
+    RUN/parties/NAME/       of a party, possibly alone on another machine: `PartyFolder`
 
-Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Who locks a
-folder is in cli/launcher/folder_lock.py. Light: every command imports this.
+Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Folder locks
+are in cli/launcher/folder_lock.py. Light: every command imports this.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from colonnade.common.runtime.durable import write_kept
 from colonnade.common.version import VERSION
 
 FORMAT = 1
-"""Of the folders that are written here. Version 0.1.0 wrote no number; its folders are of format 0."""
+"""Folder format written by this version. Version 0.1.0 wrote no number; its folders are of format 0."""
 
 SUMMARY_SCHEMA = 1
-"""Of summary.json; 0.1.0 wrote no number."""
+"""Format of summary.json; 0.1.0 wrote no number."""
 
 STAMP = {"format": FORMAT, "version": VERSION}
-"""What a folder says of its format, in the file that names its run."""
+"""Format entry of the file that names a folder's run."""
 
 _SERVER = "server"
 
@@ -42,7 +42,7 @@ class _Below:
 
 @dataclass(frozen=True)
 class MemberFolder:
-    """What is in the folder of any member.
+    """Files in the folder of any member.
 
     Args:
         path: of the folder, which need not exist.
@@ -51,35 +51,35 @@ class MemberFolder:
     path: Path
 
     config = _Below("config.yaml")
-    """The resolved configuration: at the top, everybody's as far as it is known there; at a party, its own."""
+    """The resolved configuration: in the run's folder every member's, as far as known there; at a party, its own."""
     events = _Below("events.jsonl")
-    """All events of training, a line each."""
+    """Events of training, one per line."""
     prediction_events = _Below("predictions.jsonl")
-    """The same of the time in which the model was asked."""
+    """Events of predictions, one per line."""
     checkpoints = _Below("checkpoints")
     """The folder of checkpoints."""
     run_cache = _Below("once")
-    """The folder of what is made once a run."""
+    """The folder of the run cache."""
     prediction_cache = _Below("once-predictions")
-    """The folder of what is made once for predictions."""
+    """The folder of the run cache of predictions."""
     encoder = _Below("encoder.json")
-    """How the member's columns were encoded."""
+    """The encoder of the member's columns."""
 
     @property
     def begun(self) -> bool:
-        """Whether a run was begun here, by the launcher, a server or a party."""
+        """True if a run was begun here, by the launcher, a server or a party."""
         run = RunFolder(self.path)
         return any(path.exists() for path in (run.summary, self.events, PartyFolder(self.path).ledger, run.run))
 
     def make(self) -> None:
-        """Makes the folder where it is not there; the process's umask says who may read it. Raises OSError."""
+        """Creates the folder if it is missing, with the process's umask. Raises OSError."""
         self.path.mkdir(parents=True, exist_ok=True)
 
     def refuse_newer(self) -> None:
-        """Refuses a folder whose format is not known here.
+        """Rejects a folder of an unknown format.
 
         Raises:
-            InputError: it names the version that wrote the folder.
+            InputError: the format is newer; the message names the version that wrote the folder.
         """
         run = RunFolder(self.path)
         for path in (run.run, run.simulated, PartyFolder(self.path).pinned):
@@ -98,21 +98,21 @@ class PartyFolder(MemberFolder):
     """The folder of a party."""
 
     ledger = _Below("ledger.jsonl")
-    """What left the party, a line a message."""
+    """The ledger: messages that left the party, one per line."""
     pinned = _Below("pinned.json")
     """The run that the folder belongs to."""
     log = _Below("log.txt")
-    """What its process printed, where the launcher started it."""
+    """Output of its process, if the launcher started it."""
     answers_log = _Below("answers.log")
-    """The same of the process that answers for a trained model."""
+    """Output of its prediction process."""
     own_predictions = _Below("own-predictions.csv")
-    """What it predicts itself, which stays at home."""
+    """Its own predictions, which stay local."""
     chaos = _Below("chaos.json")
-    """The faults on purpose that have happened."""
+    """Injected faults that occurred."""
     capture = _Below("capture.bin")
-    """What crossed its link about training rows, where it captured."""
+    """Captured messages about training rows."""
     evaluation_capture = _Below("capture-evaluations.bin")
-    """The same about validation and test rows."""
+    """Captured messages about validation and test rows."""
     export = _Below("export")
     """The folder of its exported part of the model."""
 
@@ -122,25 +122,25 @@ class RunFolder(MemberFolder):
     """The folder of a run: the server's, and of the launcher that started everyone."""
 
     summary = _Below("summary.json")
-    """What the run came to."""
+    """The run's results."""
     run = _Below("run.json")
     """The run's number, and the folder's format."""
     launch = _Below("launch.json")
-    """How `up` started it."""
+    """Launch settings of `up`."""
     simulated = _Below("simulated.json")
-    """How `simulate` ran it, and the folder's format."""
+    """Settings of `simulate`, and the folder's format."""
     server_config = _Below("server.yaml")
-    """The server's own configuration, where the launcher keeps everybody's in `config`."""
+    """The server's own configuration, where the launcher stores every member's in `config`."""
     session = _Below("session")
     """The number of the newest session."""
     noisy_labels = _Below("noisy-labels.safetensors")
     """The training labels with noise, where they are private."""
     answers = _Below("answers.json")
-    """How many answers went out about every row, where answers are private."""
+    """Number of responses sent about every row, with response noise."""
     server_log = _Below("server.log")
-    """What the server's process printed, where the launcher started it."""
+    """Output of the server's process, if the launcher started it."""
     predictions = _Below("predictions.csv")
-    """Predictions that were asked for with the run."""
+    """Predictions requested together with the run."""
     tokens = _Below("serve.tokens")
     """The callers of a served model."""
     report = _Below("report.html")
@@ -150,14 +150,14 @@ class RunFolder(MemberFolder):
     card = _Below("card.md")
     """The model's card."""
     explained = _Below("explain.json")
-    """How much each party matters, in numbers."""
+    """Contribution of each party, in numbers."""
     explained_page = _Below("explain.html")
-    """The same as a page."""
+    """Contribution of each party, as a page."""
     attacks = _Below("attacks")
-    """The folder of what attacks have found."""
+    """The folder of attack results."""
 
     def party(self, name: str) -> PartyFolder:
-        """The folder of a party. A name is no path; who reads one from a file has to see to that."""
+        """The folder of a party. `name` must not be a path; callers that read it from a file must check that."""
         return PartyFolder(self.path / "parties" / name)
 
     def member(self, name: str) -> RunFolder | PartyFolder:
@@ -183,12 +183,12 @@ class RunFolder(MemberFolder):
         return _base(self.simulated)
 
     def read_summary(self) -> dict[str, Any] | None:
-        """What summary.json says; None if it is missing, or no summary."""
+        """Content of summary.json; None if it is missing, or not a summary."""
         return read_record(self.summary)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """The keys and values of a JSON file; None where there is no such file, or something else in it."""
+    """The keys and values of a JSON file; None if it is missing or holds anything else."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Sums over parties of which the server sees no part."""
+"""Sums over parties whose summands the server cannot see."""

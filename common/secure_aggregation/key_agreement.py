@@ -1,13 +1,12 @@
-"""How parties come by keys of their own: offers go to the server, the ring comes back, and everyone confirms it.
+"""Key agreement between parties: offers go to the server, the ring comes back, and every party confirms it.
 
     1   party k    a fresh public key, signed                                       -> server
     2   server     the ring: everybody's offers                                     -> all
-    3   party k    for every other party a proof that it has the same ring, and the key that it offered   -> server
+    3   party k    for every other party a proof that it holds the same ring, and the key that it offered -> server
     4   server     the proofs that are for it                                       -> every party
 
-A protocol whose parties have something to say to each other declares these two kinds among its
-messages; `client/aggregation/key_agreement.py` and `server/aggregation/key_agreement.py` are the two sides, and what
-the keys are good for is in common/crypto/sealing.py.
+A protocol whose parties exchange secrets declares these kinds among its messages; `client/aggregation/key_agreement.py`
+and `server/aggregation/key_agreement.py` are the two sides, and common/crypto/sealing.py uses the keys.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 from colonnade.common.crypto.sealing import KEY_BYTES, PROOF_BYTES
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 
-_CERTIFICATE = 8192  # bytes of a chain in PEM, at most
+_CERTIFICATE = 8192  # maximum bytes of a chain in PEM
 _SIGNATURE = 80  # bytes of ECDSA on P-256, DER
 
 _BYTES = torch.uint8
@@ -76,11 +75,11 @@ class KeyProofs(ServerMessage):
 
 
 AGREEMENT = (KeyOffer, KeyRing, KeyProof, KeyProofs)
-"""What a contract adds to its messages."""
+"""Message kinds that a contract adds to its own."""
 
 
 def agreement_limits(parties: int) -> dict[str, int]:
-    """The largest values of the dimensions of these messages."""
+    """Largest values of the dimensions of these messages."""
     return {
         "parties": parties,
         "key": KEY_BYTES,

@@ -1,4 +1,4 @@
-"""Sums over the parties of which the server sees no part: what members agree on, and what they say.
+"""Masked sums over the parties: agreed settings and messages.
 
     for each round t:
       0   server     S, the parties over whose values this round sums              -> every party in S
@@ -6,9 +6,9 @@
       2   server     sum of [v_k] over S, in which the masks r_k cancel
 
 Keys come from the agreement (common/secure_aggregation/key_agreement.py), words from common/numerics/ring.py, masks
-from common/secure_aggregation/masks.py. If somebody in S does not answer there is no sum: the round is given up, and
-the next one, with other rows, goes over a smaller set. `common/secure_aggregation/summed_sets.py` sees to it that a
-round never goes over two.
+from common/secure_aggregation/masks.py. If a party in S does not respond there is no sum: the round is abandoned, and
+the next one, with other rows, uses a smaller set. `common/secure_aggregation/summed_sets.py` ensures that a round is
+never summed over two sets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from colonnade.common.numerics.ring import Ring
 from colonnade.common.secure_aggregation.key_agreement import AGREEMENT, agreement_limits
 
 Summing = Literal["clear", "blinded"]
-"""How a protocol that needs only a sum comes by it."""
+"""Aggregation of a protocol that needs only a sum: in the clear or blinded."""
 
 
 @message
@@ -57,37 +57,37 @@ class Masked(PartyMessage):
 
 
 BLINDED = (*AGREEMENT, Members, Masked)
-"""What a contract adds to its messages."""
+"""Message kinds that a contract adds to its own."""
 
 
 def blinded_limits(federation: FederationConfig, width: int) -> dict[str, int]:
-    """The largest values of the dimensions of these messages, beside `rows`.
+    """Largest values of the dimensions of these messages, except `rows`.
 
     Args:
-        width: numbers of a row.
+        width: numbers per row.
     """
     return {**agreement_limits(len(federation.parties)), "words": words(federation, width)}
 
 
 def words(federation: FederationConfig, width: int) -> int:
-    """Words of 32 bits that a row of so many numbers takes."""
+    """Number of 32-bit words for a row of `width` numbers."""
     return width * federation.blinding.bits // 32
 
 
 def ring(federation: FederationConfig) -> Ring:
-    """The ring that the federation has agreed on. Raises InputError if its sums do not fit."""
+    """The federation's agreed ring. Raises InputError if its sums do not fit."""
     blinding = federation.blinding
     return Ring(blinding.bound, len(federation.parties), blinding.bits)
 
 
 def smallest_set(federation: FederationConfig) -> int:
-    """Of how many parties a sum must be: of all, unless a round may go on without some."""
+    """Minimum parties in a sum: all, unless a round may continue without some."""
     need = federation.quorum.need
     return len(federation.parties) if need == "all" else max(need, federation.blinding.least)
 
 
 def check_smallest_set(federation: FederationConfig) -> None:
-    """Refuses an agreed section in which a sum could be of too few parties. Raises ConfigError."""
+    """Rejects an agreed section that allows sums over too few parties. Raises ConfigError."""
     parties, least, need = len(federation.parties), federation.blinding.least, federation.quorum.need
     if parties < least:
         raise ConfigError(
@@ -102,7 +102,7 @@ def check_smallest_set(federation: FederationConfig) -> None:
 
 
 def check_blinded(federation: FederationConfig) -> None:
-    """Refuses an agreed section that cannot be summed blind. Raises ConfigError."""
+    """Rejects an agreed section that is incompatible with blinded sums. Raises ConfigError."""
     check_smallest_set(federation)
     parties, need = len(federation.parties), federation.quorum.need
     if need != "all" and need < parties and not federation.quorum.grace:

@@ -1,20 +1,20 @@
-"""Masks that cancel in the sum over a set of parties and hide everything else.
+"""Masks that cancel in the sum over a set of parties and hide every summand.
 
 Source: Wang et al., "VFedMH" (2023), Section 4.3: a party adds r_k = Σ_j (-1)^{k>j} H(CK_kj) (Eq. 4) to its
 embedding (Eq. 5), so that the server learns the sum over all parties (Eq. 6) and no embedding.
 
-The paper's r_k is one number for every entry of every round: the differences of any two entries are then in the
-clear. We keep the signs and the pairs of Eq. 4 and change what is added:
+The paper's r_k is one number for every entry of every round: the differences of any two entries are then in the clear.
+This implementation keeps the signs and the pairs of Eq. 4 and changes the summands:
 
-- every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived
-  (HMAC-SHA256) from the pair's key CK_kj and all that the message is: round, stage, set of parties, shape, width;
+- every entry of every round has a mask of its own, words of a ChaCha20 keystream. Its key is derived (HMAC-SHA256)
+  from the pair's key CK_kj and the message's context: round, stage, set of parties, shape, width;
 - sums are of integers modulo 2^32 or 2^64 (`common/numerics/ring.py`), where a uniform mask hides any number.
-  No real mask could: it would have to be large, and would leave rounding errors behind;
-- two messages of the same round over different sets of parties would tell an embedding by their difference, so
-  there is only ever one.
+  A real mask could not: it would have to be large, and would leave rounding errors;
+- two messages of the same round over different sets of parties would reveal an embedding by their difference, so
+  there is never more than one.
 
-The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so
-a set should have at least two more parties than may collude with it.
+The server learns the sum over the set. With the keys of some of its parties it learns the sum over the others, so a set
+needs at least two more parties than may collude with the server.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from torch import Tensor
 from colonnade.common.errors import InputError, PeerError
 from colonnade.common.messaging.outgoing import MaskedTensor
 
-LEAST = 2  # of fewer parties the sum is the embedding
+LEAST = 2  # with fewer parties the sum is an embedding
 
 _Words = NDArray[np.uint32] | NDArray[np.uint64]
 
-_UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}  # numpy says what becomes of an overflow of these
-_ZEROS = bytes(2**17)  # at once: keystream and sums stay in the cache
-_NONCE = bytes(16)  # every key is used for one stream
+_UNSIGNED = {torch.int32: np.uint32, torch.int64: np.uint64}  # numpy defines their overflow
+_ZEROS = bytes(2**17)  # per step: keystream and sums stay in the cache
+_NONCE = bytes(16)  # every key is used for one stream only
 
 
 class BlindError(PeerError):
-    """What is to be blinded would not be hidden."""
+    """Blinding would not hide the values."""
 
 
 class Blinder:
-    """Blinds what one party sends in a session: one for every agreement, since it remembers what it has blinded.
+    """Blinds one party's messages of a session. One per key agreement: it records the rounds already blinded.
 
     Args:
         name: the party's.
-        roster: all parties, in the order that everyone has.
+        roster: all parties, in the agreed order.
         keys: CK_kj by party, for every other party (`Agreement.mask_keys`).
-        least: of how many parties a sum must at least be; LEAST or more.
+        least: minimum parties in a sum; LEAST or more.
 
     Raises:
-        InputError: the roster lacks the party, the keys another, or `least` hides nothing.
+        InputError: the party is not in the roster, a key is missing, or `least` is too small.
     """
 
     def __init__(self, name: str, roster: Sequence[str], keys: Mapping[str, bytes], *, least: int) -> None:
@@ -71,20 +71,20 @@ class Blinder:
             raise InputError(f"{name!r} would blind for {least} parties, which hides nothing", hint=f"take {LEAST}")
 
     def blind(self, words: Tensor, round: int, stage: int, parties: Collection[str]) -> MaskedTensor:
-        """[E_k] = E_k + r_k (Eq. 5), once for a round and stage.
+        """[E_k] = E_k + r_k (Eq. 5), once per round and stage.
 
         Args:
             words: encoded, of any shape, int32 for words modulo 2^32 or int64 for 2^64, on the CPU.
             round: of the message.
             stage: within the round.
-            parties: the agreed set, everyone whose words are summed.
+            parties: the agreed set whose words are summed.
 
         Returns:
-            A new tensor of that shape and dtype, uniform to whoever lacks one key of another in the set.
+            A new tensor of that shape and dtype, uniform to any observer without one of the pair keys in the set.
 
         Raises:
-            BlindError: the round and stage were blinded before, for whatever set, or the set is too small, or
-                lacks this party, or has a stranger.
+            BlindError: the round and stage were blinded before, for any set, or the set is too small, lacks this party,
+                or includes an unknown one.
             InputError: the words are of another dtype.
         """
         if words.dtype not in _UNSIGNED:
@@ -97,7 +97,7 @@ class Blinder:
         return MaskedTensor(torch.from_numpy(blinded.view(words.numpy().dtype)), said, summed=True)
 
     def _agreed(self, round: int, stage: int, parties: set[str]) -> tuple[str, ...]:
-        """The set in the roster's order; from here on the round and stage are used up."""
+        """The set in the roster's order; marks the round and stage as used."""
         wrong = self._objection(round, stage, parties)
         if wrong:
             raise BlindError(
@@ -119,7 +119,7 @@ class Blinder:
         return ""
 
     def _add_masks(self, words: _Words, parties: Sequence[str], message: bytes) -> None:
-        """Adds r_k (Eq. 4) in place: plus for the earlier of two in the roster, minus for the later."""
+        """Adds r_k (Eq. 4) in place: plus if this party is earlier in the roster than the other, minus if later."""
         place = parties.index(self._name)
         for other, party in enumerate(parties):
             if other != place:
@@ -128,9 +128,9 @@ class Blinder:
 
 
 def _add_stream(words: _Words, key: bytes, combine: np.ufunc) -> None:
-    """Adds to every word, or subtracts from it, one of the keystream."""
+    """Adds a keystream word to every word, or subtracts it."""
     stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
-    buffer = np.empty(len(_ZEROS) // words.itemsize, words.dtype.newbyteorder("<"))  # the same on every machine
+    buffer = np.empty(len(_ZEROS) // words.itemsize, words.dtype.newbyteorder("<"))  # equal on every machine
     for begin in range(0, len(words), len(buffer)):
         some = words[begin : begin + len(buffer)]
         mask = buffer[: len(some)]

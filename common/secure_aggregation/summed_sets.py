@@ -1,8 +1,8 @@
-"""Over which parties a round was summed: kept on the disk, since a round that is done again must have the same.
+"""Record of the parties summed in every round, on disk: a repeated round must have the same set.
 
-Two sums of the same round over different sets tell by their difference what a party sent. Within a session
-the blinder refuses a second message of a round. After a rollback rounds come again, with new keys and with
-the same parameters and rows; this record is what tells a party, and the server, over whom they went before.
+Two sums of the same round over different sets reveal by their difference what a party sent. Within a session the
+blinder refuses a second message of a round. After a rollback rounds are repeated, with new keys and with the same
+parameters and rows; from this record a party, and the server, know the earlier set.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from torch import Tensor
 from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.errors import CheckpointError
 
-_NAMES = ("members-a", "members-b")  # in turn: a crash while one is written leaves the other
-_AHEAD = 32  # rounds that are entered at once: so many may count as done that were not
+_NAMES = ("members-a", "members-b")  # written alternately: a crash while writing one leaves the other
+_AHEAD = 32  # rounds reserved together: up to this many may count as done that were not
 
 
 class MemberRecord:
-    """The set of every round so far.
+    """Record of every round's set.
 
-    Sets change seldom: what lies on the disk is the first round of every set, and a round up to which the last
-    one may have been in use, which is moved on before it is reached. That is a multiple of 32, so that nobody
-    counts a round as done that the server, who enters every round first, takes for new.
+    Sets change rarely: the disk holds the first round of every set, and an upper bound of the last one's rounds, which
+    is advanced before it is reached. The bound is a multiple of 32, so that no party counts a round as done that the
+    server, which enters every round first, treats as new.
 
     Args:
-        once: where it is kept.
+        once: the run cache that stores it.
         run: its number; a record of another run is refused.
-        roster: all parties, in the order that everyone has.
+        roster: all parties, in the agreed order.
 
     Raises:
-        CheckpointError: what is kept there is of another run.
+        CheckpointError: the stored record belongs to another run.
     """
 
     def __init__(self, run_cache: RunCache, run: str, roster: Sequence[str]) -> None:
@@ -45,17 +45,17 @@ class MemberRecord:
         self._done = self._until
 
     def bound(self, round: int) -> frozenset[str] | None:
-        """The set that a round has to have, since it may have been summed over it before; None if it is new."""
+        """The set that a round must have, since it may have been summed before; None if the round is new."""
         if round > self._done:
             return None
         place = int((self._first <= round).sum()) - 1
-        return self._named(self._sets[max(0, place)])  # of a round before the first one that we were in: the first
+        return self._named(self._sets[max(0, place)])  # of a round before this member's first: the first
 
     def enter(self, round: int, parties: Collection[str]) -> bool:
-        """Enters a round before anything of it leaves; it is on the disk when this returns.
+        """Records a round before any of its messages is sent; it is on the disk when this returns.
 
         Returns:
-            False if the round is bound to another set: nothing is to be sent for it.
+            False if the round is bound to another set: nothing may be sent for it.
 
         Raises:
             EnvironmentFault: the disk refuses it.
@@ -72,7 +72,7 @@ class MemberRecord:
         return True
 
     def _read(self, name: str) -> None:
-        """Takes over what lies there, if it is of this run and newer than what we have."""
+        """Loads a stored record if it is of this run and newer."""
         number = self._run_cache.number(name)
         if not number:
             return
@@ -88,7 +88,7 @@ class MemberRecord:
             self._first, self._sets = kept["first"], kept["sets"]
 
     def _keep(self, round: int, first: Tensor, sets: Tensor) -> None:
-        """On the disk first: what could not be kept is not held either."""
+        """Writes to the disk first: on failure the state in memory does not change."""
         count, until = self._count + 1, -(-round // _AHEAD) * _AHEAD
         self._run_cache.keep(_NAMES[count % 2], f"{self._run} {count} {until}", {"first": first, "sets": sets})
         self._first, self._sets, self._count, self._until = first, sets, count, until

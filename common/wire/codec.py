@@ -1,6 +1,6 @@
-"""The messages of a contract as protobuf messages: a field's number is its place in the dataclass, from 1.
+"""Encoding of a contract's messages in protobuf: a field's number is its position in the dataclass, from 1.
 
-proto/ has the same as text, generated, for ends that are written in other languages.
+proto/ contains the generated schema, for implementations in other languages.
 
 Tensors are read and written in common/wire/tensors.py.
 """
@@ -32,11 +32,11 @@ _WIRE_TYPES: Mapping[type, int] = {int: VARINT, bool: VARINT, float: EIGHT_BYTES
 
 
 class Letter(NamedTuple):
-    """A message that has come and is not decoded.
+    """A received message that is not decoded yet.
 
     Args:
-        kind, round: of it.
-        decode: makes the message; raises WireError where a field is missing or malformed.
+        kind, round: of the message.
+        decode: returns the message; raises WireError if a field is missing or malformed.
     """
 
     kind: str
@@ -49,9 +49,9 @@ class Codec:
 
     Args:
         kinds: the messages of its contract by name.
-        incoming: how float32 tensors come, as agreed; or by kind.
-        limits: the largest value of every dimension name: few bytes on the wire are many in memory, so that
-            packed tensors are held against them before they are unpacked. None checks nothing here.
+        incoming: agreed wire form of received float32 tensors; or by kind.
+        limits: the largest value of every dimension name. Few bytes on the wire may be many in memory, so packed
+            tensors are checked against them before they are unpacked. None disables the check.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Codec:
         }
 
     def encode(self, message: Message) -> list[Buffer]:
-        """The message's bytes in pieces, the tensors' own memory among them: join before it changes."""
+        """The message's bytes in pieces that share the tensors' memory: join them before it changes."""
         kind = type(message)
         parts: list[Buffer] = []
         for name, spec in schema(kind).items():
@@ -80,7 +80,7 @@ class Codec:
         return parts
 
     def decode(self, kind: str, body: memoryview) -> Message:
-        """The message that these bytes hold.
+        """Decodes a message.
 
         Raises:
             WireError: the kind is not declared, or a field is missing, twice, unknown or malformed.
@@ -88,7 +88,7 @@ class Codec:
         return self.letter(kind, body).decode()
 
     def letter(self, kind: str, body: memoryview) -> Letter:
-        """The same, not decoded yet: its fields are told apart, and nothing is made of them.
+        """Splits a message into its fields without decoding them.
 
         Raises:
             WireError: the kind is not declared, or a field is twice or unknown.
@@ -131,7 +131,7 @@ class Codec:
 
 
 def field_numbers(kind: type[Message]) -> dict[str, int]:
-    """The number of every field on the wire."""
+    """Wire number of every field."""
     return {name: number for number, name in enumerate(schema(kind), 1)}
 
 
@@ -141,7 +141,7 @@ def _field(number: int, spec: TensorSpec | type, value: Any) -> list[Buffer]:
     if spec is str:
         return nested(number, [value.encode()]) if value else []
     if spec is float:
-        eight = struct.pack("<d", value)  # minus zero is a value like any other
+        eight = struct.pack("<d", value)  # minus zero is sent explicitly
         return [tag(number, EIGHT_BYTES) + eight] if any(eight) else []
     if not 0 <= value < 1 << 32:
         raise ValueError(f"an integer field holds 0 to 2^32 - 1, not {value}")

@@ -1,10 +1,10 @@
-"""One party's stream, as both ends see it.
+"""One party's stream, used by both ends.
 
-gRPC lives in the event loop of the half. A half may sit in torch for as long as it likes: the
-transport below (TCP, TLS, flow control, keepalives) runs in gRPC's own threads and goes on.
+gRPC runs in the member's event loop. A long torch computation does not stall the transport below (TCP, TLS, flow
+control, keepalives), which runs in gRPC's own threads.
 
-What is posted waits until the half next awaits something and then leaves as one frame, so that
-an update and the opening of the next round travel together.
+Posted parcels wait until the event loop runs and are then sent as one frame, so that an update and the opening of the
+next round are sent together.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
 from colonnade.common.wire.frame import MOST_PARCELS, pack, read_hello, unpack
 
-_OVERHEAD = 64  # bytes that a frame costs beside its own while it waits
-_CLOSING = 5.0  # seconds that a peer has to read what is left when its stream is closed
+_OVERHEAD = 64  # overhead bytes of a waiting frame
+_CLOSING = 5.0  # seconds for a peer to read the rest when its stream is closed
 
-# Keepalives find a dead peer within 20 s, also while nothing is said, and leave one alone that
-# stands still for 10 s. gRPC has two names for how long it waits for the answer to a ping, and goes
-# by the second.
+# Keepalives detect a dead peer within 20 s, also on an idle stream, and tolerate one that hangs for 10 s. gRPC has two
+# names for the ping timeout, and uses the second.
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 14_000),
@@ -47,8 +46,8 @@ _FLOW = [("grpc.http2.lookahead_bytes", 4 << 20), ("grpc.http2.max_frame_size", 
 def channel_options(largest: int) -> list[tuple[str, object]]:
     """gRPC's settings at both ends, for a receiver of frames of at most `largest` bytes.
 
-    gRPC drops a stream that breaks its size limit without telling the server why. So its limit is
-    a multiple of ours, which catches what lies between with an error that names the sender.
+    gRPC drops a stream that exceeds its size limit without telling the server the reason. So its limit is a multiple of
+    ours, which catches the sizes in between with an error that names the sender.
     """
     cap = min(4 * largest + (16 << 20), (1 << 31) - 1)
     sizes = [("grpc.max_receive_message_length", cap), ("grpc.max_send_message_length", -1)]
@@ -56,7 +55,7 @@ def channel_options(largest: int) -> list[tuple[str, object]]:
 
 
 class Duplex(Protocol):
-    """What gRPC's two stream objects have in common: a call at the client, a context at the server."""
+    """Common interface of gRPC's two stream objects: a call at the client, a context at the server."""
 
     async def read(self) -> Any:
         """The next frame, or grpc.aio.EOF."""
@@ -66,33 +65,33 @@ class Duplex(Protocol):
 
 
 class Inlet(Capacity, Protocol):
-    """Where parcels go: while it is full the connection stops reading, so that flow control reaches the sender."""
+    """Receiver of parcels: while it is full the connection stops reading, so that flow control reaches the sender."""
 
     def expects(self, kind: str, round: int) -> bool:
-        """Whether a message is wanted; if not, its tensors are not decoded."""
+        """True if a message is wanted; if not, its tensors are not decoded."""
 
 
 class _Everything(Unlimited):
-    """Takes all that comes."""
+    """Accepts everything."""
 
     def expects(self, _kind: str, _round: int) -> bool:
         return True
 
 
 class Connection:
-    """A stream of parcels over gRPC. Nothing is read before it is asked for its Hello, or somebody is attached.
+    """A stream of parcels over gRPC. Nothing is read before `hello` or `attach` is called.
 
     Args:
         stream: gRPC's own object.
         codec: of the agreed protocol.
-        largest: bytes that a frame may have.
+        largest: maximum bytes of a frame.
 
     Attributes:
         peer: the other end's name, for errors.
-        address: where it dialled from, at the server.
+        address: the peer's, at the server.
         session: of the frames that are sent and accepted.
         bytes_in, bytes_out: gRPC messages with their 5-byte prefix, before HTTP/2 and TLS.
-        done: set when the stream has ended, at either end's wish.
+        done: set when the stream has ended, by either end.
     """
 
     def __init__(self, stream: Duplex, codec: Codec, largest: int) -> None:
@@ -105,16 +104,16 @@ class Connection:
         self._lost: Callable[[Exception], None] = lambda _loss: None
         self._inlet: Inlet = _Everything()
         self._loss: Exception | None = None
-        self._over = asyncio.Event()  # no more can be said or heard, whoever has noticed it
+        self._over = asyncio.Event()  # nothing more can be sent or received
         self.outlet: Outbox[bytes] = Outbox(largest)
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
 
     async def hello(self) -> Hello:
-        """Reads the first frame, and no other.
+        """Reads the first frame only.
 
         Raises:
-            ContractError: it is too large, or holds something else than a Hello.
+            ContractError: it is too large, or holds anything but a Hello.
             PartyAway: the stream has ended.
         """
         try:
@@ -131,7 +130,7 @@ class Connection:
     def attach(
         self, receive: Callable[[Parcel], None], lost: Callable[[Exception], None], inlet: Inlet | None = None
     ) -> None:
-        """Says who takes parcels, who is told when there are no more, and when there is room for them."""
+        """Sets the receiver of parcels, the callback at the end of the stream, and the signal of free room."""
         self._receive, self._lost, self._inlet = receive, lost, inlet or _Everything()
         if self._loss is not None:
             lost(self._loss)
@@ -152,16 +151,16 @@ class Connection:
 
     @property
     def unsent(self) -> int:
-        """How many parcels wait for the one that is being written."""
+        """Number of parcels that wait for the current write."""
         return len(self.outlet)
 
     def hang_up(self) -> None:
-        """The stream has ended below us: nobody waits for room any more."""
+        """Handles the end of the stream: releases all waiters."""
         self._over.set()
         self.outlet.clear()
 
     async def close(self) -> None:
-        """Sends what is left and ends the stream; a peer that does not read is not waited for long."""
+        """Sends the rest and ends the stream; waits only briefly for a peer that does not read."""
         leaving = asyncio.get_running_loop().create_task(self._say_the_last())
         _, stalled = await asyncio.wait({leaving}, timeout=_CLOSING)
         for task in (*stalled, *([self._reader] if self._reader is not None else [])):
@@ -169,7 +168,7 @@ class Connection:
         self.done.set()
 
     def _give_up(self) -> None:
-        """A peer that does not read, and is sent more and more, is as one whose connection broke."""
+        """Treats a peer that does not read, while data for it accumulates, as disconnected."""
         size = self.outlet.bytes
         self.hang_up()
         self._loss = PartyAway(self.peer, f"it does not read: {size} bytes wait for it")
@@ -182,14 +181,14 @@ class Connection:
         if self._writer is not None:
             await self._writer
         if isinstance(self._stream, grpc.aio.StreamStreamCall) and not self.done.is_set():
-            # gRPC forgets what the server has not read yet when a stream is cut: the server, which may
-            # be busy, reads to the end and then ends the stream itself.
+            # gRPC discards data that the server has not read yet when a stream is cut: the server, which may be busy,
+            # reads to the end and then ends the stream itself.
             with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
                 await self._stream.done_writing()
                 await self.done.wait()
 
     async def _read(self) -> None:
-        """Reads frames until the stream ends, however it ends."""
+        """Reads frames until the stream ends for any reason."""
         loss: Exception | None = None
         try:
             while True:
@@ -211,7 +210,7 @@ class Connection:
             self.done.set()
 
     async def _park(self) -> None:
-        """Does not read on until there is room, or nothing more can come."""
+        """Suspends reading until there is room or the stream has ended."""
         waiting = {asyncio.ensure_future(self._inlet.room()), asyncio.ensure_future(self._over.wait())}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -235,7 +234,7 @@ class Connection:
                 self.bytes_out += len(frame) + 5
                 await self._stream.write(frame)
         except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, asyncio.CancelledError):
-            self.hang_up()  # the stream is over: its reader learns why, and says so
+            self.hang_up()  # the stream is over: its reader gets the reason and reports it
 
     def _next_frame(self) -> bytes:
         chunks = [self.outlet.take()]

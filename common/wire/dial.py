@@ -1,4 +1,4 @@
-"""A party's end of the wire: it dials out, so no port of its own is open."""
+"""The party's end of the connection: it dials out and opens no port."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 @dataclass(frozen=True)
 class ClientTls:
-    """What mutual TLS needs at a party, all PEM.
+    """Mutual TLS material of a party, all PEM.
 
     Args:
         key, chain: our own.
-        root: the only certificate that is accepted: the server's own, once it has been compared
-            with its pin.
-        server_name: the DNS name in it, whatever address it is dialled at.
+        root: the only accepted certificate: the server's own, after comparison with its pin.
+        server_name: the DNS name in it, independent of the dialled address.
     """
 
     key: bytes
@@ -34,8 +33,8 @@ class ClientTls:
     server_name: str
 
 
-# Looks at the server at (host, port) and says how to talk to it; None talks plainly. Called in a
-# thread before every attempt; an EnvironmentFault means that it is not there yet.
+# Probes the server at (host, port) and returns the TLS settings; None for plain text. Called in a thread before every
+# attempt; an EnvironmentFault means that the server is not up yet.
 Prepare = Callable[[str, int], ClientTls | None]
 
 
@@ -55,13 +54,13 @@ class Dialer:
         """A connection to the server, tried again with growing pauses for `patience` seconds.
 
         Args:
-            find_address: says HOST:PORT, or "" while it is not known yet.
-            prepare: says how to talk to the server.
+            find_address: returns HOST:PORT, or "" while it is unknown.
+            prepare: returns the TLS settings for the server.
             patience: seconds after which to give up.
 
         Raises:
-            EnvironmentFault: the server did not come in time, and the last reason.
-            RefusedError: it is there, and `prepare` does not trust it or it does not trust us.
+            EnvironmentFault: the server was not reachable in time; the message has the last reason.
+            RefusedError: the server is up, and `prepare` does not trust it or it does not trust us.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience
@@ -105,7 +104,7 @@ class Dialer:
 
 
 def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Channel:
-    # A connection of its own, which is what the server allows a stream, and none that another channel has left.
+    # A separate connection per stream, as the server requires, not one left by another channel.
     options = [*channel_options(largest), *_way(address), ("grpc.use_local_subchannel_pool", 1)]
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)
@@ -115,6 +114,6 @@ def _channel(address: str, tls: ClientTls | None, largest: int) -> grpc.aio.Chan
 
 
 def _way(address: str) -> list[tuple[str, object]]:
-    """The same way that the server's certificate was fetched by: gRPC would look at the environment again."""
+    """The route by which the server's certificate was fetched: gRPC would read the environment again."""
     proxy = proxy_for(address.rpartition(":")[0].strip("[]"))
     return [("grpc.enable_http_proxy", 0)] if proxy is None else [("grpc.http_proxy", proxy.url)]

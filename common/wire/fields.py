@@ -1,9 +1,8 @@
-"""The protobuf wire format, field by field, without copying.
+"""Protobuf wire format, field by field, without copying.
 
 The protobuf library copies every bytes field twice on the way out and twice on the way in, once
-more for every message that it is nested in. Tensors are nearly all of our traffic, so we write
-and read their frames ourselves: the bytes are plain protobuf, and tests hold them against the
-library in both directions.
+more for every message that it is nested in. Tensors are nearly all of the traffic, so this module writes and reads
+their frames: the bytes are plain protobuf, and tests compare them with the library in both directions.
 
 A field is a tag (number and wire type) followed by a varint, eight bytes, or a length and so
 many bytes: https://protobuf.dev/programming-guides/encoding.
@@ -19,11 +18,11 @@ Buffer = bytes | memoryview
 
 VARINT, EIGHT_BYTES, LENGTH = 0, 1, 2
 _MAX_VARINT_BYTES = 10
-_MAX_FIELDS = 64  # of a message: more than any of ours has
+_MAX_FIELDS = 64  # of a message: more than any contract's
 
 
 class WireError(Exception):
-    """Bytes that are not what they should be; whoever knows the sender makes a `ContractError` of it.
+    """Malformed bytes; callers that know the sender convert it to a `ContractError`.
 
     Args:
         expected, got: as in `ContractError`.
@@ -53,12 +52,12 @@ def varint(value: int) -> bytes:
 
 @functools.lru_cache(256)
 def tag(number: int, wire_type: int) -> bytes:
-    """What stands before a field."""
+    """A field's tag."""
     return varint(number << 3 | wire_type)
 
 
 def nested(number: int, body: list[Buffer]) -> list[Buffer]:
-    """A length-delimited field (message, string or bytes) whose content is `body`, not joined yet."""
+    """A length-delimited field (message, string or bytes) with content `body`, not joined yet."""
     return [tag(number, LENGTH) + varint(sum(len(part) for part in body)), *body]
 
 
@@ -85,7 +84,7 @@ def read_fields(view: memoryview, most: int = _MAX_FIELDS) -> list[tuple[int, in
 
     Args:
         view: the message's bytes.
-        most: fields that it may have, so that a megabyte of two-byte fields is refused after the first few.
+        most: maximum fields, so that a megabyte of two-byte fields is refused after the first few.
 
     Raises:
         WireError: the bytes are not a protobuf message, or one with more fields.

@@ -1,4 +1,4 @@
-"""Frames: what goes over a stream, as one gRPC message each (proto/federation.proto)."""
+"""Frames of a stream, one gRPC message each (proto/federation.proto)."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _NAME_AT = {number: name for name, number in _BODY.items()}
 _KIND_AT = {_BODY[kind.__name__]: kind for kind in _PLAIN}
 _SESSION, _PARCELS = 1, 2
 _LETTER_KIND, _LETTER_BODY = 1, 2
-_LONGEST_KIND = 80  # bytes of a kind's name that are looked at
+_LONGEST_KIND = 80  # maximum bytes of a kind's name
 
 METHOD = "/colonnade.Federation/Converse"
 
-# What a frame costs beside its messages, and the least that a receiver must be ready for; no notice is larger.
+# Overhead of a frame besides its messages, and the minimum size that a receiver must accept; no notice is larger.
 FRAME_ALLOWANCE = 65536
 
-# Parcels that a frame holds at most: those of two bytes cost a receiver more than their bytes say.
+# Maximum parcels of a frame: two-byte parcels cost a receiver more than their size suggests.
 MOST_PARCELS = 256
 
-# Whether a message of this kind and round is wanted; asked before its tensors are decoded.
+# True if a message of this kind and round is wanted; called before its tensors are decoded.
 Expects = Callable[[str, int], bool]
 
 
@@ -74,10 +74,10 @@ def pack(parcel: Parcel, session: int, codec: Codec) -> bytes:
 
 
 def read_hello(frame: bytes) -> Hello:
-    """The Hello in a frame that holds nothing else, as the first of a connection has to.
+    """Reads a connection's first frame, which must hold a Hello and nothing else.
 
     Raises:
-        WireError: it is too large, or holds something else.
+        WireError: it is too large, or holds anything else.
     """
     if len(frame) > FRAME_ALLOWANCE:
         raise WireError(f"a Hello of at most {FRAME_ALLOWANCE} bytes", f"{len(frame)} bytes")
@@ -89,15 +89,15 @@ def read_hello(frame: bytes) -> Hello:
         got = _NAME_AT.get(number, f"{len(parcels)} parcels")
         raise WireError("a Hello first, and nothing else", got)
     hello = _notice(Hello, body)
-    assert isinstance(hello, Hello)  # the kind that was asked for
+    assert isinstance(hello, Hello)  # the requested kind
     return hello
 
 
 def unpack(frame: bytes, session: int, codec: Codec, expects: Expects = lambda _kind, _round: True) -> Iterator[Parcel]:
-    """The parcels of a frame. Those of another session are passed over (0 belongs to every session).
+    """The parcels of a frame. Parcels of another session are skipped (0 belongs to every session).
 
-    What follows a Begin is of the session that it gives, also in the same frame. Every parcel is decoded when it is
-    asked for, and a message that nobody expects not at all.
+    Parcels after a Begin belong to its session, also in the same frame. Parcels are decoded lazily, and unexpected
+    messages not at all.
 
     Raises:
         WireError: the bytes are not a frame.
@@ -158,7 +158,7 @@ def _notice(kind: type, body: memoryview) -> Parcel:
 
 
 def _harmless(value: Any) -> Any:
-    """Texts escaped: from here on they are kept, compared and printed."""
+    """Escapes texts before they are stored, compared and printed."""
     if isinstance(value, tuple):
         return tuple(map(_harmless, value))
     return escaped(value) if isinstance(value, str) else value

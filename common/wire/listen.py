@@ -1,4 +1,4 @@
-"""The server's end of the wire."""
+"""The server's end of the connections."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from colonnade.common.wire.frame import METHOD
 
 _KEY = "server.listen"
 
-# Strangers come no further than this: a handshake is over in time or cut off, and so is a connection without a stream;
-# a connection has one stream; and what is refused before our own code sees it costs next to nothing.
+# Limits for strangers: a handshake has a time limit, and so has a connection without a stream; a connection has one
+# stream; and refusals before our own code runs are cheap.
 _STRANGERS = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
@@ -27,15 +27,15 @@ _STRANGERS = [
     ("grpc.server.max_pending_requests", 64),
     ("grpc.server.max_pending_requests_hard_limit", 256),
 ]
-_EACH = 4  # connections that a party may need at a time: one that is dead, the next, and looks at our certificate
+_EACH = 4  # connections that a party may need at a time: a dead one, the next, and certificate probes
 
-# Given a new connection and its certificate (PEM, or None without TLS), lets it in or turns it away.
+# Given a new connection and its certificate (PEM, or None without TLS), accepts or refuses it.
 Greet = Callable[[Connection, bytes | None], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
 class ServerTls:
-    """What mutual TLS needs at the server, all PEM."""
+    """Mutual TLS material of the server, all PEM."""
 
     key: bytes
     chain: bytes
@@ -48,8 +48,8 @@ class Listener(grpc.GenericRpcHandler):
     Args:
         codec: of the federation's protocol.
         largest: bytes of the largest frame that a party may send.
-        greet: called for every new stream, of which nothing has been read.
-        parties: how many there are.
+        greet: called for every new stream, before anything is read.
+        parties: number of parties.
     """
 
     def __init__(self, codec: Codec, largest: int, greet: Greet, parties: int = 1) -> None:
@@ -60,7 +60,7 @@ class Listener(grpc.GenericRpcHandler):
         """Listens on HOST:PORT (port 0 takes a free one) and returns the port.
 
         Raises:
-            EnvironmentFault: the port is in use, or the address is not ours; or too few files may be open.
+            EnvironmentFault: the port is in use, the address is not ours, or the limit of open files is too low.
         """
         refuse_taken(address, _KEY)
         most = ("grpc.max_allowed_incoming_connections", connections(_EACH * self._parties))
@@ -80,7 +80,7 @@ class Listener(grpc.GenericRpcHandler):
             await self._server.stop(grace=1)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """gRPC asks who handles a method."""
+        """gRPC hook: the handler of a method."""
         if details.method != METHOD:
             return None
         return grpc.stream_stream_rpc_method_handler(self._handle)

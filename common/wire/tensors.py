@@ -1,4 +1,4 @@
-"""Tensors as protobuf messages (proto/tensor.proto), and what is refused of those that come.
+"""Tensors as protobuf messages (proto/tensor.proto), with validation of received ones.
 
 Their bytes are little-endian, and copied once on the way out (into the frame) and once on the way in (out of it).
 """
@@ -40,7 +40,7 @@ _LARGEST, _SIGNS = tensor_pb2.Tensor.LARGEST, tensor_pb2.Tensor.SIGNS
 _SYMMETRIC = tensor_pb2.Tensor.SYMMETRIC
 _SCALES: Mapping[int, str] = {_ENTRIES: "", _COLUMNS: " by column", _SYMMETRIC: " symmetric"}
 
-# The numbers of a form, in the order of `Packed.numbers`; no other has any.
+# Numbers of each form, in the order of `Packed.numbers`; other forms have none.
 _NUMBERS: Mapping[int, tuple[str, ...]] = {_ENTRIES: ("low", "high"), _SYMMETRIC: ("high",), _SIGNS: ("mean",)}
 
 # The fields of a tensor by number: name and wire type.
@@ -63,7 +63,7 @@ _LARGEST_NUMBER = torch.finfo(torch.float32).max
 
 @dataclass(frozen=True)
 class _Read:
-    """A tensor's fields as they came; what did not come is 0 or empty, as protobuf has it."""
+    """A tensor's fields as received; missing ones are 0 or empty, as in protobuf."""
 
     dtype: torch.dtype
     shape: Shape = ()
@@ -78,7 +78,7 @@ class _Read:
     mean: float = 0.0
 
     def __str__(self) -> str:
-        """What it says of itself, for errors."""
+        """Description of the received form, for errors."""
         dtype = dtype_name(self.dtype)
         if self.form in _SCALES:
             return f"{self.bits} bits of {dtype}{_SCALES[self.form]}" if self.bits else dtype
@@ -88,13 +88,13 @@ class _Read:
 
 
 def tensor_parts(tensor: Tensor) -> list[Buffer]:
-    """A tensor as it is, in pieces; its own memory is among them."""
+    """An uncompressed tensor, in pieces that share its memory."""
     array = tensor.detach().cpu().contiguous().numpy().astype(_NUMPY_OF[tensor.dtype], copy=False)
     return [_head(tensor.dtype, tuple(tensor.shape)), *_bytes("data", array)]
 
 
 def packed_parts(packed: Packed) -> list[Buffer]:
-    """A tensor in few bytes, in pieces; its own memory is among them."""
+    """A compressed tensor, in pieces that share its memory."""
     dtype, bits, form = _declared(packed.form, packed.shape)
     numbers = [_number("bits", bits), _number("form", form)]
     parts: list[Buffer] = [_head(dtype, packed.shape), *_bytes("data", packed.data), *numbers]
@@ -109,17 +109,17 @@ def packed_parts(packed: Packed) -> list[Buffer]:
 
 
 def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
-    """The tensor in these bytes, as it travels if that is not as it is.
+    """Reads a tensor; a compressed one stays in its wire form.
 
-    Nothing is made of them that is larger than they are.
+    Nothing larger than the bytes themselves is allocated.
 
     Args:
         field: KIND.FIELD, for errors.
         body: of the protobuf message.
-        form: what was agreed.
+        form: as agreed.
 
     Raises:
-        WireError: the bytes are no tensor, or not of this form to the last byte.
+        WireError: the bytes are not a tensor, or not exactly of this form.
     """
     came = _read(field, body)
     wanted = (came.dtype, 0, _ENTRIES) if form == AS_IS else _declared(form, came.shape)
@@ -138,7 +138,7 @@ def read_tensor(field: str, body: memoryview, form: Form) -> Tensor | Packed:
 
 
 def _declared(form: Form, shape: Shape) -> tuple[torch.dtype, int, int]:
-    """dtype, bits and form of a tensor that does not travel as it is."""
+    """dtype, bits and form of a compressed tensor."""
     match form:
         case Coded(bits=bits) if bits == HALF:
             return torch.float16, 0, _ENTRIES
@@ -205,14 +205,14 @@ def _shape(field: str, packed: memoryview) -> Shape:
             raise WireError(f"at most {_MAX_DIMS} dimensions", "more", field)
         size, at = read_varint(packed, at)
         sizes.append(size)
-    # A size of 0 makes any others fit the bytes, but not what NumPy and torch can count.
+    # With a size of 0 any other sizes fit the bytes, but may exceed what NumPy and torch can count.
     if math.prod(max(size, 1) for size in sizes) > _MAX_ELEMENTS:
         raise WireError(f"at most {_MAX_ELEMENTS} elements", f"shape {tuple(sizes)}", field)
     return tuple(sizes)
 
 
 def _check_sizes(field: str, came: _Read, form: Form) -> None:
-    """Refuses bytes that are not exactly as many as form and shape say, and numbers that do not belong to the form."""
+    """Checks that the number of bytes is exactly that of form and shape, and that no numbers of other forms are set."""
     entries = math.prod(came.shape)
     sizes = {"data": -(-entries * (came.bits or 8 * came.dtype.itemsize) // 8)}
     if came.form == _COLUMNS:
@@ -232,7 +232,7 @@ def _check_sizes(field: str, came: _Read, form: Form) -> None:
 
 
 def _numbers(field: str, came: _Read, form: Form) -> np.ndarray:
-    """The numbers of `Packed`, if they are what they can be."""
+    """The numbers of `Packed`, after validation."""
     if isinstance(form, Signs):
         if not 0 <= came.mean <= _LARGEST_NUMBER:
             raise WireError("a mean of 0 or more that is finite", f"{came.mean:g}", field)

@@ -52,9 +52,9 @@ class Signs(ServerMessage):
     a: float
 
 
-def limits(federation: FederationConfig) -> dict[str, int]:
+def limits(federation: FederationConfig, config: Config) -> dict[str, int]:
     """The largest value of every dimension."""
-    return {"rows": federation.batch, "width": federation.protocol.embedding}  # type: ignore[attr-defined]  # Config's
+    return {"rows": federation.batch, "width": config.embedding}
 
 
 CONTRACT = Contract(

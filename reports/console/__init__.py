@@ -1,1 +1,1 @@
-"""What commands print."""
+"""Output of the commands."""

@@ -98,7 +98,7 @@ class Progress:
 
 
 class PartyProgress:
-    """Says where a party is, a line for each event that its operator would ask about.
+    """Prints a party's progress, a line for each event that matters to its operator.
 
     Args:
         console: where to.

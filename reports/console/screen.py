@@ -1,4 +1,4 @@
-"""What a user sees: one console, and errors as one line and what to do."""
+"""The console, and errors as one line and a hint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Screen(Console):
     """A console that prints no control character of a text, whoever wrote it: names, reasons, columns, paths."""
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """What rich makes of every string that is printed, also in a table."""
+        """Renders every printed string, also in a table."""
         return super().render_str(escaped_lines(text), **how)
 
 
@@ -33,7 +33,7 @@ err = Screen(stderr=True, highlight=False, soft_wrap=True)
 
 
 def debugging() -> bool:
-    """Whether tracebacks are wanted (`--debug`)."""
+    """True if tracebacks are wanted (`--debug`)."""
     return os.environ.get("COLONNADE_DEBUG") == "1"
 
 

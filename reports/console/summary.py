@@ -58,10 +58,10 @@ def show_summary(console: Console, folder: Path) -> None:
 
 
 def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[tuple[str, str]]:
-    """What a run reached, a line each: of one that stopped early the best round first, then what was found in the last.
+    """Metrics of a run, a line each: if it stopped early, of the best round first, then of the last.
 
     Args:
-        more: metrics that are named beside the usual ones, with their names.
+        more: additional metrics, with their names.
     """
     metrics, stopped = summary["metrics"], best_of_stopped(summary) is not None
     last = ", last round" if stopped else ""
@@ -98,14 +98,14 @@ def number_words(key: str, value: float) -> str:
 
 
 def best_words(best: Mapping[str, Any]) -> str:
-    """What `best` of a summary comes to."""
+    """`best` of a summary, in words."""
     test = best.get("test_accuracy", best.get("test_rmse"))
     tested = "" if test is None else f", test {score_words(best, 'test')}"
     return f"round {best['round']}: validation {score_words(best)}{tested}"
 
 
 def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
-    """What `pace` of a summary comes to: turns by party, and how stale what they sent had become; of many, the ends."""
+    """`pace` of a summary, in words: turns by party, and the staleness of their messages; the extremes of many."""
     if len(pace) > _MANY:
         slowest, fastest = (choose(pace, key=lambda party: pace[party]["turns"]) for choose in (min, max))
         return f"{slowest} {pace[slowest]['turns']} to {fastest} {pace[fastest]['turns']}"
@@ -114,7 +114,7 @@ def pace_words(pace: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def label_words(labels: dict[str, Any]) -> str:
-    """What `label_privacy` of a summary comes to."""
+    """`label_privacy` of a summary, in words."""
     if labels["epsilon"] is None:
         return "noised from the seed, which everyone knows: no guarantee"
     return f"noised once, epsilon {labels['epsilon']:.2f} at delta 0"
@@ -133,12 +133,12 @@ def what_else(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def claim_words(claim: Mapping[str, Any]) -> str:
-    """What `theorem` of a summary comes to."""
+    """`theorem` of a summary, in words."""
     said = f"epsilon {claim['epsilon_bar']:.2f}, delta {claim['delta_bar']:.2g} for labels"
     return f"{said}: the paper's claim, not a guarantee (docs/protocols/czofo.md)"
 
 
 def answer_words(answers: dict[str, Any]) -> str:
-    """What `response_noise_summary` of a summary comes to."""
+    """`response_noise_summary` of a summary, in words."""
     spent = f"epsilon {answers['accounted']:.2f} at delta {answers['delta']:g}, {answers['releases']} releases of a row"
     return f"no guarantee: {answers['void']}; {spent}" if answers["void"] else f"answers noised, {spent}"

@@ -1,4 +1,4 @@
-"""Where the dashboard listens."""
+"""Address of the dashboard."""
 
 from __future__ import annotations
 

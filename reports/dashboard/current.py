@@ -20,7 +20,7 @@ _SHARE = 0.1  # of the time that may be spent in making pages
 
 
 class Current:
-    """Makes pages: none before somebody asks, and the same one again for a while.
+    """Makes pages: none before a request, and the same one again for a while.
 
     Args:
         folder: of the run.

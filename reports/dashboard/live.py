@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
 
 from colonnade.common.network.loopback import is_loopback
 from colonnade.common.network.ports import split_address
+from colonnade.common.runtime.loop_thread import LoopThread
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.dashboard.address import read_address
 from colonnade.reports.dashboard.current import PERIOD, Current
 from colonnade.reports.dashboard.site import Site
 
 _FAREWELL = PERIOD + 1.0  # seconds in which a browser that follows asks once more
-
-T = TypeVar("T")
 
 
 class Dashboard:
@@ -36,14 +31,12 @@ class Dashboard:
     def __init__(self, folder: Path, given: str) -> None:
         address = read_address(given)
         self._current = Current(folder)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("dashboard")
         self._site = Site(self._current, address)
         try:
-            self.url = f"http://{self._do(self._site.start())}/"
+            self.url = f"http://{self._loop.run(self._site.start())}/"
         except BaseException:
-            self._leave()
+            self._loop.close()
             raise
         console.print(f"dashboard: {self.url}", markup=False, soft_wrap=True)
         if not is_loopback(split_address(address)[0]):
@@ -57,13 +50,5 @@ class Dashboard:
             if self._site.followed:
                 time.sleep(_FAREWELL)
         finally:
-            self._do(self._site.stop())
-            self._leave()
-
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _leave(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            self._loop.run(self._site.stop())
+            self._loop.close()

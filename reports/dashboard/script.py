@@ -1,6 +1,6 @@
-"""How a browser takes a new page in: part by part, and only those that have changed.
+"""Script by which a browser updates the page: only the parts that have changed.
 
-What its reader has opened, chosen, scrolled to or put the focus on stays as it is.
+The reader's open sections, choices, scroll position and focus are kept.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ _HEADERS = {
 
 
 class Site:
-    """Serves a page to whoever reaches it; it knows no callers, and no TLS.
+    """Serves a page to every client, without authentication and without TLS.
 
-    On loopback a request must name this machine (`Host`): else any web site could have its own name lead here, and
-    read the page by the browser of who works on this machine.
+    On loopback a request must name this machine (`Host`): else any web site could resolve its own name to this address
+    and read the page through a local user's browser.
 
     Args:
         current: the page.
@@ -47,7 +47,7 @@ class Site:
 
     @property
     def followed(self) -> bool:
-        """Whether somebody has asked so lately that they will ask again."""
+        """True if a client requested a page recently, and is likely to request again."""
         return time.monotonic() - self._last < 3 * PERIOD
 
     async def start(self) -> str:

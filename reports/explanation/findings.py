@@ -1,9 +1,9 @@
-"""How much each party matters to a trained model, in numbers. VIMADMM (Xie et al. 2024), Section VI-C.
+"""Importance of each party to a trained model, in numbers. VIMADMM (Xie et al. 2024), Section VI-C.
 
-A head that nobody learns from keeps the norm that it was drawn with, times what weight decay leaves
+A head that is not trained keeps the norm that it was drawn with, times what weight decay leaves
 of it. Draws differ by more than training adds in a few epochs, so parties are ranked by the norm
-over the norm before the first round (`growth`); the plain norm, by which the paper ranks, stands
-beside it.
+over the norm before the first round (`growth`); the plain norm, by which the paper ranks, is
+reported too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from colonnade.reports.explanation.trained import Trained
 
 @dataclass(frozen=True)
 class PartyFindings:
-    """What was found about one party.
+    """Findings on one party.
 
     Attributes:
         norm: Frobenius norm of its head; None where no head, or block of one, is its own.
@@ -48,10 +48,10 @@ class PartyFindings:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found about all of them.
+    """Findings on all parties.
 
     Attributes:
-        part: which rows accuracies are of: test, or validation where the run has no test rows.
+        part: rows of the accuracies: test, or validation where the run has no test rows.
         labels: of these rows, int64 (rows,).
         embeddings: each party's of these rows, float32 (rows, width).
         sigma: standard deviation of the noise, in units of the scaled features.
@@ -68,7 +68,7 @@ class Findings:
 
     @property
     def by(self) -> str:
-        """What parties are ranked by: growth, norm (where a head began at zero) or missing."""
+        """Ranking criterion: growth, norm (where a head began at zero) or missing."""
         if any(party.norm is None for party in self.parties):
             return "missing"
         return "growth" if all(party.growth is not None for party in self.parties) else "norm"
@@ -96,10 +96,10 @@ def measure(trained: Trained, sigma: float, progress: Callable[[str], object] = 
 
     Args:
         sigma: of the noise on a party's scaled features.
-        progress: told of every party that is begun.
+        progress: called with the name of every party.
 
     Raises:
-        InputError: the run kept no rows aside.
+        InputError: the run has no held-out rows.
     """
     part = _part(trained)
     rows = torch.cat(trained.server.schedule.blocks(part))

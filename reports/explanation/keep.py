@@ -21,11 +21,11 @@ _PATHS = ("path", "folder", "file", "revoked")
 
 @dataclass(frozen=True)
 class Keep:
-    """Which parties stay: the most or the least important ones.
+    """Parties to keep: the most or the least important ones.
 
     Args:
         end: top or bottom of the ranking.
-        share: how many, as a number or as a fraction of all.
+        share: of the parties, as a number or as a fraction of all.
     """
 
     end: Literal["top", "bottom"]
@@ -45,7 +45,7 @@ class Keep:
         return cls("top" if found[1] == "top" else "bottom", share)
 
     def choose(self, ranked: Sequence[str]) -> tuple[str, ...]:
-        """Those that stay; a fraction is rounded to whole parties, at least one.
+        """Parties that are kept; a fraction is rounded to whole parties, at least one.
 
         Args:
             ranked: every party, the most important first.
@@ -65,8 +65,8 @@ def write(config: Config, base: Path, names: Sequence[str], folder: Path, end: s
     Args:
         config: of the whole run.
         base: the folder that paths in it are relative to.
-        names: who stays.
-        folder: where to.
+        names: of the parties that are kept.
+        folder: for the file.
         end: top or bottom, for the file's name.
 
     Raises:

@@ -36,7 +36,7 @@ class Maps:
 
 
 def numbers(trained: Trained, found: Findings) -> dict[str, Any]:
-    """What explain.json says. Accuracies are fractions of the rows."""
+    """Content of explain.json. Accuracies are fractions of the rows."""
     ranked = [party.name for party in found.ranked]
     return {
         "federation": trained.config.federation.id,
@@ -81,7 +81,7 @@ def html(trained: Trained, found: Findings, maps: Maps) -> str:
 
 
 def sentences(trained: Trained, found: Findings) -> list[str]:
-    """What was found, in words."""
+    """Findings, in words."""
     ranked = found.ranked
     most, least = ranked[0], ranked[-1]
     said = [
@@ -187,7 +187,7 @@ def _caveats() -> Html:
         "heads are drawn, and on weight decay and learning rates. Two parties with the same information share its "
         "importance.",
     )
-    return section("What this is, and what it is not", tag("ul", *(tag("li", each) for each in said), class_="note"))
+    return section("Scope and limits", tag("ul", *(tag("li", each) for each in said), class_="note"))
 
 
 def _ends(found: Findings) -> tuple[str, str]:

@@ -38,11 +38,11 @@ class Trained:
 
     Attributes:
         base: the folder that paths in the config are relative to.
-        round: that everything here is of.
-        summary: what summary.json says.
+        round: of the model.
+        summary: content of summary.json.
         joint: the server's part.
         locals: each party's, in the roster's order, in evaluation mode.
-        heads: what meets each party's embeddings, (width, outputs) each; None where there is no such thing.
+        heads: weights applied to each party's embeddings, (width, outputs) each; None where there are none.
         first_heads: the same before the first round.
     """
 
@@ -68,7 +68,7 @@ def open_run(folder: Path, say: Say = lambda _line: None) -> Trained:
 
     Args:
         folder: the run's, as `up` made it.
-        say: told how far it is.
+        say: called with the progress.
 
     Raises:
         InputError: it is no such folder, of a newer format, has not ended, or its protocol cannot be opened.

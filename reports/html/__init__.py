@@ -1,4 +1,4 @@
-"""What the pages of `explain` and `report` are made of: text that needs nothing beside itself.
+"""Building blocks of the pages of `explain` and `report`: self-contained HTML.
 
 html.py     tags, whose contents are escaped        frame.py    a whole page, its sections and tables
 style.py    how it looks, in light and dark         script.py   the switch between axes, and values under the pointer

@@ -21,7 +21,7 @@ class Curve:
     """A line with a name.
 
     Args:
-        name: what it is called in the legend.
+        name: in the legend.
         points: (x, y), x ascending.
         stroke: its colour.
         dash: strokes and gaps in pixels, as SVG takes them; "" is one line.
@@ -40,7 +40,7 @@ def coloured(series: Mapping[str, Sequence[Point]]) -> list[Curve]:
 
 @dataclass(frozen=True)
 class _Plane:
-    """Where values lie in a picture of so many pixels."""
+    """Maps values to pixels of a picture."""
 
     width: int
     height: int
@@ -68,7 +68,7 @@ def curves(
     title: str,
     about: str = "",
 ) -> str:
-    """The curves, in a picture with two axes, for a page that has the legend beside it.
+    """The curves, in a picture with two axes, for a page that shows the legend.
 
     Args:
         drawn: the curves.

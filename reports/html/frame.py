@@ -52,7 +52,7 @@ def frame(title: str, inside: Iterable[Html], script: str = "", again: float = 0
 
 
 def policy(script: str, *, live: bool = False) -> str:
-    """What a page with this script may do, in the words of a Content-Security-Policy."""
+    """Content-Security-Policy of a page with this script."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"; script-src 'sha256-{digest}'" if script else ""
     own = "; connect-src 'self'; img-src data:" if live else ""  # an icon of nothing: else a browser asks for one
@@ -79,7 +79,7 @@ def contents(parts: Iterable[Html]) -> Html:
 
 
 def folded(title: str, *inside: object) -> Html:
-    """What is shown when it is asked for."""
+    """Collapsible content."""
     return tag("details", tag("summary", title), *inside)
 
 

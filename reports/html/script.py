@@ -1,6 +1,6 @@
-"""What a page with curves can do where JavaScript runs: other axes, and values under the pointer.
+"""Script of pages with curves: other axes, and values under the pointer.
 
-Every picture is in the page already; the script only shows one of them, and reads the values that stand in it.
+Every picture is in the page; the script shows one of them, and reads the values from it.
 """
 
 from __future__ import annotations

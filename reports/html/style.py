@@ -1,4 +1,4 @@
-"""How pages look: on a phone and a desk, in light and dark."""
+"""Style of the pages: on a phone and a desktop, in light and dark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Curves' pictures as SVG that a page holds in itself and its script reads.
+"""Pictures of curves as inline SVG, which the page's script reads.
 
-Colours stand in attributes; a page's style overrides those of text and rules, in the dark too.
+Colours are attributes; a page's style overrides those of text and rules, in the dark too.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ from colonnade.common.observability.telemetry import Event
 class Clock:
     """Turns the times of events into seconds of the run.
 
-    A run that is resumed a day later has not taken a day: from the last event of one start to where the server listens
-    again, the clock stands still.
+    The clock stops between the last event of one start and the next `listening` event, so that pauses before a
+    resumption do not count.
 
     Args:
         events: of the run, in the order of its file.
-        virtual: whether times are a simulation's, which begin at 0.
+        virtual: times are of a simulation, which begins at 0.
 
     Attributes:
-        starts: how often the server was started.
+        starts: number of starts of the server.
         paused: seconds between the starts, in all.
     """
 

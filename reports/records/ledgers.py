@@ -1,4 +1,4 @@
-"""What left the parties, added up from their ledgers."""
+"""Releases of the parties, summed from their ledgers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Book:
 
     Attributes:
         bytes: of tensors, as they travelled.
-        rows: of how many rows these were, each time counted.
+        rows: number of rows, counted in every message.
         repeats: messages that left once more after a rollback.
         parties: whose ledgers they are in.
-        mechanisms: what protected them; "" is nothing private.
+        mechanisms: their protection; "" is nothing private.
     """
 
     messages: int = 0

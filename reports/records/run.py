@@ -37,18 +37,18 @@ _EXPECTED: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What lies in a run's folder.
+    """Content of a run's folder.
 
     Attributes:
-        name: what the folder is called.
-        summary: what summary.json says; where a run has not ended, what its events say in its place.
+        name: of the folder.
+        summary: content of summary.json; of an unfinished run, built from its events.
         events: those of the server, in order.
         incidents: those of the parties that their own folders have, in order of time.
-        books: what left the parties, by kind of message.
+        books: releases of the parties, by kind of message.
         config: the configuration's text, "" where it is not there.
-        explained: what explain.json says, None where it is not there.
+        explained: content of explain.json, None without one.
         clock: turns times of events into seconds of the run.
-        trace: what was measured when.
+        trace: measurements over time.
     """
 
     folder: Path
@@ -69,11 +69,11 @@ class RecordedRun:
 
     @property
     def virtual(self) -> bool:
-        """Whether it was simulated."""
+        """True if it was simulated."""
         return self.summary.get("clock") == "virtual"
 
     def timeline(self) -> dict[str, list[dict[str, Any]]]:
-        """Who was here when: as summary.json has it, or from the events."""
+        """Presence of the members: from summary.json, or from the events."""
         told: dict[str, list[dict[str, Any]]] | None = self.summary.get("timeline")
         return follow(self.events, self.parties) if told is None else told
 
@@ -125,20 +125,20 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _is_whole(event: Event) -> bool:
-    """Whether it says what happened and when, as those that are written here do."""
+    """True if an event has a kind and a time, as those written by this package do."""
     kind, time, round = event.get("kind"), event.get("time"), event.get("round", 0)
     timed = isinstance(time, int | float) and math.isfinite(time)
     return isinstance(kind, str) and timed and isinstance(round, int) and (kind not in _ROUNDS or "round" in event)
 
 
 def _is_newest(events: Sequence[Event]) -> bool:
-    """Whether nothing has begun since a run last came to an end: else its summary is of an earlier start."""
+    """True if nothing has begun since a run last ended: else its summary is of an earlier start."""
     ends = [at for at, event in enumerate(events) if event["kind"] == "end"]
     return not ends or not any(event["kind"] in _OF_A_SERVER for event in events[ends[-1] + 1 :])
 
 
 def _so_far(events: Sequence[Event], config: str) -> dict[str, Any]:
-    """What events and configuration say of a run without a summary."""
+    """Summary from events and configuration, of a run without one."""
     begun = next((event for event in reversed(events) if event["kind"] == "begin"), {})
     listening = next((event for event in events if event["kind"] == "listening"), {})
     names = [str(name) for name in begun.get("parties") or listening.get("waiting_for") or ()]

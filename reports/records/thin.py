@@ -18,7 +18,7 @@ def thin(points: Sequence[T], value: Callable[[T], float], most: int = MOST) -> 
     Args:
         points: of the curve.
         value: of a point.
-        most: how many may be left, at least 4.
+        most: largest number of points, at least 4.
     """
     if len(points) <= most:
         return list(points)

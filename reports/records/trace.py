@@ -1,4 +1,4 @@
-"""What was measured when, from a run's events."""
+"""Measurements over time, from a run's events."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Trace:
     Attributes:
         series: by name: train_loss, and for val and test accuracy or rmse, and loss; in order.
         ends: by round, the second at which it ended.
-        slowest: by round, who answered last.
-        lags: by round, the seconds from the first answer to the last.
+        slowest: by round, the party that responded last.
+        lags: by round, the seconds from the first response to the last.
         lost: values that were no number, as of a run that diverged.
     """
 

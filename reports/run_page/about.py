@@ -1,4 +1,4 @@
-"""What a run was: the sentence on top, its best round, its configuration and what it was computed with."""
+"""Description of a run: the sentence on top, its best round, its configuration and what it was computed with."""
 
 from __future__ import annotations
 

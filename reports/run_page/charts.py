@@ -48,7 +48,7 @@ def charts(runs: Mapping[str, RecordedRun]) -> Html:
     """The pictures, the switch between their axes, and the numbers as a table.
 
     Args:
-        runs: by the name that each is called on this page.
+        runs: by name on this page.
     """
     said: dict[str, Callable[[float], str]] = {"Accuracy": percent, "RMSE": plain, "Loss": plain}
     drawn = [(title, say, _lines(runs, title.lower())) for title, say in said.items()]
@@ -143,7 +143,7 @@ def _notes(runs: Mapping[str, RecordedRun]) -> Html:
 
 
 def _numbers(name: str, run: RecordedRun, *, alone: bool) -> Html:
-    """What the curves show, for those who would rather read it."""
+    """The curves as a table."""
     series = {key: thin(run.trace.series[key], lambda at: at.value, 200) for key in EVALUATED}
     if not any(series.values()):
         series = {"train_loss": thin(run.trace.series["train_loss"], lambda at: at.value, 200)}

@@ -1,4 +1,4 @@
-"""How much each party matters, as `colonnade explain` has found."""
+"""Importance of each party, as measured by `colonnade explain`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS = {"norm": "norm of its head", "growth": "over its first", "accuracy_no
 
 
 def importance(run: RecordedRun, beside: Path | None) -> Html:
-    """The parties from the most important to the least, with a link to explain's own page; or that nobody asked.
+    """The parties from the most important to the least, linked to the page of `explain`; or a note that it was not run.
 
     Args:
         beside: the folder that this page will lie in; None leaves the link out.

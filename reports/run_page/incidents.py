@@ -1,4 +1,4 @@
-"""What went wrong in a run, and what was done about it."""
+"""Failures in a run, and the reactions to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def incidents(run: RecordedRun) -> Html:
         return Html()
     more = len(found) - len(rows)
     note = tag("p", f"{more} more stand in events.jsonl.", class_="faint") if more else Html()
-    title = "What happened on the way"
+    title = "Incidents"
     return section(title, table(("when", "who", "what", "why"), rows, words=(1, 2, 3), caption="In order"), note)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.common.errors import InputError
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.reports.console.outputs import make_folder, write_text
 from colonnade.reports.html.frame import contents, frame
 from colonnade.reports.html.script import SCRIPT
 from colonnade.reports.records.run import RecordedRun
@@ -17,6 +20,33 @@ from colonnade.reports.run_page.presence import presence
 from colonnade.reports.run_page.privacy import privacy
 from colonnade.reports.run_page.quality import quality
 from colonnade.reports.run_page.traffic import traffic
+
+
+def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: float = 0) -> Path:
+    """Writes the page of a run, or of several compared.
+
+    Args:
+        runs: at least one.
+        out: the page's file; by default report.html in the run's folder, or comparison.html in the first run's.
+        again: seconds after which a browser reloads the page; 0 for never.
+
+    Returns:
+        The page's absolute path.
+
+    Raises:
+        InputError: a run is named twice, or `out` is a folder.
+        EnvironmentFault: the page cannot be written.
+    """
+    places = [run.folder.resolve() for run in runs]
+    if twice := [run.folder for run, place in zip(runs, places, strict=True) if places.count(place) > 1]:
+        raise InputError(f"{twice[0]} is named twice", hint="a run is compared with others")
+    first = RunFolder(runs[0].folder)
+    page = (out or (first.report if len(runs) == 1 else first.comparison)).resolve()
+    if page.is_dir():
+        raise InputError(f"--out {out}: expected a file, this is a folder", hint=f"{RunFolder(page).report}")
+    make_folder(page.parent)
+    write_text(page, html(runs, page.parent, again))
+    return page
 
 
 def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, live: str = "") -> str:

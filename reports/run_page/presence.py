@@ -1,4 +1,4 @@
-"""Who was here, who was away, and who missed rounds: a strip a party."""
+"""Presence, absence and missed rounds: a strip a party."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def presence(run: RecordedRun) -> Html:
 
 
 def stragglers(run: RecordedRun) -> str:
-    """Who missed how many rounds, in a sentence."""
+    """Missed rounds by party, in a sentence."""
     rounds, missing = count(run.summary["rounds"], "round"), run.summary.get("missing") or {}
     behind = [f"{name} ({missing[name]})" for name in sorted(missing, key=lambda name: -missing[name]) if missing[name]]
     if not behind:
@@ -79,7 +79,7 @@ def _awaited(run: RecordedRun, name: str) -> list[Interval]:
 
 
 def cover(intervals: Iterable[Interval], end: float, slices: int = _SLICES) -> list[float]:
-    """How much of every slice of a strip is covered, 0 to 1.
+    """Covered share of every slice of a strip, 0 to 1.
 
     Args:
         intervals: in seconds, apart from each other.

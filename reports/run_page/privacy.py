@@ -1,4 +1,4 @@
-"""What every party's privacy came to."""
+"""Privacy of every party."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _by_party(run: RecordedRun, spent: Mapping[str, Any]) -> Html:
         rows.append(("all, of a person", _number(_together(spent)), *own, delta))
     heads = ("party", "releases", *(_ADJACENCIES[kind] for kind in kinds), "delta")
     why = guarantee.void(run.summary)
-    return table(heads, rows, caption="What every party has spent" + (", by the accounting" if why else ""))
+    return table(heads, rows, caption="Privacy spent by every party" + (", by the accounting" if why else ""))
 
 
 def _together(spent: Mapping[str, Any]) -> float | None:

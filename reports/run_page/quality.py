@@ -78,7 +78,7 @@ def _reliability(bins: Any) -> Html:
 
 
 def _is_bin(found: Any) -> bool:
-    """Whether it is as the server writes them: summaries may have been altered."""
+    """True if it is as the server writes them: summaries may have been altered."""
     keys = ("from", "to", "rows", "confidence", "share")
     return isinstance(found, Mapping) and all(isinstance(found.get(key), int | float) for key in keys)
 

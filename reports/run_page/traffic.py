@@ -1,4 +1,4 @@
-"""What travelled: by party and direction, and by kind of message."""
+"""Traffic: by party and direction, and by kind of message."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def _by_kind(books: Mapping[str, Book]) -> Html:
         protected = listed([_PROTECTED.get(mechanism, mechanism) for mechanism in book.mechanisms])
         rows.append((kind, protected, len(book.parties), book.messages, amount(book.bytes), book.rows, book.repeats))
     heads = ("kind", "protected by", "parties", "messages", "tensors", "rows", "sent again")
-    return table(heads, rows, words=(0, 1), caption="What left the parties, from their ledgers, by kind of message")
+    return table(heads, rows, words=(0, 1), caption="Releases of the parties, from their ledgers, by kind of message")

@@ -1,1 +1,1 @@
-"""All protocols side by side on one task: what is run, what comes of it, and the page that shows it."""
+"""Comparison of all protocols on one task: the plan, the results, and their pages."""

@@ -22,7 +22,7 @@ VICTIM = "party2"
 """Its columns are in the middle of the images, where there is something to see."""
 
 LABELS, CHANCE, REBUILT, READ, READ_CHANCE = "labels", "labels_chance", "rebuilt", "readable", "readable_chance"
-"""What is kept, as shares, where messages name rows; REBUILT is the mean squared error over that of the mean row."""
+"""Stored measures, as shares, where messages name rows; REBUILT is the mean squared error over that of the mean row."""
 
 _KNOWN, _EPOCHS = 0.2, 1
 

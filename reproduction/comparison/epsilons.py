@@ -1,4 +1,4 @@
-"""What the epsilons of the runs with noise are at and about: nothing is called by an epsilon alone."""
+"""Delta and unit of the epsilons of runs with noise: no epsilon is shown alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(unit: Unit, value: float, found: Mapping[Unit, float]) -> str:
 
 
 def in_words(plan: ComparisonPlan) -> list[str]:
-    """What the epsilons mean, a sentence or two a unit."""
+    """Meaning of the epsilons, a sentence or two a unit."""
     agreed = _agreed(plan)
     said = []
     if "client" in agreed:
@@ -38,7 +38,7 @@ def in_words(plan: ComparisonPlan) -> list[str]:
 
 
 def _agreed(plan: ComparisonPlan) -> dict[Unit, FederationConfig]:
-    """What was agreed on for noise of a unit, by the first protocol that has it: they differ in rates alone."""
+    """Privacy section for noise of a unit, of the first protocol that has one: they differ in rates alone."""
     found: dict[Unit, FederationConfig] = {}
     for unit in UNITS:
         name = next((name for name, entry in plan.protocols.items() if entry.noise(unit) is not None), None)

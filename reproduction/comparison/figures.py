@@ -53,10 +53,10 @@ class Figure:
         return as_file(lines(self.drawn, _percent, self.across, span=_SPAN, foot=self.foot, title=self.title))
 
 
-def figures(lanes: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
-    """Those that have something to show."""
-    plain = [(lane, _first(lane, PLAIN)) for lane in lanes]
-    slow = [(lane, _first(lane, lane.fastest[0] or PLAIN)) for lane in lanes]
+def figures(results: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[Figure]:
+    """Figures that are not empty."""
+    plain = [(result, _first(result, PLAIN)) for result in results]
+    slow = [(result, _first(result, result.fastest[0] or PLAIN)) for result in results]
     made = [
         Figure("rounds", "Test accuracy against rounds", "rounds", _curves(plain, lambda at: at.round), _plain),
         Figure("bytes", "Test accuracy against bytes of training, both ways", "MB, in powers of ten",
@@ -65,7 +65,7 @@ def figures(lanes: Sequence[ProtocolResults], deltas: Mapping[Unit, float] = _UN
                "seconds of delays, in powers of ten", _curves(slow, lambda at: _log(at.seconds, _LEAST_SECONDS)),
                lambda x: f"{_power(x, _LEAST_SECONDS)} s"),
     ]  # fmt: skip
-    made += [_noisy(lanes, unit, deltas) for unit in UNITS]
+    made += [_noisy(results, unit, deltas) for unit in UNITS]
     return [figure for figure in made if figure.drawn]
 
 
@@ -76,27 +76,27 @@ def strokes(number: int) -> tuple[str, str]:
 
 def _curves(found: Sequence[tuple[ProtocolResults, RunRecord | None]], x: Callable[[Point], float]) -> list[Curve]:
     drawn = []
-    for number, (lane, record) in enumerate(found):
+    for number, (result, record) in enumerate(found):
         points = [(x(at), at.accuracy) for at in record.points] if record else []
         if kept := [point for point in points if point[0] > 0]:
-            drawn.append(Curve(lane.name, kept, *strokes(number)))
+            drawn.append(Curve(result.name, kept, *strokes(number)))
     return drawn
 
 
-def _noisy(lanes: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
+def _noisy(results: Sequence[ProtocolResults], unit: Unit, deltas: Mapping[Unit, float]) -> Figure:
     drawn = []
-    for number, lane in enumerate(lanes):
-        epsilons = sorted(float(name.partition("-")[2]) for name in lane.found if name.startswith(f"{unit}-"))
-        points = [(math.log2(each), lane.under(unit, each) / 100) for each in epsilons]
+    for number, result in enumerate(results):
+        epsilons = sorted(float(name.partition("-")[2]) for name in result.found if name.startswith(f"{unit}-"))
+        points = [(math.log2(each), result.under(unit, each) / 100) for each in epsilons]
         if points:
-            drawn.append(Curve(lane.name, points, *strokes(number)))
+            drawn.append(Curve(result.name, points, *strokes(number)))
     title, delta = f"Test accuracy against epsilon of {ABOUT[unit]}", deltas.get(unit)
     foot = "epsilon" if delta is None else f"epsilon at delta {delta:g}"
     return Figure(f"epsilon-{unit}", title, foot, drawn, lambda x: f"{2**x:.3g}")
 
 
-def _first(lane: ProtocolResults, condition: str) -> RunRecord | None:
-    records = lane.found.get(condition, ())
+def _first(result: ProtocolResults, condition: str) -> RunRecord | None:
+    records = result.found.get(condition, ())
     return records[0] if records else None
 
 

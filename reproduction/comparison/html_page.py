@@ -19,7 +19,7 @@ from colonnade.reproduction.comparison.words import CAUTIONS, TITLE, how, notes
 _NEEDS = ("need", "take", "because")
 _CAPTION = "Per cent of test rows, unless said"
 _CHOICE = """
-const boxes = [...document.querySelectorAll(".legend input.lane")];
+const boxes = [...document.querySelectorAll(".legend input.result")];
 const every = document.getElementById("every");
 const show = () => {
   const shown = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
@@ -35,31 +35,31 @@ if (every) {
 """
 
 
-def html_page(plan: ComparisonPlan, lanes: Sequence[ProtocolResults], seeds: int) -> str:
+def html_page(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) -> str:
     """All of it."""
     epsilons, at = plan.epsilons, deltas(plan)
-    wanted = [(one.need, one.take, one.why) for one in needs(lanes, epsilons, at)]
-    numbers = [row(lane, epsilons) for lane in lanes]
+    wanted = [(one.need, one.take, one.why) for one in needs(results, epsilons, at)]
+    numbers = [row(result, epsilons) for result in results]
     cautions = tag("ul", *(tag("li", said.replace("`", "")) for said in (*in_words(plan), *CAUTIONS)), class_="faint")
     return frame(TITLE, [
         tag("p", how(plan, seeds).replace("`", "")),
-        section("Which for what", table(_NEEDS, wanted, words=(0, 1, 2), caption="As the numbers have it")),
+        section("Recommendations", table(_NEEDS, wanted, words=(0, 1, 2), caption="By the results")),
         section("The numbers", table(head(epsilons, at), numbers, caption=_CAPTION), cautions),
-        _curves(lanes, at),
-        section("Leaks", _leaks(lanes)),
-        section("What everybody sees", _sees(lanes)),
-        section("What was not as for the others", facts(notes(plan, lanes, seeds)), facts(plan.left_out.items())),
-        section("What was run", *(folded(lane.name, tag("pre", "\n".join(lane.entry.set))) for lane in lanes)),
+        _curves(results, at),
+        section("Leaks", _leaks(results)),
+        section("What each role sees", _sees(results)),
+        section("Differences between protocols", facts(notes(plan, results, seeds)), facts(plan.left_out.items())),
+        section("Configuration", *(folded(result.name, tag("pre", "\n".join(result.entry.set))) for result in results)),
     ], SCRIPT + _CHOICE)  # fmt: skip
 
 
-def _curves(lanes: Sequence[ProtocolResults], at: Mapping[Unit, float]) -> Html:
-    pictures = [_figure(figure) for figure in figures(lanes, at)]
-    return section("Curves", _legend(lanes), tag("div", *pictures, class_="charts")) if pictures else Html()
+def _curves(results: Sequence[ProtocolResults], at: Mapping[Unit, float]) -> Html:
+    pictures = [_figure(figure) for figure in figures(results, at)]
+    return section("Curves", _legend(results), tag("div", *pictures, class_="charts")) if pictures else Html()
 
 
-def _leaks(lanes: Sequence[ProtocolResults]) -> Html:
-    drawn = Html(leaks.draw(lanes))
+def _leaks(results: Sequence[ProtocolResults]) -> Html:
+    drawn = Html(leaks.draw(results))
     return tag("div", drawn, class_="scroll", tabindex="0", role="region", aria_label=leaks.TITLE) if drawn else Html()
 
 
@@ -69,21 +69,21 @@ def _figure(figure: Figure) -> Html:
     return tag("figure", tag("figcaption", figure.title), Html(figure.picture()), foot, said)
 
 
-def _legend(lanes: Sequence[ProtocolResults]) -> Html:
+def _legend(results: Sequence[ProtocolResults]) -> Html:
     items = [tag("li", tag("label", tag("input", type="checkbox", id="every", checked=True, autocomplete="off"), " all",
                            hidden=True))]  # fmt: skip
-    for number, lane in enumerate(lanes):
+    for number, result in enumerate(results):
         stroke, dash = strokes(number)
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         swatch = f'<path d="M0 5h26" stroke="{stroke}" stroke-width="2"{dashed}/>'
         box = tag(
-            "input", type="checkbox", value=lane.name, checked=True, hidden=True, autocomplete="off", class_="lane"
+            "input", type="checkbox", value=result.name, checked=True, hidden=True, autocomplete="off", class_="result"
         )
         line = Html(f' <svg viewBox="0 0 26 10" aria-hidden="true">{swatch}</svg>')
-        items.append(tag("li", tag("label", box, line, lane.name)))
+        items.append(tag("li", tag("label", box, line, result.name)))
     return tag("ul", *items, class_="legend")
 
 
-def _sees(lanes: Sequence[ProtocolResults]) -> Html:
-    rows = [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))] for lane in lanes]
-    return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Who learns what")
+def _sees(results: Sequence[ProtocolResults]) -> Html:
+    rows = [[result.name, *(result.contract.sees.get(who, "-") for who in ("server", "party"))] for result in results]
+    return table(["protocol", "the server", "a party"], rows, words=(0, 1, 2), caption="Visible to each role")

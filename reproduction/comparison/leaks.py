@@ -1,4 +1,4 @@
-"""What attacks find, as a picture: labels that a party names beside what the server rebuilds."""
+"""Picture of the attacks: labels that a party names against columns that the server rebuilds."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _MEANINGS = {
 }
 
 
-def draw(lanes: Sequence[ProtocolResults]) -> str:
+def draw(results: Sequence[ProtocolResults]) -> str:
     """A row a protocol that was attacked; "" where none was."""
-    shown = [lane for lane in lanes if not (math.isnan(lane.named[0]) and math.isnan(lane.rebuilt))]
+    shown = [result for result in results if not (math.isnan(result.named[0]) and math.isnan(result.rebuilt))]
     if not shown:
         return ""
 
     def paint(figure: Figure) -> None:
-        axes = rows(figure.subplots(), [lane.name for lane in shown])
+        axes = rows(figure.subplots(), [result.name for result in shown])
         axes.set_xlim(-0.02, 1.02)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
-        for y, lane in enumerate(shown):
-            axes.plot(lane.named, [y, y], color=GREY, linewidth=1)
-            for value, mark in zip((*lane.named, rebuilt_share(lane)), (_LABELS, RING, _FEATURES), strict=True):
+        for y, result in enumerate(shown):
+            axes.plot(result.named, [y, y], color=GREY, linewidth=1)
+            for value, mark in zip((*result.named, rebuilt_share(result)), (_LABELS, RING, _FEATURES), strict=True):
                 axes.plot(value, y, **mark)
         legend(figure, _MEANINGS)
 
     size = (720, 70 + 22 * len(shown))
-    return picture(size, paint, title=TITLE, about="; ".join(_spoken(lane) for lane in shown))
+    return picture(size, paint, title=TITLE, about="; ".join(_spoken(result) for result in shown))
 
 
-def rebuilt_share(lane: ProtocolResults) -> float:
-    """How much of the columns' variance the server rebuilds, from 0 to 1; not a number where no message names a row."""
-    return math.nan if math.isnan(lane.rebuilt) else max(0.0, 1 - lane.rebuilt)
+def rebuilt_share(result: ProtocolResults) -> float:
+    """Share of the columns' variance that the server rebuilds, 0 to 1; NaN where no message names a row."""
+    return math.nan if math.isnan(result.rebuilt) else max(0.0, 1 - result.rebuilt)
 
 
-def _spoken(lane: ProtocolResults) -> str:
-    named = "no labels to be read" if math.isnan(lane.named[0]) else f"{lane.named[0]:.0%} of labels"
-    made = "no rows to rebuild" if math.isnan(lane.rebuilt) else f"{rebuilt_share(lane):.0%} of the variance"
-    return f"{lane.name}: {named}, {made}"
+def _spoken(result: ProtocolResults) -> str:
+    named = "no labels to be read" if math.isnan(result.named[0]) else f"{result.named[0]:.0%} of labels"
+    made = "no rows to rebuild" if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%} of the variance"
+    return f"{result.name}: {named}, {made}"

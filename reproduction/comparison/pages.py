@@ -1,4 +1,4 @@
-"""What the comparison leaves behind: a page for a browser, one for the documentation, and the pictures of that."""
+"""Output of the comparison: an HTML page, a Markdown page for the documentation, and its pictures."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _NAME = "beside"
 
 @dataclass(frozen=True)
 class ComparisonPages:
-    """What pages are written of.
+    """Content of the pages.
 
     Args:
-        plan: what was compared.
-        lanes: what was found, a protocol each.
-        seeds: that were asked for.
+        plan: of the comparison.
+        results: results, one entry a protocol.
+        seeds: requested number.
     """
 
     plan: ComparisonPlan
-    lanes: Sequence[ProtocolResults]
+    results: Sequence[ProtocolResults]
     seeds: int
 
     def write(self, folder: Path) -> list[Path]:
@@ -43,32 +43,32 @@ class ComparisonPages:
         """
         pictures = {
             f"{_NAME}-{figure.key}.svg": (figure.title, figure.file())
-            for figure in figures(self.lanes, deltas(self.plan))
+            for figure in figures(self.results, deltas(self.plan))
         }
-        if leaked := leaks.draw(self.lanes):
+        if leaked := leaks.draw(self.results):
             pictures[f"{_NAME}-leaks.svg"] = (leaks.TITLE, as_file(leaked))
         for name, (_, picture) in pictures.items():
             write_text(folder / name, picture)
         html, markdown = folder / f"{_NAME}.html", folder / f"{_NAME}.md"
-        write_text(html, html_page(self.plan, self.lanes, self.seeds))
+        write_text(html, html_page(self.plan, self.results, self.seeds))
         write_text(markdown, self._markdown({name: title for name, (title, _) in pictures.items()}))
         return [html, markdown]
 
     def _markdown(self, pictures: dict[str, str]) -> str:
         epsilons, at = self.plan.epsilons, deltas(self.plan)
         lines = [f"# {TITLE}", "", how(self.plan, self.seeds), "", "In words: [which to choose](../choosing.md).", ""]
-        lines += ["## Which for what", "", *_listed(needs(self.lanes, epsilons, at)), "## The numbers", ""]
-        lines += _table(head(epsilons, at), [row(lane, epsilons) for lane in self.lanes])
+        lines += ["## Recommendations", "", *_listed(needs(self.results, epsilons, at)), "## Results", ""]
+        lines += _table(head(epsilons, at), [row(result, epsilons) for result in self.results])
         lines += [f"- {said}" for said in (*in_words(self.plan), *CAUTIONS)]
         lines += ["", "## Pictures", ""]
         for name, title in pictures.items():
             lines += [f"![{title}]({name})", ""]
-        lines += ["## What everybody sees", ""]
+        lines += ["## What each role sees", ""]
         lines += _table(["protocol", "the server", "a party"],
-                        [[lane.name, *(lane.contract.sees.get(who, "-") for who in ("server", "party"))]
-                         for lane in self.lanes])  # fmt: skip
-        lines += ["## What was not as for the others", ""]
-        lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.lanes, self.seeds)]
+                        [[result.name, *(result.contract.sees.get(who, "-") for who in ("server", "party"))]
+                         for result in self.results])  # fmt: skip
+        lines += ["## Differences between protocols", ""]
+        lines += [f"- `{name}`: {said}" for name, said in notes(self.plan, self.results, self.seeds)]
         lines += [f"- `{name}` does not take part: {why}" for name, why in self.plan.left_out.items()]
         return "\n".join([*lines, ""])
 

@@ -1,4 +1,4 @@
-"""What is compared: experiments/beside.yaml, every protocol under every condition that it can be put under."""
+"""Plan of the comparison: experiments/beside.yaml, every protocol under every condition that it supports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MINUTES = {PLAIN: 0.06, SLOW: 0.08, OWN: 0.08, ATTACKED: 0.15, "client": 0.02, 
 
 Unit = Literal["client", "row"]
 UNITS: tuple[Unit, ...] = ("client", "row")
-"""What an epsilon is about: all data of a party, or the embeddings of one row."""
+"""Unit of an epsilon: all data of a party, or the embeddings of one row."""
 
 
 def noisy(unit: Unit, epsilon: float) -> str:
@@ -33,7 +33,7 @@ def noisy(unit: Unit, epsilon: float) -> str:
 
 
 class Entry(Section):
-    """How a protocol takes part.
+    """Entry of a protocol in the plan.
 
     Args:
         set: KEY=VALUE on top of the base: its name and rates.
@@ -57,7 +57,7 @@ class Entry(Section):
     reference: bool = False
 
     def noise(self, unit: Unit) -> tuple[str, ...] | None:
-        """What noise of a unit takes."""
+        """Settings for noise of a unit."""
         return self.client if unit == "client" else self.row
 
 
@@ -124,7 +124,7 @@ def read_plan(path: Path = FILE) -> ComparisonPlan:
 
 
 def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The protocols that are asked for, all if none is. Raises InputError if one of them does not take part."""
+    """The requested protocols, all if none is named. Raises InputError if one of them does not take part."""
     for name in names:
         if why := plan.left_out.get(name):
             raise InputError(f"{name} does not take part: {why}")

@@ -1,4 +1,4 @@
-"""What was found of one protocol under all conditions."""
+"""Results of one protocol under all conditions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.registry import CONTRACTS
@@ -31,8 +32,8 @@ class ProtocolResults:
     found: Found
 
     @property
-    def contract(self) -> Contract:
-        """What the protocol promises."""
+    def contract(self) -> Contract[Any]:
+        """Contract of the protocol."""
         return CONTRACTS[self.name]
 
     def values(self, condition: str, measure: str) -> list[float]:
@@ -59,7 +60,7 @@ class ProtocolResults:
         return min(ways.items(), key=lambda way: way[1], default=("", math.nan))
 
     def attacked(self, key: str) -> float:
-        """What an attack came to, as a share; not a number where there was nothing to attack."""
+        """Success of an attack, as a share; NaN where there was nothing to attack."""
         records = self.found.get(ATTACKED, ())
         return records[0].metrics.get(key, math.nan) if records else math.nan
 

@@ -1,4 +1,4 @@
-"""Which protocol for which need, as the numbers have it."""
+"""Protocols recommended for each need, from the numbers."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ GOOD = 90.0
 
 _FEW = 3
 _VOID: Mapping[Unit, str] = {"client": "", "row": ": no guarantee for a row"}
-_ALL = 0.98  # of the labels; whoever names more has them
+_ALL = 0.98  # of the labels; an attacker that names more holds them
 _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 _ASKED: Mapping[Unit, str] = {
-    "client": " when asked without the noise; asked with it, those that were tried answered by chance",
+    "client": " when evaluated without the noise; with it, those that were tried predicted at chance",
     "row": "",
 }
-"""What an accuracy under noise hides: all were asked without it, and with noise on a whole party nothing is left."""
+"""Caveat of an accuracy under noise: all were evaluated without it, and noise on a whole party leaves nothing."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A need, and who serves it.
+    """A need, and the protocols that serve it.
 
     Args:
         need: in words.
-        best: the names of protocols, the first first; empty if none serves.
-        why: what the numbers say.
+        best: names of the protocols, best first; empty if none serves.
+        why: the numbers.
     """
 
     need: str
@@ -43,26 +43,26 @@ class Need:
 
     @property
     def take(self) -> str:
-        """Who serves it, in words."""
+        """Recommended protocols, in words."""
         return ", ".join(self.best) or "none"
 
 
 def needs(
-    lanes: Sequence[ProtocolResults], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN
+    results: Sequence[ProtocolResults], epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN
 ) -> list[Need]:
-    """All of them; those that nothing was measured for are left out.
+    """All needs for which something was measured.
 
-    Who sends the labels to parties is named for no protection, whatever its numbers.
+    Protocols that send the labels to parties are named for no protection, whatever their numbers.
 
     Args:
-        lanes: what was found.
+        results: results, one entry a protocol.
         epsilons: of the runs with noise.
         deltas: that those are at, by unit.
     """
-    free = [lane for lane in lanes if not lane.entry.reference]
-    good = [lane for lane in free if lane.accuracy >= GOOD]
-    discreet = [lane for lane in free if not lane.contract.shares_labels]
-    both = [lane for lane in good if lane in discreet]
+    free = [result for result in results if not result.entry.reference]
+    good = [result for result in free if result.accuracy >= GOOD]
+    discreet = [result for result in free if not result.contract.shares_labels]
+    both = [result for result in good if result in discreet]
     found = [
         _ranked("the most accurate", free, lambda one: -one.accuracy, lambda one: f"{one.accuracy:.1f} %"),
         _ranked("fewest bytes to 95 %", good, lambda one: one.mean(PLAIN, "mb@95"),
@@ -83,61 +83,61 @@ def needs(
 
 def _ranked(
     need: str,
-    lanes: Sequence[ProtocolResults],
+    results: Sequence[ProtocolResults],
     key: Callable[[ProtocolResults], float],
     say: Callable[[ProtocolResults], str],
-    serves: Callable[[ProtocolResults], bool] = lambda _lane: True,
+    serves: Callable[[ProtocolResults], bool] = lambda _result: True,
 ) -> Need | None:
-    """The first few that serve; if none does, nobody, and what the first came to. Nothing if nothing was measured."""
-    ranked = sorted((lane for lane in lanes if math.isfinite(key(lane))), key=key)
+    """The best few that serve; if none does, the best value alone. None if nothing was measured."""
+    ranked = sorted((result for result in results if math.isfinite(key(result))), key=key)
     if not ranked:
         return None
-    best = [lane for lane in ranked if serves(lane)][:_FEW]
+    best = [result for result in ranked if serves(result)][:_FEW]
     if not best:
         return Need(need, (), f"at best {ranked[0].name} {say(ranked[0])}")
-    return Need(need, [lane.name for lane in best], ", ".join(f"{lane.name} {say(lane)}" for lane in best))
+    return Need(need, [result.name for result in best], ", ".join(f"{result.name} {say(result)}" for result in best))
 
 
-def _under(unit: Unit, need: str, epsilon: float, lanes: Sequence[ProtocolResults]) -> Need | None:
+def _under(unit: Unit, need: str, epsilon: float, results: Sequence[ProtocolResults]) -> Need | None:
     return _ranked(
         need,
-        lanes,
+        results,
         lambda one: -one.under(unit, epsilon),
         lambda one: f"{one.under(unit, epsilon):.1f} %{_ASKED[unit]}",
         serves=lambda one: unit == "row" and one.under(unit, epsilon) >= GOOD,
     )
 
 
-def _in_seconds(lane: ProtocolResults) -> str:
-    way, seconds = lane.fastest
-    return f"{amount(seconds, digits=0)} s ({lane.entry.way if way == OWN else 'waiting for all'})"
+def _in_seconds(result: ProtocolResults) -> str:
+    way, seconds = result.fastest
+    return f"{amount(seconds, digits=0)} s ({result.entry.way if way == OWN else 'waiting for all'})"
 
 
-def _by_nature(lanes: Sequence[ProtocolResults]) -> list[Need]:
-    """What a protocol can do by its making, rather than by its numbers."""
+def _by_nature(results: Sequence[ProtocolResults]) -> list[Need]:
+    """Needs served by a protocol's design, rather than by its numbers."""
 
     def able(test: Callable[[ProtocolResults], bool]) -> list[str]:
-        return [lane.name for lane in lanes if test(lane)]
+        return [result.name for result in results if test(result)]
 
     return [
         Need("the server sees sums alone", able(_sums_alone),
-             "fedvs by a code, its answers masked, the others with aggregate: blinded; neither was measured here; "
+             "fedvs by a code, its responses masked, the others with aggregate: blinded; neither was measured here; "
              "vfedmh shows the server sums of embeddings, and each party's predictions"),
-        Need("parties come when they like", able(lambda one: one.name == "zoo_vfl" or _has(one, "arrivals")),
+        Need("parties join at any time", able(lambda one: one.name == "zoo_vfl" or _has(one, "arrivals")),
              "arrivals: true; zoo_vfl always"),
-        Need("every party a whole model of its own", able(lambda one: one.name == "vfedmh"),
+        Need("a complete model for every party", able(lambda one: one.name == "vfedmh"),
              "own architecture, head and optimiser; in the others bottom models may differ as well, behind embeddings "
              "or logits of one width"),
-        Need("noise on what goes back, for the labels", able(lambda one: one.contract.response_noise),
+        Need("noise on the responses, for the labels", able(lambda one: one.contract.response_noise),
              "server.privacy.answers; server.privacy.labels, noise on the labels themselves, goes with every protocol"),
     ]  # fmt: skip
 
 
-def _has(lane: ProtocolResults, key: str) -> bool:
-    return key in lane.contract.config.model_fields
+def _has(result: ProtocolResults, key: str) -> bool:
+    return key in result.contract.config.model_fields
 
 
-def _sums_alone(lane: ProtocolResults) -> bool:
-    """VFedMH's parties show what they predict as well, and who sends labels around hides little."""
-    able = lane.name == "fedvs" or _has(lane, "aggregate")
-    return able and lane.name != "vfedmh" and not lane.contract.shares_labels
+def _sums_alone(result: ProtocolResults) -> bool:
+    """VFedMH is left out, as its parties show their predictions, and so are protocols that share labels."""
+    able = result.name == "fedvs" or _has(result, "aggregate")
+    return able and result.name != "vfedmh" and not result.contract.shares_labels

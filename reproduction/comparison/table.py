@@ -17,7 +17,7 @@ _UNKNOWN: Mapping[Unit, float] = MappingProxyType({})
 
 
 def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> list[str]:
-    """What the columns are called."""
+    """Names of the columns."""
     noisy = [f"at {at(unit, each, deltas)} of {ABOUT[unit]}" for unit in UNITS for each in epsilons]
     return [
         "protocol", "accuracy", "MB", "MB to 95 %", "rounds to 95 %", "s to 90 %, waiting", "s to 90 %, its own way",
@@ -25,39 +25,39 @@ def head(epsilons: Sequence[float], deltas: Mapping[Unit, float] = _UNKNOWN) -> 
     ]  # fmt: skip
 
 
-def row(lane: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
+def row(result: ProtocolResults, epsilons: Sequence[float]) -> list[str]:
     """The numbers of a protocol in words; a dash where there is nothing to measure."""
-    noisy = [_share(lane.under(unit, each)) for unit in UNITS for each in epsilons]
+    noisy = [_share(result.under(unit, each)) for unit in UNITS for each in epsilons]
     return [
-        lane.name,
-        _spread(lane.values(PLAIN, "accuracy")),
-        amount(lane.mean(PLAIN, "mb")),
-        amount(lane.mean(PLAIN, "mb@95")),
-        amount(lane.mean(PLAIN, "rounds@95"), digits=0),
-        amount(lane.mean(SLOW, "seconds@90"), digits=0),
-        amount(lane.mean(OWN, "seconds@90"), digits=0),
+        result.name,
+        _spread(result.values(PLAIN, "accuracy")),
+        amount(result.mean(PLAIN, "mb")),
+        amount(result.mean(PLAIN, "mb@95")),
+        amount(result.mean(PLAIN, "rounds@95"), digits=0),
+        amount(result.mean(SLOW, "seconds@90"), digits=0),
+        amount(result.mean(OWN, "seconds@90"), digits=0),
         *noisy,
-        named(lane),
-        rebuilt(lane),
+        named(result),
+        rebuilt(result),
     ]
 
 
 def amount(value: float, digits: int = 2) -> str:
-    """A number as people read it."""
+    """A number as text."""
     if math.isnan(value):
         return _DASH
     return f"{value:.{digits}f}" if math.isfinite(value) else "never"
 
 
-def named(lane: ProtocolResults) -> str:
-    """The share of labels that a party names, beside chance."""
-    found, chance = lane.named
+def named(result: ProtocolResults) -> str:
+    """The share of labels that a party names, with chance."""
+    found, chance = result.named
     return _DASH if math.isnan(found) else f"{found:.0%} ({chance:.0%})"
 
 
-def rebuilt(lane: ProtocolResults) -> str:
+def rebuilt(result: ProtocolResults) -> str:
     """The share of the columns' variance that the server rebuilds."""
-    return _DASH if math.isnan(lane.rebuilt) else f"{rebuilt_share(lane):.0%}"
+    return _DASH if math.isnan(result.rebuilt) else f"{rebuilt_share(result):.0%}"
 
 
 def _share(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What both pages say in words."""
+"""Text shared by both pages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CONDITIONS = {
 
 _OF = {"client": "a party", "row": "a row"}
 
-TITLE = "All protocols side by side"
+TITLE = "Comparison of all protocols"
 
 
 def how(plan: ComparisonPlan, seeds: int) -> str:
-    """What was run, for whom it is to be read."""
+    """Description of the runs, for readers."""
     system = describe_environment()
     return (
-        f"Written by `colonnade compare --seeds {seeds}` (the virtual clock: the same halves, without a wire; "
+        f"Written by `colonnade compare --seeds {seeds}` (the virtual clock: the same code, without a network; "
         f"{system['system']}, torch {system['torch']}). Every protocol had the same digits, the same two columns of "
         f"pixels at each of four holders, the same bottom models and the same rounds (`experiments/{plan.base}`), and "
         "rates of its own, chosen on validation rows (`experiments/beside.yaml`). Numbers are of test rows, means of "
@@ -33,7 +33,7 @@ def how(plan: ComparisonPlan, seeds: int) -> str:
 
 CAUTIONS = (
     "One small task: a ranking, not a promise. Differences of a point or two are none.",
-    f"'None' means that nobody who could be named comes to {GOOD:g} %. Protocols that send parties the labels are "
+    f"'None' means that no eligible protocol reaches {GOOD:g} %. Protocols that send parties the labels are "
     "named for no protection, whatever their numbers.",
     "MB are those of training's messages, both ways; evaluations are not counted.",
     "Seconds are delays alone: the virtual clock charges nothing for computing. With 'never' a seed did not get there.",
@@ -48,27 +48,27 @@ CAUTIONS = (
     "leaks. Labels are named from the first or the last epoch, whichever names more. The attacker at the server "
     "knows a fifth of the rows. A dash is 'no message names a row', which is no protection.",
 )
-"""What numbers do not say, a sentence each."""
+"""Caveats of the numbers, one sentence each."""
 
 
-def notes(plan: ComparisonPlan, lanes: Sequence[ProtocolResults], seeds: int) -> list[tuple[str, str]]:
-    """What was not as for the others, by protocol; also which of its numbers have fewer seeds than were asked for."""
+def notes(plan: ComparisonPlan, results: Sequence[ProtocolResults], seeds: int) -> list[tuple[str, str]]:
+    """Differences from the other protocols, by protocol, and the numbers with fewer seeds than requested."""
     found = []
-    for lane in lanes:
-        own = f"With stragglers, its own way: {lane.entry.way}." if OWN in lane.found and lane.entry.way else ""
-        if said := " ".join(part for part in (lane.entry.note, own, _lost(plan, lane, seeds)) if part):
-            found.append((lane.name, said))
+    for result in results:
+        own = f"With stragglers, its own way: {result.entry.way}." if OWN in result.found and result.entry.way else ""
+        if said := " ".join(part for part in (result.entry.note, own, _lost(plan, result, seeds)) if part):
+            found.append((result.name, said))
     return found
 
 
-def _lost(plan: ComparisonPlan, lane: ProtocolResults, seeds: int) -> str:
-    wanted = {condition: 1 if condition == ATTACKED else seeds for condition in plan.conditions(lane.name)}
-    there = {condition: len(lane.found.get(condition, ())) for condition in wanted}
+def _lost(plan: ComparisonPlan, result: ProtocolResults, seeds: int) -> str:
+    wanted = {condition: 1 if condition == ATTACKED else seeds for condition in plan.conditions(result.name)}
+    there = {condition: len(result.found.get(condition, ())) for condition in wanted}
     few = [f"{_condition(each)} {there[each]} of {most}" for each, most in wanted.items() if there[each] < most]
     return f"Seeds that failed or were not run yet are in no number: {', '.join(few)}." if few else ""
 
 
 def _condition(name: str) -> str:
-    """A condition as people read it."""
+    """A condition in words."""
     unit, _, epsilon = name.partition("-")
     return f"the noise for epsilon {epsilon} of {_OF[unit]}" if epsilon else _CONDITIONS[name]

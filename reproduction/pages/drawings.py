@@ -1,4 +1,4 @@
-"""How pictures of a table are drawn: its cells in per cent as dots, those in bytes as bars, its claims run by run."""
+"""Pictures of a table: its cells in per cent as dots, those in bytes as bars, its claims run by run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _claim(axes: Axes, one: ClaimStanding) -> None:
 
 
 def limits(values: Iterable[float], sign: str) -> tuple[float, float]:
-    """Where an axis begins and ends: per cent at 100, all others at powers of ten, since they differ by factors."""
+    """Limits of an axis: per cent at 100, all others at powers of ten, since they differ by factors."""
     finite = [value for value in values if math.isfinite(value)]
     if sign == "%":
         return max(0.0, 5 * math.floor((min(finite, default=0.0) - 1) / 5)), 100.0

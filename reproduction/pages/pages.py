@@ -20,12 +20,12 @@ _MARKS = {True: "reached", False: "**short**", None: ""}
 
 @dataclass(frozen=True)
 class PaperPages:
-    """What pages are written of.
+    """Content of the pages.
 
     Args:
         papers: by name.
         standings: the tables of each.
-        seeds: that were asked for.
+        seeds: requested number.
         quick: whether these are the quick looks.
         wire: whether runs were processes over the wire.
     """
@@ -73,7 +73,7 @@ class PaperPages:
 
     def _how(self) -> str:
         command = "colonnade reproduce --quick" if self.quick else "colonnade reproduce"
-        clock = _WIRE if self.wire else "the virtual clock: the same halves, without a wire"
+        clock = _WIRE if self.wire else "the virtual clock: the same code, without a network"
         system = describe_environment()
         return (
             f"Written by `{command} --seeds {self.seeds}` ({clock}; {system['system']}, torch {system['torch']}). "
@@ -109,14 +109,14 @@ class PaperPages:
 
 
 def total_words(tables: Sequence[TableStanding], seeds: int) -> str:
-    """How many cells are reached, and how many of them have so many seeds, in a sentence or two."""
+    """Number of cells reached, and of those with so many seeds, in a sentence or two."""
     found, whole = count(tables), with_all(tables, seeds)
     done = found.reached + found.short
     few = f" {whole} of the {done} that were run have all {seeds} seeds yet, the others fewer." if whole < done else ""
     share = f" ({found.reached / done:.0%} of what was run)" if done else ""
     return (
         f"{found.reached} of {found.listed} listed cells reached{share}, {found.short} short, {found.waiting} not run "
-        f"yet; {found.excluded} cells of the papers are left out, for the reasons beside them.{few}"
+        f"yet; {found.excluded} cells of the papers are left out, for the reasons given with them.{few}"
     )
 
 
@@ -143,7 +143,7 @@ def _claims(standing: TableStanding) -> list[str]:
 
 
 def _note(standing: TableStanding) -> str:
-    """What the list says of the table, or that it gives no reason for what falls short."""
+    """Note of the table, or a remark that shortfalls have no explanation."""
     return standing.table.note or ("Of what is short here no reason was found yet." if standing.short else "")
 
 

@@ -48,6 +48,6 @@ def _run(standing: TableStanding, sign: str) -> list[CellStanding]:
 
 
 def _comparable(one: ClaimStanding) -> bool:
-    """Whether a run was run, and all are measured in the unit of one axis."""
+    """True if there are values, and all share the unit of one axis."""
     some = any(not math.isnan(value) for value in one.values.values())
     return some and len({unit(measure) for measure in one.claim.measures.values()}) == 1

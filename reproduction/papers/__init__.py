@@ -1,1 +1,1 @@
-"""The tables of the papers beside our own: which cells there are, what has been run, and pages about it."""
+"""The tables of the papers compared with ours: their cells, the runs, and pages about them."""

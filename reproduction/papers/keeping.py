@@ -1,4 +1,4 @@
-"""Runs that end are told of and kept, one after the other."""
+"""Reports and stores runs as they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a run, and the numbers that can be asked of it.
+"""Record of a run, and the measures computed from it.
 
 accuracy         of the test rows, in per cent, at the end; of an active party's joint model where it is one
 accuracy@5       after the fifth epoch, or at the last evaluation before its end
@@ -59,7 +59,7 @@ class Point(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """What is kept of a run.
+    """Record of a run.
 
     Args:
         metrics: the last of each.
@@ -101,18 +101,18 @@ def value(record: RunRecord, measure: str) -> float:
 
 
 def lower_is_better(measure: str) -> bool:
-    """Whether less of it is better."""
+    """True if less is better."""
     return measure.partition("@")[0] in _LOWER
 
 
 def unit(measure: str) -> str:
-    """What it is counted in."""
+    """Unit of the measure."""
     kind = measure.partition("@")[0]
     return "" if kind in _BARE else _UNITS.get(kind, "%")
 
 
 def reached(ours: float, paper: float, measure: str) -> bool:
-    """Whether we are within a point of the paper, or better: of a deviation within a quarter of a point, of bytes and
+    """True if we are within a point of the paper, or better: of a deviation within a quarter of a point, of bytes and
     seconds within a hundredth. Where less is better, half of the last digit that the paper prints counts as well."""
     slack = _slack(paper, measure)
     return ours <= paper + slack + _rounded(paper) if lower_is_better(measure) else ours >= paper - slack

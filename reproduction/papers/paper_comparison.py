@@ -1,4 +1,4 @@
-"""Where we stand: of every cell and claim the paper's value, ours over the seeds, and whether it is reached."""
+"""Comparison with the papers: for every cell and claim the paper's value, ours over the seeds, and the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CellStanding:
 
     @property
     def reached(self) -> bool | None:
-        """Whether it is; None where nothing was run yet."""
+        """True if it is reached; None if nothing was run yet."""
         return reached(self.mean, self.cell.paper, self.cell.measure) if self.ours else None
 
     @property
@@ -46,7 +46,7 @@ class CellStanding:
 
     @property
     def label(self) -> str:
-        """Where it stands in its table."""
+        """Position in its table."""
         return f"{self.cell.row}, {self.cell.column}"
 
     @property
@@ -76,7 +76,7 @@ class ClaimStanding:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the first is ahead of all others; None where one was not run yet."""
+        """True if the first is ahead of all others; None if one was not run yet."""
         if not all(self.ours.values()):
             return None
         first, *others = self.values.values()
@@ -87,12 +87,12 @@ class ClaimStanding:
 
     @property
     def words(self) -> str:
-        """What was measured, run by run."""
+        """Measured values, run by run."""
         return ", ".join(f"{run} {self.said(run)}" for run in self.ours)
 
     @property
     def seeds(self) -> str:
-        """How many there are of every run: one number, or the least and the most."""
+        """Number of seeds of every run: one number, or the least and the most."""
         counts = [len(found) for found in self.ours.values()]
         least, most = min(counts), max(counts)
         return f"{least}" if least == most else f"{least} to {most}"
@@ -114,13 +114,13 @@ class TableStanding:
 
     @property
     def short(self) -> bool:
-        """Whether a cell or a claim falls short."""
+        """True if a cell or a claim falls short."""
         return False in [one.reached for one in self.cells] + [one.reached for one in self.claims]
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many cells and claims are reached, fall short, wait to be run, and are left out."""
+    """Numbers of cells and claims that are reached, fall short, wait to be run, and are left out."""
 
     reached: int
     short: int
@@ -152,7 +152,7 @@ def stand(paper: Paper, find: Find, seeds: int) -> list[TableStanding]:
 
 
 def count(tables: Sequence[TableStanding]) -> Count:
-    """What stands how."""
+    """Counts the verdicts."""
     found = [cell.reached for table in tables for cell in table.cells]
     found += [claim.reached for table in tables for claim in table.claims]
     left_out = sum(excluded.cells for table in tables for excluded in table.table.excluded)
@@ -176,7 +176,7 @@ def without_mean(ours: Sequence[float], measure: str) -> str:
 
 
 def with_all(tables: Sequence[TableStanding], seeds: int) -> int:
-    """How many cells and claims have so many seeds, each of a claim's runs among them."""
+    """Number of cells and claims with so many seeds, each of a claim's runs among them."""
     found = [len(cell.ours) for table in tables for cell in table.cells]
     found += [min(map(len, claim.ours.values())) for table in tables for claim in table.claims]
     return sum(number >= seeds for number in found)

@@ -1,4 +1,4 @@
-"""What the papers report and what stands for it here: experiments/papers/*.yaml, one file a paper."""
+"""Values of the papers and our runs for them: experiments/papers/*.yaml, one file a paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PaperRun(Section):
 
 
 class Cell(Section):
-    """A number of a table. `measure` says what of the run stands beside it; `spread` is the paper's own deviation."""
+    """A number of a table. `measure` names the measure of our run to compare; `spread` is the paper's own deviation."""
 
     row: str
     column: str
@@ -56,7 +56,7 @@ class Cell(Section):
 
 
 class Claim(Section):
-    """What a figure says: of the first run less, or more, than of every other. A point of slack is `within: 1`."""
+    """Claim of a figure: the first run has less, or more, than every other. A point of slack is `within: 1`."""
 
     text: str
     fewer: dict[Name, Measure] = Field(default_factory=dict)
@@ -71,7 +71,7 @@ class Claim(Section):
 
     @property
     def measures(self) -> Mapping[str, Measure]:
-        """What is compared, by run, the claim's winner first."""
+        """Compared measures, by run, the claim's winner first."""
         return self.fewer or self.more
 
 
@@ -143,7 +143,7 @@ def read_paper(name: str, *, quick: bool = False) -> Paper:
 
 
 def chosen(which: str, *, quick: bool = False) -> Iterator[tuple[str, Paper]]:
-    """The papers that PAPER or PAPER/TABLE names, with the asked tables alone; all for "".
+    """The papers that PAPER or PAPER/TABLE names, with the requested tables alone; all for "".
 
     Raises:
         InputError: there is no such paper or table.

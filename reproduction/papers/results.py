@@ -46,12 +46,12 @@ class Results:
         self._kept = self._read()
 
     def get(self, job: Job) -> RunRecord | None:
-        """What was found of a run with this configuration; None if there is nothing, or it is of another one."""
+        """Record of a run with this configuration; None if there is none, or it is of another one."""
         kept = self._kept.get(_key(job))
         return kept.record if kept is not None and kept.digest == job.digest else None
 
     def keep(self, job: Job, record: RunRecord) -> None:
-        """Keeps a record on the disk, beside what other commands have kept there since.
+        """Stores a record on the disk, and keeps those that other commands have stored there since.
 
         Raises:
             InputError: the file is there and can be read no longer.
@@ -74,7 +74,7 @@ class Results:
 
 
 def _said(wrong: Exception) -> str:
-    """What is wrong in a line; of a record that is no record, which one."""
+    """Error of a line; names the record if one is malformed."""
     if not isinstance(wrong, ValidationError):
         return str(wrong).splitlines()[0]
     first = wrong.errors(include_url=False)[0]

@@ -78,7 +78,7 @@ def _prepare(job: Job) -> None:
 
 @dataclass
 class _Course:
-    """What a run comes to while it goes.
+    """Measures collected during a run.
 
     Bytes are those of training's messages where links can be counted by kind. Over the wire events tell of all bytes,
     evaluations among them.
@@ -166,7 +166,7 @@ def _record(found: dict[str, Any], points: tuple[Point, ...], sizes: tuple[int, 
 
 
 def _epsilon(found: dict[str, Any]) -> float | None:
-    """What the accounting comes to, whether or not clean evaluations void it."""
+    """Result of the accounting, whether or not clean evaluations void it."""
     if not (privacy := found.get("privacy")):
         return None
     adjacency = next(iter(privacy["epsilon"]))

@@ -1,4 +1,4 @@
-"""What is yet to be run, and several processes that run it."""
+"""Jobs that are not run yet, and the processes that run them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jobs(papers: Iterable[tuple[str, Paper]], seeds: int, *, wire: bool) -> list
 
 
 def missing(wanted: Iterable[Job], results: Results) -> list[Job]:
-    """Those whose results are not kept yet."""
+    """Jobs without a stored result."""
     return [job for job in wanted if results.get(job) is None]
 
 

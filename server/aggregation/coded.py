@@ -1,4 +1,4 @@
-"""The server's part of coded computing: it passes on what it cannot open, and decodes sums from the first answers."""
+"""Coded computing, server side: relays sealed shares, and decodes sums from the first responses."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class CodedSums:
     """Sums of all parties' embeddings, stage by stage.
 
     Args:
-        ctx, clients: of the half.
+        ctx, clients: of the server side.
         cfg, code: the agreed ones.
-        signer: what the parties got to know when the run's session began.
+        signer: result of the key agreement of the session.
     """
 
     def __init__(self, ctx: ServerContext, clients: Cohort, cfg: Config, code: LagrangeCode, signer: Signer) -> None:
@@ -54,13 +54,13 @@ class CodedSums:
         self._enough = Quorum(need=code.threshold, limit=ctx.federation.timeouts.answer)
 
     async def prepare(self, rows: CodedRows) -> None:
-        """Has data shares made, unless everybody still holds those of the same sharing: steps 2 to 9."""
+        """Has data shares made, unless every party still holds those of the same sharing: steps 2 to 9."""
         round, ctx = self._ctx.round, self._ctx
         held = await self._clients.collect(Prepared, round, self._all)
-        numbers = {answer.held for answer in held.values()}
+        numbers = {response.held for response in held.values()}
         anew = len(numbers) > 1 or "" in numbers
         sharing = secrets.token_hex(8) if anew else numbers.pop()
-        columns = torch.tensor([self._columns(party, answer) for party, answer in held.items()])
+        columns = torch.tensor([self._columns(party, response) for party, response in held.items()])
         await self._clients.broadcast(Preparation(round, sharing, anew, columns))
         chunks = len(rows.chunks(self._cfg.chunk)) if anew else 0
         for stage in range(chunks):
@@ -68,16 +68,16 @@ class CodedSums:
             ctx.telemetry.event("preparing", chunk=stage + 1, chunks=chunks)
 
     async def agree(self, round: int, stage: int) -> Tensor | None:
-        """Passes on model shares, and settles over whose models the stage sums: steps 18 to 20.
+        """Relays model shares, and settles the set of parties whose models the stage sums: steps 18 to 20.
 
-        As federation.quorum says, everybody's or those of the fastest. Whoever's share some party could not
-        open is left out for all. A stage that comes again waits for those over whom it went before.
+        As federation.quorum says, the set is every party or the fastest ones. A party whose share could not be
+        opened everywhere is left out for all. A repeated stage waits for the parties of its first set.
 
         Returns:
-            The set, uint8 (parties,); None if there is none that is large enough, or that which the stage had before.
+            The set, uint8 (parties,); None if no set is large enough, or the stage's earlier set is incomplete.
 
         Raises:
-            PartyLost: too few share, or can open what others share.
+            PartyLost: too few parties share, or can open the shares of others.
             EnvironmentFault: the set cannot be noted on the disk.
         """
         bound = self._record.bound(place(round, stage))
@@ -87,13 +87,13 @@ class CodedSums:
             return None
         late = partial(_before, stage)
         opened = await self._clients.collect(Opened, round, self._enough, stale=late, parties=len(self._names))
-        for party, answer in opened.items():
-            _check_stage(party, answer, stage)
-        common = _common([answer.senders for answer in opened.values()]).tolist()
-        whose = {name for name, is_in in zip(self._names, common, strict=True) if is_in}
-        if not self._can_sum(round, bound, whose):
+        for party, response in opened.items():
+            _check_stage(party, response, stage)
+        common = _common([response.senders for response in opened.values()]).tolist()
+        owners = {name for name, is_in in zip(self._names, common, strict=True) if is_in}
+        if not self._can_sum(round, bound, owners):
             return None
-        members = whose if bound is None else bound
+        members = owners if bound is None else bound
         self._record.enter(place(round, stage), members)
         senders = torch.tensor([name in members for name in self._names], dtype=torch.uint8)
         if left_out := [name for name in self._names if name not in members]:
@@ -105,7 +105,7 @@ class CodedSums:
     async def decode(
         self, round: int, stage: int, number: int, coded: int, senders: Tensor
     ) -> tuple[Tensor | None, Responses[Answer]]:
-        """The average embedding of a block of coded rows, from the first R answers: steps 27 to 30.
+        """Decodes the average embedding of a block of coded rows from the first R responses: steps 27 to 30.
 
         Args:
             number: of the block.
@@ -113,50 +113,50 @@ class CodedSums:
             senders: the stage's set.
 
         Returns:
-            float32 (K * coded, width) in segment order, or None if so many refuse that too few are left; who answered.
+            float32 (K * coded, width) in segment order, or None if too many refuse; and the responding parties.
 
         Raises:
-            ContractError: an answer is for another set, is no element of the field, or does not agree with the others.
-            PartyLost: fewer than R answered.
+            ContractError: a response is for another set, is no element of the field, or disagrees with the others.
+            PartyLost: fewer than R parties responded.
         """
-        answers = await self._answers(round, stage, number, coded, hash_of(senders))
-        if len(answers) < self._code.threshold:
-            return None, answers
-        points = [self._names.index(party) for party in answers]
-        values = torch.stack([answer.h.reshape(-1) for answer in answers.values()]).to(torch.int64)
+        responses = await self._answers(round, stage, number, coded, hash_of(senders))
+        if len(responses) < self._code.threshold:
+            return None, responses
+        points = [self._names.index(party) for party in responses]
+        values = torch.stack([response.h.reshape(-1) for response in responses.values()]).to(torch.int64)
         sums = self._code.decode(points, values).view(-1, self._cfg.embedding)
         self._check_surplus(points, values)
         bits = self._cfg.data_bits + self._cfg.weight_bits
-        return fixed_point.dequantise(self._code.field, sums, bits, len(self._names)).float(), answers
+        return fixed_point.dequantise(self._code.field, sums, bits, len(self._names)).float(), responses
 
     async def _answers(self, round: int, stage: int, number: int, coded: int, senders: str) -> Responses[Answer]:
-        """R answers of those who do not refuse, or all that there can be if they are fewer."""
-        asked, given, need = set(self._names), dict[str, Answer](), self._code.threshold
+        """R responses of parties that do not refuse, or as many as there can be."""
+        awaited, received, need = set(self._names), dict[str, Answer](), self._code.threshold
         while True:
-            quorum = replace(self._enough, need=need - len(given))
+            quorum = replace(self._enough, need=need - len(received))
             late = partial(_earlier, stage, number)
-            found = await self._clients.collect(Answer, round, quorum, among=asked, stale=late)
-            for party, answer in found.items():
-                self._check(party, answer, stage, number, coded, senders)
-            asked.difference_update(found)
-            given.update({party: answer for party, answer in found.items() if len(answer.h)})
-            if len(given) >= need or len(given) + len(asked) < need:
-                return replace(found, answers=given, missing=tuple(n for n in self._names if n not in given))
+            found = await self._clients.collect(Answer, round, quorum, among=awaited, stale=late)
+            for party, response in found.items():
+                self._check(party, response, stage, number, coded, senders)
+            awaited.difference_update(found)
+            received.update({party: response for party, response in found.items() if len(response.h)})
+            if len(received) >= need or len(received) + len(awaited) < need:
+                return replace(found, answers=received, missing=tuple(n for n in self._names if n not in received))
 
     async def _pass_on(
         self, round: int, stage: int, quorum: Quorum, among: Collection[str] | None = None
     ) -> Responses[Shares]:
         others, late = len(self._names) - 1, partial(_before, stage)
         shares = await self._clients.collect(Shares, round, quorum, among=among, stale=late, parties=others)
-        for party, answer in shares.items():
-            _check_stage(party, answer, stage)
+        for party, response in shares.items():
+            _check_stage(party, response, stage)
         for party in await self._clients.collect(Shares, round, Quorum(need=0), among=set(shares), stale=late):
             raise ContractError(party, "Shares", "", "one a stage", "a second")
         await self._clients.broadcast({name: self._bundle(name, round, stage, shares) for name in self._names})
         return shares
 
     def _bundle(self, receiver: str, round: int, stage: int, shares: Mapping[str, Shares]) -> Bundle:
-        """The boxes for one party: of each sender the row that the receiver has among the others."""
+        """The boxes for one party: from each sender, the receiver's row among the others."""
         index, nothing = self._names.index(receiver), torch.empty(0, dtype=torch.uint8)
         boxes = [
             shares[name].boxes[index - (index > place)] if name in shares and name != receiver else nothing
@@ -164,40 +164,40 @@ class CodedSums:
         ]
         return Bundle(round, stage, *lay_out(boxes))
 
-    def _columns(self, party: str, answer: Prepared) -> int:
-        if not 1 <= answer.columns <= self._cfg.columns:
-            raise ContractError(party, "Prepared", "columns", f"1 to {self._cfg.columns}", str(answer.columns))
-        return answer.columns
+    def _columns(self, party: str, response: Prepared) -> int:
+        if not 1 <= response.columns <= self._cfg.columns:
+            raise ContractError(party, "Prepared", "columns", f"1 to {self._cfg.columns}", str(response.columns))
+        return response.columns
 
-    def _can_sum(self, round: int, bound: Collection[str] | None, whose: Collection[str]) -> bool:
-        """Whether those whose shares are there make a set; tells the record of the run who is lacking."""
+    def _can_sum(self, round: int, bound: Collection[str] | None, owners: Collection[str]) -> bool:
+        """Returns True if the parties with shares form a set; records the lacking ones."""
         wanted = self._names if bound is None else bound
-        if len(whose) >= self._least if bound is None else set(whose) >= set(bound):
+        if len(owners) >= self._least if bound is None else set(owners) >= set(bound):
             return True
-        for party in sorted(set(wanted).difference(whose)):
+        for party in sorted(set(wanted).difference(owners)):
             self._ctx.telemetry.event("abandoned", round=round, party=party)
         return False
 
-    def _check(self, party: str, answer: Answer, stage: int, number: int, coded: int, senders: str) -> None:
-        if len(answer.h):
-            check_exact(party, answer, {"coded": coded, "width": self._cfg.embedding})
-        if (answer.stage, answer.block) != (stage, number):
-            got = f"{answer.stage} {answer.block}"
+    def _check(self, party: str, response: Answer, stage: int, number: int, coded: int, senders: str) -> None:
+        if len(response.h):
+            check_exact(party, response, {"coded": coded, "width": self._cfg.embedding})
+        if (response.stage, response.block) != (stage, number):
+            got = f"{response.stage} {response.block}"
             raise ContractError(party, "Answer", "stage, block", f"{stage} {number}", got)
-        if answer.senders != senders:
-            raise ContractError(party, "Answer", "senders", f"{senders}, the set that was announced", answer.senders)
-        if len(answer.h) and not 0 <= int(answer.h.min()) <= int(answer.h.max()) < self._code.field.p:
+        if response.senders != senders:
+            raise ContractError(party, "Answer", "senders", f"{senders}, the set that was announced", response.senders)
+        if len(response.h) and not 0 <= int(response.h.min()) <= int(response.h.max()) < self._code.field.p:
             raise ContractError(party, "Answer", "h", f"elements below {self._code.field.p}", "others")
 
     def _check_surplus(self, points: list[int], values: Tensor) -> None:
-        """More answers than are needed must lie on the same polynomial."""
+        """Checks that surplus responses lie on the same polynomial."""
         if disagreeing := self._code.strays(points, values):
             names = ", ".join(self._names[point] for point in disagreeing)
             raise ContractError(names, "Answer", "h", "what the other answers make it", "something else")
 
 
 def _common(reports: Collection[Tensor]) -> Tensor:
-    """The parties whose shares everybody could open who said so."""
+    """Parties whose shares every reporting party could open."""
     return torch.stack(list(reports)).eq(1).all(0).to(torch.uint8)
 
 
@@ -205,8 +205,8 @@ def _before(stage: int, message: Shares | Opened) -> bool:
     return message.stage < stage
 
 
-def _earlier(stage: int, number: int, answer: Answer) -> bool:
-    return (answer.stage, answer.block) < (stage, number)
+def _earlier(stage: int, number: int, response: Answer) -> bool:
+    return (response.stage, response.block) < (stage, number)
 
 
 def _check_stage(party: str, message: Shares | Opened, stage: int) -> None:

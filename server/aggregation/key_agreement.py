@@ -1,4 +1,4 @@
-"""Key agreement between the parties, the server's side: it passes their offers on."""
+"""Key agreement between the parties, server side: relays their offers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from colonnade.server.training.context import ServerContext
 
 
 async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
-    """Tells every party the others' public keys, and passes on that they have them all alike.
+    """Sends every party the others' public keys, and relays their confirmations that all hold the same keys.
 
-    What the parties seal with their keys, the server cannot read.
+    The server cannot read what the parties seal with their keys.
 
     Returns:
-        What the server signs with for as long as these parties stay connected.
+        The server's signer, for as long as these parties stay connected.
 
     Raises:
-        PartyLost: somebody offers no key, or does not confirm those of all.
-        ContractError: what it offers is none, or it has offered another already.
+        PartyLost: a party offers no key, or does not confirm all keys.
+        ContractError: an offer is not a valid key, or is a party's second.
     """
     patience = Quorum(limit=ctx.federation.timeouts.answer)
     offers = await clients.collect(KeyOffer, ctx.round, patience, key=KEY_BYTES)
@@ -56,7 +56,7 @@ async def introduce(ctx: ServerContext, clients: Cohort) -> Signer:
 
 
 async def _refuse_more(kind: type[Message], clients: Cohort, round: int) -> None:
-    """A party has one key in a session: refuses a second message of the kind that is here, and from now on any."""
+    """Refuses a second message of this kind, now and from now on: a party has one key in a session."""
     for party in await clients.collect(kind, round, Quorum(need=0)):
         raise ContractError(party, kind.__name__, "", "one in a session", "a second")
     for link in clients.values():

@@ -1,4 +1,4 @@
-"""Sums of masked words, which say nothing by themselves."""
+"""Sums of masked words, each of which alone reveals nothing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _LONGEST_REST = 64  # rounds
 
 
 async def blinded(ctx: ServerContext, clients: Cohort, width: int) -> Sums:
-    """Passes on the parties' keys; from then on their values, of so many numbers a row, can be summed blind.
+    """Relays the parties' keys; afterwards their values, `width` numbers a row, can be summed without seeing any.
 
     Raises:
-        PartyLost: somebody offers no key.
-        ContractError: what it offers is none, or it has offered another already.
+        PartyLost: a party offers no key.
+        ContractError: an offer is not a valid key, or is a party's second.
     """
     await introduce(ctx, clients)
     return Blinded(ctx, clients, width)
 
 
 class Blinded:
-    """Sums of masked words, over a set of parties that is settled before anyone answers.
+    """Sums of masked words, over a set of parties that is settled before any of them responds.
 
-    If one of the set does not answer there is no sum: it is left out of the next rounds, first of 2, then of 4,
+    If one of the set does not respond there is no sum: it is left out of the next 2 rounds, then of 4,
     8, .. if it fails again.
 
     Args:
-        ctx, clients: of the half.
+        ctx, clients: of the server side.
         width: of a row of values.
     """
 
@@ -51,7 +51,7 @@ class Blinded:
         self._rests_until: dict[str, int] = {}
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Tells the set, and sums over it."""
+        """Broadcasts the set, and sums over it."""
         members = self._members(round)
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
@@ -62,26 +62,28 @@ class Blinded:
         return found
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
-        """Over the round's set, which is `among`."""
+        """Sums over the round's set, which is `among`."""
         return await self._sum(round, self._ctx.schedule.stage(round, part, number), rows, among)
 
     async def _sum(self, round: int, stage: int, rows: int, members: Collection[str]) -> Found:
-        answers = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
-        answers = _with_rows(answers)
-        for party, answer in answers.items():
-            check_exact(party, answer, {"rows": rows, "words": self._words})
-            if answer.stage != stage:
-                raise ContractError(party, "Masked", "stage", str(stage), str(answer.stage))
-        if len(answers) < len(members):
-            return Found(None, answers)
-        total = self._ring.total(torch.stack([answer.words.view(self._ring.dtype) for answer in answers.values()]))
+        responses = await self._clients.collect(Masked, round, self._ctx.quorum, among=members)
+        responses = _with_rows(responses)
+        for party, response in responses.items():
+            check_exact(party, response, {"rows": rows, "words": self._words})
+            if response.stage != stage:
+                raise ContractError(party, "Masked", "stage", str(stage), str(response.stage))
+        if len(responses) < len(members):
+            return Found(None, responses)
+        total = self._ring.total(
+            torch.stack([response.words.view(self._ring.dtype) for response in responses.values()])
+        )
         if not self._ring.fits(total):
             expected = f"masks that cancel, over {', '.join(members)}"
             raise ContractError("one of the parties", "Masked", "words", expected, "a sum out of range")
-        return Found(self._ring.decode(total).float(), answers)
+        return Found(self._ring.decode(total).float(), responses)
 
     def _members(self, round: int) -> list[str] | None:
-        """The round's set in the roster's order; None if it is bound to one that is not all here."""
+        """The round's set in roster order; None if it is bound to a set of which a party is away."""
         names, least = list(self._clients), smallest_set(self._ctx.federation)
         here = [name for name in names if not self._is_away(name)]
         awake = [name for name in here if self._rests_until.get(name, 0) < round]
@@ -99,10 +101,10 @@ class Blinded:
         mailbox = self._clients[party].mailbox
         return mailbox.excused(party) or mailbox.fault([party]) is not None
 
-    def _judge(self, round: int, members: list[str], answers: Responses[Message]) -> None:
-        """Who failed the round rests for a while: a set that changes back and forth helps nobody."""
+    def _judge(self, round: int, members: list[str], responses: Responses[Message]) -> None:
+        """Excludes the parties that failed the round for a while, so that the set does not change back and forth."""
         for party in members:
-            if party in answers:
+            if party in responses:
                 self._failures.pop(party, None)
                 continue
             failures = self._failures[party] = self._failures.get(party, 0) + 1
@@ -110,8 +112,8 @@ class Blinded:
             self._ctx.telemetry.event("abandoned", round=round, party=party)
 
 
-def _with_rows(answers: Responses[Masked]) -> Responses[Masked]:
-    """Without those who refuse the round."""
-    given = {party: answer for party, answer in answers.items() if len(answer.words)}
-    refused = tuple(party for party in answers if party not in given)
-    return replace(answers, answers=given, missing=(*answers.missing, *refused))
+def _with_rows(responses: Responses[Masked]) -> Responses[Masked]:
+    """The responses without refusals of the round."""
+    given = {party: response for party, response in responses.items() if len(response.words)}
+    refused = tuple(party for party in responses if party not in given)
+    return replace(responses, answers=given, missing=(*responses.missing, *refused))

@@ -19,12 +19,12 @@ from colonnade.server.training.imputation import StandIn
 
 @dataclass(frozen=True)
 class Found:
-    """What a round, or a block of an evaluation, came to.
+    """Result of a round, or of a block of an evaluation.
 
     Args:
         total: the sum, float32 (rows, width), on the CPU; None if there is none.
-        answers: who answered.
-        parts: what everyone sent, in the roster's order; None where that is hidden.
+        answers: the responses.
+        parts: every party's values, in roster order; None where they are hidden.
     """
 
     total: Tensor | None
@@ -33,13 +33,13 @@ class Found:
 
 
 class Sums(Protocol):
-    """The server's part in the sums of a session."""
+    """The server side of the sums of a session."""
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Over everyone's values of a batch, row numbers int64 (rows,). Without a sum the round is to be left out."""
+        """Sums every party's values of a batch, row numbers int64 (rows,). Without a sum the round is left out."""
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
-        """Over the values of a block of validation or test rows, of those who were there in the round."""
+        """Sums the values of a block of validation or test rows, over the parties that took part in the round."""
 
 
 async def evaluate_sums(
@@ -47,11 +47,11 @@ async def evaluate_sums(
 ) -> None:
     """Evaluates the parts that are due after a round, as server/training/evaluation.py does.
 
-    If there is no sum of a block the evaluation is given up: the same rows over other parties would tell on them.
+    If a block has no sum the evaluation is given up: the same rows summed over other parties would reveal values.
 
     Args:
-        logits: (sum, how many answered) -> what the joint model makes of it, float32 (rows, classes).
-        among: who was there in the round.
+        logits: (sum, number of responses) -> the joint model's logits, float32 (rows, classes).
+        among: parties that took part in the round.
     """
     for part in ctx.schedule.evaluations(round):
         score = ctx.score()
@@ -66,14 +66,14 @@ async def evaluate_sums(
 
 
 class Clear:
-    """Sums of what everyone sends in the clear, with something in the place of those who are missing.
+    """Sums of values sent in the clear, with imputation for missing parties.
 
     Args:
-        ctx, clients: of the half.
+        ctx, clients: of the server side.
         training, evaluation: the protocol's messages; the latter has `part` and `block`.
         value: a message's values, float32 (rows, width).
-        present: what stands in for the missing.
-        dims: the messages' dimensions beside `rows`.
+        present: imputes missing values.
+        dims: the messages' dimensions other than `rows`.
     """
 
     def __init__(
@@ -90,20 +90,20 @@ class Clear:
         self._value, self._present, self._dims = value, present, dims
 
     async def training(self, round: int, batch: Tensor) -> Found:
-        """Over who is drawn for the round."""
+        """Sums over the parties drawn for the round."""
         kind, among = self._kinds[0], self._ctx.schedule.participants(round)
-        answers = await self._clients.collect(
+        responses = await self._clients.collect(
             kind, round, self._ctx.quorum, among=among, stale=None, rows=len(batch), **self._dims
         )
-        parts = self._present.fill(self._values(answers), batch, round)
-        return Found(None if parts is None else torch.stack(parts).sum(0), answers, parts)
+        parts = self._present.fill(self._values(responses), batch, round)
+        return Found(None if parts is None else torch.stack(parts).sum(0), responses, parts)
 
     async def block(self, round: int, part: str, number: int, rows: int, among: Collection[str]) -> Found:
-        """Zeros for who is missing."""
+        """Sums a block; missing parties count as zeros."""
         kind, place = self._kinds[1], (part, number)
-        answers = await collect_block(self._ctx, self._clients, kind, round, place, among, rows=rows, **self._dims)
-        parts = self._present.zeros(self._values(answers), rows)
-        return Found(torch.stack(parts).sum(0), answers, parts)
+        responses = await collect_block(self._ctx, self._clients, kind, round, place, among, rows=rows, **self._dims)
+        parts = self._present.zeros(self._values(responses), rows)
+        return Found(torch.stack(parts).sum(0), responses, parts)
 
-    def _values(self, answers: Responses[Message]) -> dict[str, Tensor]:
-        return {party: self._value(answer) for party, answer in answers.items()}
+    def _values(self, responses: Responses[Message]) -> dict[str, Tensor]:
+        return {party: self._value(response) for party, response in responses.items()}

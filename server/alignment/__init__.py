@@ -1,1 +1,1 @@
-"""The server's side of finding common rows."""
+"""Alignment of common rows, server side."""

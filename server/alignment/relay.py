@@ -1,4 +1,4 @@
-"""The server's half of an alignment: it relays all lists, adds its own, and compares what all have raised."""
+"""Alignment, server side: relays all lists, adds its own, and compares the raised lists."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Aligning:
     Args:
         federation: the agreed section.
         keys: of the server's rows.
-        session: that the secrets are for.
+        session: number of the session that the secrets are for.
         cohort: all parties.
-        keep: called with the alignment's number and our rows, once every party has kept its own.
-        work: does what takes long.
-        told: of progress: exchanges that are done, and of how many.
-        block: keys that travel at a time.
+        keep: called with the alignment's number and the server's rows, once every party has kept its own.
+        work: runs slow computations.
+        told: called with the exchanges done so far and their total.
+        block: keys per message.
         seed: of the secret and the shuffles.
     """
 
@@ -64,11 +64,11 @@ class Aligning:
         self._members = (SERVER, *self.federation.names)
 
     async def __call__(self) -> Tensor:
-        """Our rows that all members have, int64 (common,), in the order that is the same for all.
+        """The server's rows that all members have, int64 (common,), in the common order.
 
         Raises:
             DataError: no key is common, or with `sorted` not all keys are the same.
-            ContractError: a party says what it must not.
+            ContractError: a party breaks the contract.
             PartyAway: a party is gone; its list is needed.
         """
         ring, hand = await self._gather()
@@ -91,7 +91,7 @@ class Aligning:
         return found
 
     async def _gather(self) -> tuple[PsiRing, PsiMember]:
-        """Everybody's sizes, which everybody learns."""
+        """Collects all sizes, and sends them to every party."""
         self._round = 1
         census = await self._hear(Census)
         for party, count in census.items():
@@ -109,7 +109,7 @@ class Aligning:
         return ring, PsiMember(ring, SERVER_SEAT, keys, tag, draw_for(self.federation, SERVER, own))
 
     async def _go_round(self, ring: PsiRing, hand: PsiMember) -> dict[str, Sorter]:
-        """Every list, raised by all parties."""
+        """Returns every list, raised by all parties."""
         longest = max(ring.sizes)  # so that all have as many buckets
         lists = {member: Sorter(longest, ELEMENT, RAISED, self.keys.folder) for member in self._members}
         for stage in range(ring.members):
@@ -125,7 +125,7 @@ class Aligning:
         return lists
 
     async def _exchange(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> list[MaskedTensor]:
-        """What every seat passes on."""
+        """The blocks that the parties pass on, by party index."""
         self._round += 1
         own = await self.work(partial(hand.give, stage, block))
         came = await self._hear(Points)
@@ -134,13 +134,13 @@ class Aligning:
         return [own, *(message.points for message in came.values())]
 
     async def _pass_on(self, hand: PsiMember, stage: int, block: int, held: list[MaskedTensor]) -> None:
-        """Every seat's block goes to the next one, the last one's to us."""
+        """Sends every party's block to the next party, and the last one's to the server."""
         names = self.federation.names
         await self.cohort.broadcast({name: Points(self._round, held[index]) for index, name in enumerate(names)})
         await self._accept(partial(hand.take, stage, block, held[-1]))
 
     async def _accept(self, call: Callable[[], T]) -> T:
-        """What becomes of points that came from the last seat, to whom we are the next one."""
+        """Takes points from the last party, whose successor is the server."""
         try:
             return await self.work(call)
         except InputError as broken:
@@ -148,16 +148,16 @@ class Aligning:
             raise ContractError(last, "Points", "points", "elements of the curve", str(broken)) from None
 
     def _lay_down(self, ring: PsiRing, lists: dict[str, Sorter], block: int, held: list[Tensor]) -> None:
-        """The last stage's block of every list, to be compared."""
+        """Stores the last stage's block of every list for comparison."""
         for index, points in enumerate(held):
             owner, raiser = ring.owner(index, ring.members - 1), self.federation.names[index - 1]
             try:
                 lists[self._members[owner]].add(np.hstack([points.numpy(), places_of(ring.span(owner, block))]))
             except InputError as broken:
-                raise ContractError(raiser, "Points", "points", "what raising comes to", str(broken)) from None
+                raise ContractError(raiser, "Points", "points", "raised points", str(broken)) from None
 
     async def _come_back(self, ring: PsiRing, hand: PsiMember, at: list[Scratch], common: int) -> Tensor:
-        """Where the common keys stand in our table: every member undoes its shuffle of every list."""
+        """Positions of the common keys in the server's table: every member undoes its shuffle of every list."""
         for stage in range(ring.members):
             owners = [ring.owner_back(index, stage) for index in range(ring.members)]
             for span in ring.spans_of(common):
@@ -173,7 +173,7 @@ class Aligning:
         return found
 
     async def _take_back(self, ring: PsiRing, owners: list[int], at: list[Scratch], span: slice, *, last: bool) -> None:
-        """The parties' answers in a stage of the return; in the last there is nothing in them."""
+        """The parties' responses in a stage of the return; empty in the last stage."""
         came = await self._hear(Positions)
         for owner, (party, message) in zip(owners[1:], came.items(), strict=True):
             check_exact(party, message, {"keys": 0 if last else span.stop - span.start})
@@ -185,7 +185,7 @@ class Aligning:
             at[owner].write(span.start, to_records(found))
 
     async def _hear(self, kind: type[M]) -> Responses[M]:
-        """One message of every party."""
+        """Collects one message of every party."""
         patience = Quorum(limit=self.federation.timeouts.answer)
         responses = await self.cohort.collect(kind, self._round, patience)
         if responses.missing:

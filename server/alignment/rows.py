@@ -1,4 +1,4 @@
-"""Which of the server's rows count: found with the parties once in a run, and kept."""
+"""The server's aligned rows: found with the parties once in a run, and kept."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from colonnade.server.alignment.relay import Aligning
 
 @dataclass
 class ServerRows:
-    """The server's table before it is aligned, and the alignment once it is settled.
+    """The server's table before alignment, and the settled alignment.
 
     Args:
         federation: the agreed section.
-        record: what is kept of it; it is there only when every party has kept its own.
-        telemetry: told of progress and of the result.
-        kinds: what may come once rows are aligned.
-        use: called once in a start of the server, with the rows that count, int64 (common,).
+        record: the stored alignment; written only when every party has kept its own.
+        telemetry: receives progress and the result.
+        kinds: messages allowed once rows are aligned.
+        use: called once in a start of the server, with the aligned rows, int64 (common,).
         seed: of the secret and the shuffles, as long as rows are not aligned.
     """
 
@@ -44,38 +44,38 @@ class ServerRows:
     _used: bool = False
 
     def agreed(self, held: Mapping[str, str]) -> str:
-        """The number of the alignment that counts; "" if rows are yet to be aligned.
+        """The number of the settled alignment; "" if rows are yet to be aligned.
 
         Args:
-            held: the number of what each party holds.
+            held: number of the alignment that each party holds.
 
         Raises:
             CheckpointError: the run is aligned, and a party has lost its part.
         """
         number = self.record.number
         if number and (without := [party for party, own in held.items() if own != number]):
-            said = f"the rows of this run are aligned, and {', '.join(without)} came without the file that says how"
+            text = f"the rows of this run are aligned, and {', '.join(without)} came without the file that says how"
             hint = "resume every member from its own folder of this run, or begin a new run"
-            raise CheckpointError(said, hint=hint, told=said)
+            raise CheckpointError(text, hint=hint, told=text)
         return number
 
     async def align(self, cohort: Cohort, session: Session) -> str:
-        """Aligns rows unless they are; afterwards only the protocol's own messages may come.
+        """Aligns rows unless they are aligned; afterwards only the protocol's own messages are allowed.
 
         Returns:
             The number of the alignment.
 
         Raises:
             DataError: no key is common, or the table has changed since it was aligned.
-            PeerError: a party is gone, has failed or says what it must not.
+            PeerError: a party is gone, has failed or breaks the contract.
         """
         if not self.record.number:
             started = time.monotonic()
-            told = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
+            report = tenths(partial(self.telemetry.event, "aligning", party=SERVER))
             keys = self.record.keys
             keep = self.record.keep
             rows = await Aligning(
-                self.federation, keys, session, cohort, keep=keep, work=aside, told=told, seed=self.seed
+                self.federation, keys, session, cohort, keep=keep, work=aside, told=report, seed=self.seed
             )()
             seconds = round(time.monotonic() - started, 3)
             self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)

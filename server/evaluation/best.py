@@ -1,4 +1,4 @@
-"""The best evaluation of a run, and whether it is time to stop."""
+"""The best evaluation of a run, and early stopping."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from colonnade.common.runtime.numbers import plain
 
 @dataclass
 class Best:
-    """What has been found so far.
+    """The best evaluation so far.
 
     Args:
-        config: when to stop; None notes nothing and never stops.
+        config: when to stop; None records nothing and never stops.
         found: part of the server's state: `round`, `val_accuracy` and `test_accuracy` of the best
-            round, and of the evaluations after it how many there were (`since`) and the `newest`.
-        metric: what it goes by: `accuracy`, of which more is better, or `rmse`, of which less is.
+            round, and of the evaluations after it their number (`since`) and the `newest`.
+        metric: the criterion: `accuracy`, of which more is better, or `rmse`, of which less is.
     """
 
     config: StopConfig | None
@@ -26,7 +26,7 @@ class Best:
     metric: str = "accuracy"
 
     def enter(self, round: int, part: str, value: float) -> None:
-        """Notes an evaluation; of a round the validation rows come first."""
+        """Enters an evaluation; a round's validation rows come first."""
         if self.config is None:
             return
         if part == "test":
@@ -40,12 +40,12 @@ class Best:
 
     @property
     def round(self) -> int:
-        """The best one, 0 before the first evaluation. Of equals it is the first."""
+        """The best round, 0 before the first evaluation; the first of equals."""
         return int(self.found.get("round", 0))
 
     @property
     def stop(self) -> str:
-        """Why to stop now, or ""."""
+        """The reason to stop now, or ""."""
         if self.config is None or not self.found:
             return ""
         best, newest, since = (self.found[key] for key in (f"val_{self.metric}", "newest", "since"))
@@ -67,7 +67,7 @@ class Best:
         return value < best if self.metric == "rmse" else value > best
 
     def summary(self, saved: int) -> dict[str, Any] | None:
-        """The best round, how good it was, and whether all members hold its checkpoint (that of round `saved`)."""
+        """The best round, its metrics, and whether all members hold its checkpoint (that of round `saved`)."""
         if not self.found:
             return None
         kept = {key: self.found.get(key) for key in ("round", f"val_{self.metric}", f"test_{self.metric}")}

@@ -1,6 +1,6 @@
-"""What probabilities of classes are worth beyond their accuracy: ranking, calibration, confusion.
+"""Quality of class probabilities beyond accuracy: ranking, calibration, confusion.
 
-scikit-learn computes it. It is imported when it is first asked for, once at the end of a run: that takes a second.
+scikit-learn computes it. It is imported on first use, once at the end of a run: that takes a second.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BINS = 10  # of equal width, that a reliability curve has
+BINS = 10  # of equal width, in a reliability curve
 
 Probabilities = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
 
 def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, float], dict[str, Any]]:
-    """Metrics by name, and the details that are too bulky for one.
+    """Metrics by name, and details that are too large for a metric.
 
-    Of two classes `auc`, `average_precision` and `brier` are those of the second; of more, `auc` and
+    With two classes `auc`, `average_precision` and `brier` are those of the second; with more, `auc` and
     `average_precision` are the means over every class against the rest, without classes of which these rows have
-    none or nothing else, and `brier` the sum over all classes.
+    none or nothing else, and `brier` is the sum over all classes.
 
     Args:
         probabilities: float64 (rows, classes), rows of which sum to 1.
@@ -29,8 +29,8 @@ def describe(probabilities: Probabilities, labels: Classes) -> tuple[dict[str, f
 
     Returns:
         `auc`, `average_precision` (neither where it is not defined), `f1` (macro), `log_loss`, `brier` and `ece`;
-        and `confusion`, rows by true and then predicted class, and `reliability`, a list of bins. Nothing at all of
-        probabilities that are no finite numbers.
+        and `confusion`, rows by true and then predicted class, and `reliability`, a list of bins. Both are empty
+        if a probability is not finite.
     """
     from sklearn.metrics import confusion_matrix, f1_score  # noqa: PLC0415
 
@@ -73,14 +73,14 @@ def _brier(probabilities: Probabilities, labels: Classes) -> float:
 
 
 def _confidence(probabilities: Probabilities, labels: Classes) -> tuple[Probabilities, NDArray[np.bool_]]:
-    """Of two classes the second's probability and whether it is true; of more, the likeliest's and whether it is."""
+    """With two classes the second's probability and truth; with more, those of the likeliest class."""
     if probabilities.shape[1] == 2:
         return probabilities[:, 1], labels == 1
     return probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
 
 
 def _reliability(confidence: Probabilities, true: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Bins with rows in them: from where to where, rows, mean confidence, and the share that is true."""
+    """Non-empty bins: bounds, rows, mean confidence, and the share that is true."""
     number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     found = []
     for each in np.unique(number):

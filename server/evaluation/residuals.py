@@ -1,4 +1,4 @@
-"""How good predicted numbers are, block by block."""
+"""Metrics of predicted numbers, block by block."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from colonnade.common.numerics.losses import Squared
 
 
 class Residuals:
-    """RMSE, MAE and R2 in the targets' own units, and the mean loss as training has it.
+    """RMSE, MAE and R2 in the targets' own units, and the mean loss on the scale of training.
 
-    Of several targets each is the mean of theirs.
+    With several targets each metric is the mean over them.
 
     Args:
-        scale: that predictions and targets are on.
+        scale: of predictions and targets.
 
     Attributes:
-        rows: that were added.
+        rows: number of rows added.
     """
 
     def __init__(self, scale: TargetScale) -> None:
@@ -30,7 +30,7 @@ class Residuals:
 
     @torch.no_grad()
     def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Counts some rows: what the model says of them and what is true, (rows, targets), both scaled."""
+        """Adds some rows: predictions and true values, (rows, targets), both scaled."""
         self._loss += Squared().value(outputs, targets).sum().item()
         self._predicted.append(self._scale.undo(outputs).cpu())
         self._true.append(self._scale.undo(targets).cpu())
@@ -38,9 +38,9 @@ class Residuals:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """`rmse`, `mae`, `r2` and `loss` of all rows, of which there must be some.
+        """`rmse`, `mae`, `r2` and `loss` of all rows, at least one.
 
-        A target that is the same number in all these rows has an R2 of 0.
+        A target that is constant over these rows has an R2 of 0.
         """
         true = torch.cat(self._true)
         error = torch.cat(self._predicted) - true
@@ -55,5 +55,5 @@ class Residuals:
         }
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """What there is to say besides, as `Score` has it: nothing."""
+        """Further metrics, as `Score` has them: none."""
         return {}, {}

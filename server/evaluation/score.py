@@ -1,4 +1,4 @@
-"""How good logits are, block by block."""
+"""Metrics of logits, block by block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Score:
     """Accuracy and mean cross-entropy, without class weights.
 
     Attributes:
-        rows: that were added.
+        rows: number of rows added.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Score:
 
     @torch.no_grad()
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Counts some rows: logits (rows, classes), their classes int64 (rows,)."""
+        """Adds some rows: logits (rows, classes), their classes int64 (rows,)."""
         self._hits += (logits.argmax(1) == labels).sum().item()
         self._loss += functional.cross_entropy(logits, labels, reduction="sum").item()
         self._logits.append(logits.detach().cpu())
@@ -35,10 +35,10 @@ class Score:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """`accuracy` and `loss` of all rows, of which there must be some."""
+        """`accuracy` and `loss` of all rows, at least one."""
         return {"accuracy": self._hits / self.rows, "loss": self._loss / self.rows}
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
-        """More metrics by name, and what is too bulky for one: `server.quality.describe`."""
+        """Further metrics by name, and details too large for a metric: `server.evaluation.quality.describe`."""
         probabilities = torch.cat(self._logits).double().softmax(dim=1)
         return describe(probabilities.numpy(), torch.cat(self._labels).numpy())

@@ -35,16 +35,16 @@ def load_columns(
     kept: EncoderFile | None = None,
     ids: tuple[str, ...] | None = None,
 ) -> Columns | None:
-    """What the server's models see of `server.active.data`: scaled; None where it has none.
+    """Reads and scales `server.active.data` as the server's models see it; None where there is none.
 
     Args:
         rows: of the labels, as they were read.
-        sample: those that there are to be; None for all.
+        sample: rows to keep; None for all.
         kept: where the run keeps the encoder; None for nowhere.
-        ids: who the labels are about, where rows have keys.
+        ids: ids of the label rows, where rows have keys.
 
     Raises:
-        DataError: they are not there or not usable, or are other rows than the labels'.
+        DataError: columns are missing, unusable, or of other rows than the labels'.
     """
     if config.active is None:
         return None
@@ -69,10 +69,10 @@ def load_columns(
 def columns_of(
     federation: FederationConfig, config: ServerConfig, base: Path, places: Mapping[str, int], out: Path
 ) -> Columns | None:
-    """What the server's models see of rows that it asks for, perhaps for the first time; None where it has none.
+    """The server's columns of rows to be predicted, perhaps new ones; None where it has none.
 
     Args:
-        places: the position that each key shall have, as keys are compared.
+        places: the position of each key, as keys are compared.
         out: the run's folder, where the encoder is.
 
     Raises:
@@ -95,7 +95,7 @@ def columns_of(
 
 
 def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> frozenset[str] | None:
-    """The keys, as they are compared, of whom the server has columns; None where it has none at all."""
+    """The keys, as they are compared, of rows that the server has columns of; None where it has no columns."""
     if config.active is None:
         return None
     ids = load_features(config.active.data, federation.party_index(SERVER), base).ids
@@ -103,13 +103,13 @@ def own_keys(federation: FederationConfig, config: ServerConfig, base: Path) -> 
 
 
 def active_party(ctx: ServerContext, width: int) -> TwoPart:
-    """l_0: the server's own two networks with their optimisers, as they are in the state or begin.
+    """l_0: the server's own two networks with their optimisers, restored from the state or newly initialised.
 
     Args:
         width: of an embedding.
     """
     config, columns = ctx.config.active, ctx.columns
-    assert config is not None and columns is not None  # the protocol's contract asks for them
+    assert config is not None and columns is not None  # required by the protocol's contract
     shape = tuple(columns.shape[1:])
     seed = ctx.federation.seed * 1009 + len(ctx.federation.names) + 1  # the parties' are 1 .. M
     make = lambda: bottom_model("server.active", config.model, shape, width, seed, ctx.base).to(ctx.device)  # noqa: E731

@@ -1,4 +1,4 @@
-"""The joint model above the cut: one head over one embedding that all parties' make together."""
+"""The joint model above the cut: one head over one embedding combined from all parties'."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.server.training.context import ServerContext
 
 How = Literal["average", "max", "concatenate"]
 
-# h_1 .. h_n (n, rows, width) -> H, (rows, width), or (rows, n * width) side by side.
+# h_1 .. h_n (n, rows, width) -> H, (rows, width), or (rows, n * width) concatenated.
 COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
     "average": lambda h: h.mean(0),
     "max": lambda h: h.amax(0),
@@ -27,16 +27,16 @@ COMBINE: Mapping[How, Callable[[Tensor], Tensor]] = {
 
 
 class CombinedHead:
-    """g(H; theta_0) with its optimiser, both in the half's state.
+    """g(H; theta_0) with its optimiser, both in the server-side state.
 
     Args:
-        ctx: of the server's half.
+        ctx: of the server side.
         width: of an embedding.
-        how: H of the embeddings. An average or maximum may be over any number of them.
+        how: how H is combined from the embeddings. An average or maximum may be over any number of them.
 
     Attributes:
         head: g.
-        loss: what it is trained by.
+        loss: its training loss.
     """
 
     def __init__(self, ctx: ServerContext, width: int, how: How) -> None:
@@ -49,14 +49,14 @@ class CombinedHead:
         self.step = stepper(self._optimiser)  # down the gradient of the last `backward`
 
     def backward(self, parts: Sequence[Tensor], targets: Targets) -> tuple[float, Sequence[Tensor], int]:
-        """The batch's mean loss, its gradients, and what those are to be divided by.
+        """The batch's mean loss, its gradients, and the divisor of those gradients.
 
         Args:
             parts: h_1 .. h_n, each float32 (rows, width).
-            targets: what to take for the labels.
+            targets: the targets of the loss.
 
         Returns:
-            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. Of an average the gradient at H in the
+            The loss; dh_1 .. dh_n, each float32 (rows, width); 1. For an average, the gradient at H in the
             place of each dh_k, and n.
         """
         h = torch.stack(list(parts)).to(self._device)
@@ -69,45 +69,45 @@ class CombinedHead:
         assert leaf.grad is not None  # it requires it
         return (loss.item(), [leaf.grad] * len(h), len(h)) if averaged else (loss.item(), list(leaf.grad), 1)
 
-    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, answers: ResponseNoise) -> float:
-        """The batch's mean loss, which stays here; its gradient at the head's parameters gets noise.
+    def protected(self, parts: Sequence[Tensor], targets: Targets, batch: Tensor, noise: ResponseNoise) -> float:
+        """The batch's mean loss, which stays on the server; its gradient at the head's parameters gets noise.
 
         Args:
             parts, targets: as above.
             batch: row numbers, int64 (rows,).
-            answers: clips, adds noise and pays.
+            noise: clips, adds noise and counts the release.
 
         Raises:
             InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: what it costs cannot be written down.
+            EnvironmentFault: its cost cannot be written.
         """
         named = dict(self.head.named_parameters())
-        loss, _ = answers.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
+        loss, _ = noise.descend(self._loss_of_row, named, self.combined(parts), targets(self.logits(parts)), batch)
         return loss
 
     def combined(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_n -> H, what the head sees."""
+        """h_1 .. h_n -> H, the head's input."""
         return COMBINE[self._how](torch.stack(list(parts)).to(self._device))
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_n -> the head's logits, without dropout and the like."""
+        """h_1 .. h_n -> the head's logits, in evaluation mode (no dropout)."""
         self.head.eval()
         logits: Tensor = self.head(self.combined(parts))
         self.head.train()
         return logits
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """The same of h_1 + .. + h_M, where H is their average."""
+        """h_1 + .. + h_M -> the head's logits, where H is their average."""
         return self.logits([total / self._parties])
 
     def heads(self) -> list[Tensor] | None:
-        """Each party's block of the first layer, if embeddings lie side by side; else all meet the same weights."""
+        """Each party's block of the first layer, if embeddings are concatenated; else the same weights for each."""
         first = next((layer for layer in self.head.modules() if isinstance(layer, nn.Linear)), None)
         if self._how != "concatenate" or first is None or first.in_features != self._parties * self._width:
             return None
         return list(torch.split(first.weight.detach().T, self._width))
 
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
-        """What the head sees of one row, (inputs,), and its label, ()."""
+        """Loss of one row, from the head's input (inputs,) and its label ()."""
         logits = functional_call(self.head, dict(parameters), (h.unsqueeze(0),))
         return self.loss.mean(logits, target.unsqueeze(0))

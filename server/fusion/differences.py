@@ -1,4 +1,4 @@
-"""What the server of VFL-CZOFO answers with: differences of the loss, and what Theorem 4.1 wants to know of them."""
+"""Response of the VFL-CZOFO server: differences of the loss, and the measurements for Theorem 4.1."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from colonnade.common.protocols.czofo import Config
 from colonnade.server.fusion.combined import CombinedHead
 from colonnade.server.training.context import ServerContext
 
-_SAMPLED = 10  # turns, of one of which the estimate's variance is taken
+_SAMPLED = 10  # the estimate's variance is measured in one of so many turns
 _NOTHING = {"zeta": 0.0, "variance": 0.0, "sampled": 0, "turns": 0}
 
 
 class Perturbed:
-    """The joint model with the embeddings of one party moved a little, along directions that the party knows.
+    """The joint model with one party's embeddings perturbed along directions that the party knows.
 
     Args:
-        ctx: of the server's half, whose state keeps what is measured.
-        cfg: the protocol's.
+        ctx: of the server side, whose state keeps the measurements.
+        cfg: the protocol's configuration.
         whole: the joint model.
-        parties: in the cohort's order.
+        parties: in cohort order.
     """
 
     def __init__(self, ctx: ServerContext, cfg: Config, whole: CombinedHead, parties: tuple[str, ...]) -> None:
@@ -47,10 +47,10 @@ class Perturbed:
         self._shared = 1
 
     def begin(self, parts: Sequence[Tensor], batch: Tensor) -> float:
-        """The batch's mean loss at rest; its gradient is left for the server's own step.
+        """The batch's mean unperturbed loss; its gradient is left for the server's own step.
 
         Args:
-            parts: everyone's last embeddings, float32 (rows, width) each.
+            parts: every party's last embeddings, float32 (rows, width) each.
             batch: row numbers, int64 (rows,).
 
         Raises:
@@ -76,7 +76,7 @@ class Perturbed:
     def of(self, party: str, turn: int) -> tuple[int, Tensor]:
         """The directions' mark, and delta / mu, float32 (1, q) or (rows, q), with the parameters as `begin` found them.
 
-        The head may not have been stepped in between.
+        The head must not be stepped in between.
         """
         drawn = self._directions.of(party, turn, len(self._h))
         u = drawn.u.to(self._h.device)
@@ -87,7 +87,7 @@ class Perturbed:
         return drawn.mark, delta
 
     def _released(self, slopes: Tensor, party: str, u: Tensor) -> Tensor:
-        """What is sent of every row's slopes (rows, q); noise, where labels are protected, comes before the wire."""
+        """The message's values from every row's slopes (rows, q); where labels are protected, noise is added first."""
         rowwise = self._cfg.delta == "row"
         if self._private is not None:
             values = slopes.float()
@@ -99,7 +99,7 @@ class Perturbed:
         return delta
 
     def _measure(self, party: str, delta: Tensor, u: Tensor) -> None:
-        """Enters zeta, the largest norm of a row's gradient, and now and then sigma^2 = tr(Psi) / (q d), of a turn."""
+        """Enters a turn's zeta, the largest norm of a row's gradient, and in some turns sigma^2 = tr(Psi) / (q d)."""
         measured = self._ctx.state.keep("theorem", lambda: dict(_NOTHING))
         rows = len(u)
         gradient = self._dh[self._indices[party]] * (rows / self._shared)  # of each row's own loss

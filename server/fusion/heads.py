@@ -16,13 +16,13 @@ _SEED_STRIDE = 1009  # parties draw from the same seed with offsets of their own
 
 
 def joint_head(ctx: ServerContext, inputs: int) -> nn.Module:
-    """theta_0, the one head over all embeddings laid side by side: (rows, inputs) -> (rows, classes)."""
+    """theta_0, the one head over all embeddings concatenated: (rows, inputs) -> (rows, classes)."""
     seed = ctx.federation.seed * _SEED_STRIDE
     return build_head(ctx.config.head, inputs, ctx.federation.outputs, seed, ctx.base).to(ctx.device)
 
 
 def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.Module:
-    """theta_0 where the parties compute with it too, so that not the server alone chooses what it is."""
+    """theta_0 where the parties compute with it too, and its shape is part of the agreement."""
     seed = ctx.federation.seed
     draws = ctx.state.keep("dropout", lambda: generator("dropout", seed, "server"))
     return build_agreed_head(config, inputs, ctx.federation.outputs, seed * _SEED_STRIDE, draws).to(ctx.device)
@@ -31,8 +31,8 @@ def agreed_head(ctx: ServerContext, config: JointHeadConfig, inputs: int) -> nn.
 def linear_heads(ctx: ServerContext, parties: int, width: int) -> nn.Parameter:
     """W_1 .. W_M as one parameter, float32 (parties, width, classes).
 
-    Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow what
-    their head says, and with the smaller one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
+    Drawn from Xavier's uniform distribution, twice as wide as a linear layer's own: local models follow
+    their head's gradient, and with the narrower one MNIST ends 0.3 points lower (docs/protocols/vimadmm.md).
     """
     seed = ctx.federation.seed * _SEED_STRIDE
     return nn.Parameter(xavier(width, ctx.federation.outputs, seed, parties).to(ctx.device))
@@ -42,8 +42,8 @@ class LinearHeads:
     """g(h; W_k) = h W_k for every party k.
 
     Args:
-        ctx: of the server's half, whose state keeps the heads and their optimiser.
-        parties: how many.
+        ctx: of the server side, whose state keeps the heads and their optimiser.
+        parties: their number.
         width: of an embedding.
     """
 
@@ -73,9 +73,9 @@ class MlpHeads:
     """g(h; W_k) an MLP with parameters of its own for every party k.
 
     Args:
-        ctx: of the server's half, whose state keeps the heads, their optimiser and what dropout is drawn from.
+        ctx: of the server side, whose state keeps the heads, their optimiser and the dropout generator.
         config: of one head.
-        parties: how many.
+        parties: their number.
         width: of an embedding.
     """
 

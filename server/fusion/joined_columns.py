@@ -1,4 +1,4 @@
-"""The parties' columns side by side."""
+"""The parties' columns, concatenated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from colonnade.server.training.context import ServerContext
 
 
 class Joined:
-    """Lays what parties send side by side, in the roster's order.
+    """Concatenates the parties' columns in roster order.
 
-    How many columns a party has is agreed nowhere; it is learned from the first that it sends.
+    The number of a party's columns is not agreed: it is taken from the party's first message.
 
     Args:
-        ctx: of the server's half, whose state keeps the numbers of columns.
-        parties: in the cohort's order.
+        ctx: of the server side, whose state keeps the numbers of columns.
+        parties: in cohort order.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...]) -> None:
@@ -27,29 +27,29 @@ class Joined:
 
     @property
     def columns(self) -> int:
-        """Of all parties together; 0 until every one of them has been heard."""
+        """Total columns of all parties; 0 until every party has sent some."""
         return sum(self._columns.values()) if len(self._columns) == len(self._parties) else 0
 
-    def learn(self, kind: str, answers: Mapping[str, Tensor]) -> None:
-        """Notes how many columns each party has.
+    def learn(self, kind: str, responses: Mapping[str, Tensor]) -> None:
+        """Records the number of columns of each party.
 
         Args:
             kind: of the messages, for the error.
-            answers: x_k by party, (rows, columns).
+            responses: x_k by party, (rows, columns).
 
         Raises:
             ContractError: a party sent another number of columns than at first.
         """
-        for party, x in answers.items():
+        for party, x in responses.items():
             if (known := self._columns.setdefault(party, x.shape[1])) != x.shape[1]:
                 raise ContractError(party, kind, "x", f"columns = {known}, as at first", f"shape {tuple(x.shape)}")
 
-    def join(self, answers: Mapping[str, Tensor], rows: int) -> Tensor:
-        """[x_1 .. x_M], float32 (rows, columns); zeros for who is missing.
+    def join(self, responses: Mapping[str, Tensor], rows: int) -> Tensor:
+        """[x_1 .. x_M], float32 (rows, columns); zeros for missing parties.
 
         Args:
-            answers: x_k by party, (rows, columns).
-            rows: how many.
+            responses: x_k by party, (rows, columns).
+            rows: their number.
         """
         columns = self._columns
-        return torch.cat([answers.get(p, torch.zeros(rows, columns[p])) for p in self._parties], dim=1)
+        return torch.cat([responses.get(p, torch.zeros(rows, columns[p])) for p in self._parties], dim=1)

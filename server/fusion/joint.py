@@ -1,4 +1,4 @@
-"""The server's part of a joint model: from what the parties send of some rows to logits."""
+"""Server side of a joint model: from the parties' parts of some rows to logits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from colonnade.common.models.optimiser import build_optimiser, stepper
 from colonnade.server.fusion.heads import PartyHeads, joint_head
 from colonnade.server.training.context import ServerContext
 
-Targets = Callable[[Tensor], Tensor]  # logits -> what the loss takes for the labels: ServerContext.targets
+Targets = Callable[[Tensor], Tensor]  # logits -> the targets of the loss: ServerContext.targets
 
 
 class Joint(Protocol):
-    """What a protocol's server makes of everyone's answers, in training's evaluations and afterwards."""
+    """Joint model on the server, in training's evaluations and in predictions."""
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """What each party sent, in the roster's order, float32 (rows, width) each -> logits (rows, classes)."""
+        """The parties' parts in roster order, float32 (rows, width) each -> logits (rows, classes)."""
 
     def heads(self) -> list[Tensor] | None:
         """The weights that each party's part meets first, (width, outputs) each; None if there are none."""
@@ -27,7 +27,7 @@ class Joint(Protocol):
 
 @runtime_checkable
 class Summed(Joint, Protocol):
-    """One that needs no more than the sum of what everyone sent."""
+    """A joint model that needs only the sum of the parties' parts."""
 
     def of_sum(self, total: Tensor) -> Tensor:
         """The sum over all parties, float32 (rows, width) -> logits (rows, classes)."""
@@ -38,7 +38,7 @@ class HeadSum:
 
     Args:
         each: the parties' heads.
-        device: that they live on.
+        device: of the heads.
     """
 
     def __init__(self, each: PartyHeads, device: torch.device) -> None:
@@ -54,10 +54,10 @@ class HeadSum:
 
 
 class LogitSum:
-    """scale * sum_k o_k, of parties that have their heads themselves.
+    """scale * sum_k o_k, of parties that hold their heads themselves.
 
     Args:
-        device: that the sum is wanted on.
+        device: of the sum.
         scale: 1, or 1 / M for the mean.
     """
 
@@ -70,20 +70,20 @@ class LogitSum:
         return total if self._scale == 1.0 else total * self._scale
 
     def of_sum(self, total: Tensor) -> Tensor:
-        """The sum or mean, of the sum."""
+        """Sum of the parties' logits -> their sum or mean."""
         return self.logits([total])
 
     def heads(self) -> None:
-        """There are none here."""
+        """None: the heads are the parties'."""
 
 
 class JointHead:
-    """g(.; theta_0), one head over all embeddings side by side, with its optimiser: both live in the half's state.
+    """g(.; theta_0), one head over all embeddings concatenated, with its optimiser: both in the server-side state.
 
     Args:
-        ctx: of the server's half.
+        ctx: of the server side.
         width: of an embedding.
-        head: as it begins, where not the server alone chooses it.
+        head: the initial head, where its shape is part of the agreement.
     """
 
     def __init__(self, ctx: ServerContext, width: int, head: nn.Module | None = None) -> None:
@@ -100,7 +100,7 @@ class JointHead:
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            targets: what to take for the labels.
+            targets: the targets of the loss.
         """
         h = torch.cat(parts, dim=1).to(self._device).requires_grad_()  # (rows, M * width)
         logits = self._head(h)
@@ -111,7 +111,7 @@ class JointHead:
         return loss.item(), dict(zip(self._parties, torch.split(h.grad, self._width, dim=1), strict=True))
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_M -> the head's logits, without dropout and the like."""
+        """h_1 .. h_M -> the head's logits, in evaluation mode (no dropout)."""
         self._head.eval()
         logits: Tensor = self._head(torch.cat(list(parts), dim=1).to(self._device))
         self._head.train()

@@ -1,4 +1,4 @@
-"""The joint model above the cut where nobody differentiates, and what it tells parties that send pairs."""
+"""The joint model above the cut without differentiation, and its responses to parties that send pairs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.evaluation import evaluate
 from colonnade.server.training.imputation import StandIn
 
-Turns = Awaitable[tuple[Responses[Pair], float | None]]  # who answered in a round, and the loss
+Turns = Awaitable[tuple[Responses[Pair], float | None]]  # responses of a round, and the loss
 
 
 class PairedHead(CombinedHead):
-    """g(H; theta_0), which takes zeroth-order steps. Its directions come from the half's state.
+    """g(H; theta_0), which takes zeroth-order steps. Its directions are drawn from the server-side state.
 
     Args:
-        ctx: of the server's half.
+        ctx: of the server side.
         cfg: the agreed one.
     """
 
@@ -44,8 +44,8 @@ class PairedHead(CombinedHead):
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            perturbed: h'_m by the party's place among them, likewise.
-            targets: what to take for the labels, which is the same for all losses of a turn.
+            perturbed: h'_m by party index, likewise.
+            targets: the targets of the loss, the same for all losses of a turn.
 
         Raises:
             InputError: a loss is not finite any more.
@@ -73,30 +73,30 @@ def _refuse_divergence(*values: float) -> None:
 async def serve_pairs(
     ctx: ServerContext, clients: Cohort, whole: PairedHead, present: StandIn, train: Callable[..., Turns]
 ) -> None:
-    """All rounds of either protocol.
+    """Runs all rounds of either protocol.
 
     Args:
-        present: stands in for who is missing, or is not asked.
-        train: `server.turns.together`, or `as_they_come`.
+        present: imputes parties that are missing or not sampled.
+        train: `server.training.round_modes.together`, or `as_they_come`.
     """
     width, turn = present.width, partial(_learn, ctx, clients, whole=whole, present=present)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await train(ctx, clients, Pair, width, turn, t)
+        responses, loss = await train(ctx, clients, Pair, width, turn, t)
         if loss is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
-        ctx.record(t, loss, answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, loss, responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
 
 
 async def _learn(
     ctx: ServerContext,
     clients: Cohort,
-    answers: Mapping[str, Pair],
+    responses: Mapping[str, Pair],
     batch: Tensor,
     t: int,
     *,
@@ -108,11 +108,11 @@ async def _learn(
     Args:
         batch: row numbers, int64 (rows,).
     """
-    parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+    parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
     if parts is None:
         return None
-    indices = {index: party for index, party in enumerate(clients) if party in answers}
-    perturbed = {index: answers[party].perturbed for index, party in indices.items()}
+    indices = {index: party for index, party in enumerate(clients) if party in responses}
+    perturbed = {index: responses[party].perturbed for index, party in indices.items()}
     loss, slopes = whole.slopes(parts, perturbed, partial(ctx.targets, batch))
     await clients.broadcast({party: Difference(t, torch.tensor([slopes[index]])) for index, party in indices.items()})
     whole.step()

@@ -17,11 +17,11 @@ from colonnade.server.training.context import ServerContext
 
 
 class WeightedHead:
-    """g(sum_k a_k h_k; theta_0) with its optimisers, all in the half's state.
+    """g(sum_k a_k h_k; theta_0) with its optimisers, all in the server-side state.
 
     Args:
-        ctx: of the server's half.
-        parties: how many; every weight a_k begins as one part in so many.
+        ctx: of the server side.
+        parties: their number M; every weight a_k starts as 1 / M.
         width: of an embedding.
         weights_lr: learning rate of the weights, which take plain gradient steps.
 
@@ -47,7 +47,7 @@ class WeightedHead:
 
         Args:
             parts: h_1 .. h_M, each float32 (rows, width).
-            targets: what to take for the labels.
+            targets: the targets of the loss.
         """
         h = torch.stack(parts).to(self._device).requires_grad_()
         logits = self._logits(h)
@@ -59,27 +59,27 @@ class WeightedHead:
         return loss.item(), h.grad
 
     def protected(
-        self, parts: list[Tensor], targets: Targets, batch: Tensor, indices: Sequence[int], answers: ResponseNoise
+        self, parts: list[Tensor], targets: Targets, batch: Tensor, indices: Sequence[int], noise: ResponseNoise
     ) -> tuple[float, Mapping[int, Tensor]]:
-        """As `backward`, with noise on all that depends on labels but the loss, which stays here.
+        """As `backward`, with noise on everything that depends on labels but the loss, which stays on the server.
 
         Args:
             parts, targets: as above.
             batch: row numbers, int64 (rows,).
-            seats: of the parties that are to get an answer.
-            answers: clips, adds noise and pays, once for every answer and once for the step.
+            indices: of the parties that get a response.
+            noise: clips, adds noise and counts releases, once for every response and once for the step.
 
         Returns:
-            The loss; dh_k by seat, float32 (rows, width).
+            The loss; dh_k by party index, float32 (rows, width).
 
         Raises:
             InputError: the head cannot be differentiated row by row.
-            EnvironmentFault: what it costs cannot be written down.
+            EnvironmentFault: its cost cannot be written.
         """
         h = torch.stack(parts, dim=1).to(self._device)  # (rows, M, width)
         named = dict(self.module.named_parameters())
-        loss, at_h = answers.descend(self._loss_of_row, named, h, targets(self.logits(parts)), batch)
-        return loss, {index: answers.rows(at_h[:, index], batch) / len(batch) for index in indices}
+        loss, at_h = noise.descend(self._loss_of_row, named, h, targets(self.logits(parts)), batch)
+        return loss, {index: noise.rows(at_h[:, index], batch) / len(batch) for index in indices}
 
     def step(self) -> None:
         """One step of theta_0 and of the weights down the gradients of the last `backward`."""
@@ -87,14 +87,14 @@ class WeightedHead:
             step()
 
     def logits(self, parts: Sequence[Tensor]) -> Tensor:
-        """h_1 .. h_M -> the head's logits, without dropout and the like."""
+        """h_1 .. h_M -> the head's logits, in evaluation mode (no dropout)."""
         self._head.eval()
         logits = self._logits(torch.stack(list(parts)).to(self._device))
         self._head.train()
         return logits
 
     def heads(self) -> list[Tensor] | None:
-        """a_k times the first layer, for every party, if that is linear."""
+        """a_k times the first layer, for every party, if that layer is linear."""
         first = next((layer for layer in self._head.modules() if isinstance(layer, nn.Linear)), None)
         if first is None or first.in_features != self._width:
             return None
@@ -105,13 +105,13 @@ class WeightedHead:
         return logits
 
     def _loss_of_row(self, parameters: Parameters, h: Tensor, target: Tensor) -> Tensor:
-        """h (M, width) of one row, and its label, ()."""
+        """Loss of one row, from its h (M, width) and its label ()."""
         logits = functional_call(self.module, dict(parameters), (h.unsqueeze(1),))
         return self._loss.mean(logits, target.unsqueeze(0))
 
 
 class _WeightedSum(nn.Module):
-    """All parameters of the joint model under one roof: h (M, rows, width) -> logits (rows, classes)."""
+    """All parameters of the joint model in one module: h (M, rows, width) -> logits (rows, classes)."""
 
     def __init__(self, weights: nn.Parameter, head: nn.Module) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The parties of a run: who may join, who is here, who was lost."""
+"""The parties of a run: admission, presence and loss."""

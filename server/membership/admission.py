@@ -1,4 +1,4 @@
-"""Who may join: identity, agreement and rows, checked when a party says Hello."""
+"""Admission of parties: identity, agreement and rows, checked at every Hello."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from colonnade.common.errors import IdentityError, RefusedError, nearest
 from colonnade.common.parsing.file import differences
 from colonnade.common.version import VERSION
 
-_MOST = 12  # keys that a refusal names
+_MOST = 12  # keys named in a refusal
 
 
 @dataclass(frozen=True)
 class DataShape:
-    """What the server knows of the data, which every party's must agree with."""
+    """Shape of the data, as the server knows it; every party's must agree."""
 
     rows: int
     official_test: int
 
 
 class Admission:
-    """The door-keeper of a run.
+    """Admission of a run.
 
     Args:
-        federation: the agreed section; its roster says who may join.
-        facts: of the labels.
-        run: the run's own number; checkpoints of another run are of no use here.
-        revoked: certificates that are no longer welcome.
-        secure: whether certificates are checked (False on loopback only).
-        purpose: what a Hello has to say beside what was agreed on.
+        federation: the agreed section; its roster lists the parties that may join.
+        data_shape: of the labels.
+        run: the run's number; checkpoints of another run are refused.
+        revoked: revoked certificates.
+        secure: True if certificates are checked (False on loopback only).
+        purpose: what a Hello must state besides the agreed configuration.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Admission:
         self._hashes = {**federation.hashes(), **purpose}
 
     def screen(self, pem: bytes | None) -> None:
-        """Looks at the certificate that a connection came with, before anything of it is read (PEM; None without TLS).
+        """Checks a connection's certificate before anything is read from it (PEM; None without TLS).
 
         Raises:
-            RefusedError: it is no party's that the roster pins, or revoked.
-            IdentityError: our own revocation list is missing or broken, so nobody can be let in.
+            RefusedError: the certificate is not pinned in the roster, or is revoked.
+            IdentityError: the server's revocation list is missing or broken, so no party can be admitted.
         """
         if not self._secure:
             return
@@ -68,10 +68,10 @@ class Admission:
         verify_peer(pem, _named(pem), self._federation.parties, self._revoked)
 
     def check(self, hello: Hello, pem: bytes | None) -> None:
-        """Looks at a Hello and the certificate that it came with (PEM; None without TLS).
+        """Checks a Hello and its certificate (PEM; None without TLS).
 
         Raises:
-            RefusedError: it may not join, and why.
+            RefusedError: the party may not join; the message gives the reason.
         """
         self._check_identity(hello.party, pem)
         self._check_agreement(hello)
@@ -79,7 +79,7 @@ class Admission:
         self._check_run(hello)
 
     def revoked(self) -> dict[str, str]:
-        """The parties whose certificates are revoked by now, and why. Raises IdentityError if that cannot be read."""
+        """Reasons by party with a revoked certificate. Raises IdentityError if the list is unreadable."""
         self._revoked.refresh()
         reasons = {party: self._revoked.reason(pin) for party, pin in self._federation.parties.items()}
         return {party: reason for party, reason in reasons.items() if reason is not None}
@@ -117,7 +117,7 @@ class Admission:
 
     def _check_rows(self, hello: Hello) -> None:
         if self._federation.align != "none":
-            return  # rows have keys; which of them count is found when everyone is here
+            return  # rows have keys; the common rows are found when every party is present
         ours = (self._data_shape.rows, self._data_shape.official_test)
         if (hello.rows, hello.official_test) != ours:
             raise RefusedError(
@@ -139,13 +139,13 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def claimed(pem: bytes | None) -> str:
-    """The name in a certificate, whoever signed it; "unknown" if there is none."""
+    """The name in a certificate, regardless of its issuer; "unknown" if there is none."""
     with suppress(RefusedError):
         return "unknown" if pem is None else _named(pem)
     return "unknown"
 
 
-@lru_cache(256)  # of one who comes again and again
+@lru_cache(256)  # for a party that reconnects often
 def _named(pem: bytes) -> str:
     try:
         return name_of(pem)

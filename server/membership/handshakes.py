@@ -1,10 +1,10 @@
-"""Refused TLS handshakes, which gRPC tells nobody but its log.
+"""Refused TLS handshakes, which gRPC reports only in its log.
 
 A client with a certificate of another authority, with none, or without TLS never reaches a stream,
-so the hub does not see it. gRPC's core writes one line to standard error for each and has no other
-way to say so. That log is off unless GRPC_VERBOSITY asks for it (INFO has those lines). Then standard error runs
-through a pipe while it is watched: those lines are told to the server, which makes events of them. What else gRPC
-writes passes at a bounded rate, and all other lines unchanged.
+so the hub does not see it. gRPC's core writes one line to standard error for each and reports it nowhere
+else. The log is off unless GRPC_VERBOSITY enables it (INFO has those lines). Then standard error runs
+through a pipe while the server listens, and those lines become events. Other lines of gRPC's core
+pass at a bounded rate, and all other lines unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from colonnade.common.runtime.rate_limit import Digest
 
 _STDERR = 2
 _LINE = re.compile(rb"Handshake failed with error .*OPENSSL_internal:(\w+)(?:: (.*))?")
-_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # what else its core writes
+_GRPC = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ")  # any other line of its core
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not accepted",
     "HTTP_REQUEST": "it does not speak TLS",
@@ -32,10 +32,10 @@ _REASONS = {
 
 @contextmanager
 def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
-    """Tells of every handshake that fails inside, where GRPC_VERBOSITY has gRPC say so; leaves all as it is if NONE.
+    """Reports every handshake that fails inside, where GRPC_VERBOSITY makes gRPC log them; does nothing if NONE.
 
     Args:
-        tell: called with the reason, in the running event loop.
+        broadcast: called with the reason, in the running event loop.
     """
     if os.environ.get("GRPC_VERBOSITY") == "NONE":
         yield
@@ -55,12 +55,12 @@ def watch_handshakes(broadcast: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(kept, _STDERR)  # which closes the pipe, so that its reader comes to the end
+        os.dup2(kept, _STDERR)  # closes the pipe, so that its reader reaches the end
         reader.join(timeout=1)
 
 
 def reason_of(line: bytes) -> str | None:
-    """Why a handshake failed, or None if the line is about something else."""
+    """The reason that a handshake failed, or None if the line is about something else."""
     found = _LINE.search(line)
     if found is None:
         return None

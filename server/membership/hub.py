@@ -1,4 +1,4 @@
-"""Membership: who has joined, who is away, who comes back. The switchboard of the federation."""
+"""Membership: parties that joined, went away or came back, and their links."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
 from colonnade.common.alignment.messages import alignment_kinds, all_limits
 from colonnade.common.config.federation import FederationConfig
@@ -37,23 +38,23 @@ from colonnade.server.membership.traffic import Totals
 
 
 class Hub:
-    """Lets parties in, keeps their links, and knows what to do when one goes away.
+    """Admits parties, keeps their links, and applies the absence policy when one goes away.
 
     Args:
         federation: the agreed section.
         contract: of the federation's protocol.
-        admission: says who may join.
-        run: the run's own number.
-        telemetry: told of everyone who joins, is refused, is late, goes or comes back.
-        saved: told of every checkpoint that a party has saved, or could not save: (party, round, error).
-        away: told of every party of a session that goes away.
-        numbers: of sessions.
+        admission: decides who may join.
+        run: the run's number.
+        telemetry: receives every join, refusal, late message, departure and return.
+        saved: called for every checkpoint that a party has saved, or could not save: (party, round, error).
+        away: called for every party of a session that goes away.
+        numbers: source of session numbers.
     """
 
     def __init__(
         self,
         federation: FederationConfig,
-        contract: Contract,
+        contract: Contract[Any],
         admission: Admission,
         run: str,
         telemetry: Telemetry,
@@ -68,23 +69,23 @@ class Hub:
         self._limits = all_limits(federation, contract)
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
-        self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the half
+        self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
         self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
-        self._names = federation.names  # who takes part
+        self._names = federation.names  # the parties that take part
         self._away: dict[str, float] = {}
         self._failure: Exception | None = None
         self._over = False
         self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
-        self.releases: dict[str, float] = {}  # by party, as it last said
+        self.releases: dict[str, float] = {}  # by party, as last reported
         self.session = 0
         self.round = 0
-        self.aligned = ""  # number of the alignment that counts, for whoever begins
+        self.aligned = ""  # number of the settled alignment, for parties that begin
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
-        """Looks at a new connection's certificate, hears its Hello and lets it in, or says why not."""
+        """Checks a new connection's certificate, reads its Hello and admits it, or refuses with a reason."""
         party = claimed(pem)
         try:
             await screened(self._admission, pem)
@@ -98,10 +99,10 @@ class Hub:
             await connection.close()
 
     async def assemble(self, patience: float, names: Collection[str] | None = None) -> None:
-        """Waits until the whole roster, or those of it that are named, are here and ready.
+        """Waits until the whole roster, or its named parties, are present and ready.
 
         Raises:
-            PartyLost: someone did not come within `patience` seconds; the message names all of them.
+            PartyLost: a party did not come within `patience` seconds; the message names all of them.
         """
         try:
             async with asyncio.timeout(patience):
@@ -126,20 +127,20 @@ class Hub:
         enough: Callable[[], bool] = lambda: False,
         names: Collection[str] | None = None,
     ) -> tuple[Cohort, int]:
-        """Begins a session: tells everyone from which round to go on.
+        """Begins a session: sends every party the round to continue from.
 
         Args:
             held: the rounds of the server's own checkpoints.
-            committed: the newest of them that everyone has had, 0 if none.
+            committed: the newest of them that every member has saved, 0 if none.
             between: awaited after every round.
-            enough: whether there are to be no more.
-            names: those of the roster who take part, where not all of it is needed.
+            enough: returns True if there are to be no more rounds.
+            names: parties of the roster that take part, where not all are needed.
 
         Returns:
-            The parties' links, and the round that is restored.
+            The parties' links, and the round to restore.
 
         Raises:
-            CheckpointError: there is no round that all of them hold, and there should be.
+            CheckpointError: a common checkpoint should exist, and there is none.
         """
         self._names = names = self._federation.names if names is None else tuple(names)
         everyones = {name: self.members[name].hello.held for name in names}
@@ -159,7 +160,7 @@ class Hub:
         return Cohort(self._links, self._mailbox, self._round_opens, between, enough), round
 
     def rewind(self, reason: str) -> None:
-        """Tells everyone who takes part to stop and say Hello again. Who has come since then waits already."""
+        """Makes every participant stop and say Hello again. Parties that arrived since already wait."""
         self._mailbox.abandon()
         for party, member in self.members.items():
             if party not in self._links or not member.connection.session:
@@ -169,13 +170,13 @@ class Hub:
             member.connection.post(said.Rewind(reason))
 
     def request_save(self, save: Save) -> None:
-        """Asks all parties for a checkpoint."""
+        """Requests a checkpoint from all parties."""
         for link in self._links.values():
             link.request_save(save)
 
     @property
     def here(self) -> tuple[str, ...]:
-        """The parties that are here and ready, in the roster's order."""
+        """The parties that are present and ready, in roster order."""
         missing = self._missing()
         return tuple(name for name in self._federation.names if name not in missing)
 
@@ -185,12 +186,12 @@ class Hub:
         return tuple(self._away)
 
     async def gate(self) -> None:
-        """Between two rounds: lets in who is back, and waits for who is not, if that is the policy.
+        """Between two rounds: admits returned parties, and waits for absent ones if that is the policy.
 
         Raises:
-            PartyAway: the policy is to roll back; or somebody is back who lacks the keys that the others agreed on.
-            PartyLost: someone has stayed away for too long.
-            PeerError: someone has failed, or was revoked, and will not come back.
+            PartyAway: the policy is to roll back; or a returned party lacks the keys that the others agreed on.
+            PartyLost: a party has stayed away for too long.
+            PeerError: a party has failed, or was revoked, and will not come back.
         """
         limit, loop = self._federation.timeouts.away, asyncio.get_running_loop()
         await self.revocations.seen()
@@ -213,54 +214,54 @@ class Hub:
                 async with asyncio.timeout(left):
                     await self._changed.wait()
             except TimeoutError:
-                pass  # who it is and since when is said above
+                pass  # the party and its time of departure are recorded above
 
     async def watch_absence(self) -> None:
-        """Notices at once who goes, also while nobody is waited for. Runs until cancelled. Raises as `gate`."""
+        """Detects departures at once, also while no message is awaited. Runs until cancelled. Raises as `gate`."""
         while True:
             await self.gate()
             self._changed.clear()
             await self._changed.wait()
 
     def excuse(self, party: str) -> None:
-        """Goes on without a party that has failed, as if it had never come."""
+        """Continues without a party that has failed, as if it had never joined."""
         self._failure = None
         self.members.pop(party, None)
 
     async def watch_revocations(self) -> None:
-        """Cuts off parties whose certificate is revoked while they are here. Runs until cancelled."""
+        """Disconnects parties whose certificate is revoked during the run. Runs until cancelled."""
         await self.revocations.watch(self._expel_revoked)
 
     def say_failure(self, party: str, error: BaseException) -> None:
-        """Tells everyone who is left that the run has failed, and whose error it was."""
+        """Sends every remaining party the failure of the run, and the party at fault."""
         for name, member in list(self.members.items()):
             if name != party:
                 member.connection.post(said.Failure(party, *declared(error)))
 
     async def part(self, patience: float) -> None:
-        """Says farewell and waits for the parties to do the same. Nobody can join any more."""
+        """Says farewell and waits for the parties to do the same. No party can join any more."""
         self._over = True
         self._mailbox.abandon()
         for member in list(self.members.values()):
             member.connection.post(said.Farewell())
             if not member.connection.session:
-                member.parted.set()  # it came too late to take part, and has nothing to say
+                member.parted.set()  # joined too late to take part: no farewell to wait for
         try:
             async with asyncio.timeout(patience):
                 for member in list(self.members.values()):
                     await member.parted.wait()
         except TimeoutError:
-            pass  # whoever is silent now has had all that it needs
+            pass  # any party that is silent now has received all that it needs
         for member in list(self.members.values()):
             member.parted.set()
         await asyncio.gather(*(member.connection.close() for member in self.members.values()))
 
     def late(self) -> Mapping[str, int]:
-        """Messages by party that came after their round."""
+        """Number of messages by party that came after their round."""
         return self.totals.late
 
     def queues(self) -> dict[tuple[str, str], int]:
-        """By queue and party, how many messages wait: unsent for the connection, unread for the half."""
+        """Queue lengths, by queue and party: unsent for the connection, unread for the server side."""
         unsent = {("unsent", party): member.connection.unsent for party, member in list(self.members.items())}
         return {**unsent, **{("unread", party): self._mailbox.unread(party) for party in self._federation.names}}
 
@@ -268,8 +269,7 @@ class Hub:
         party = hello.party
         if self._over:
             raise RefusedError(f"{party!r}: the run is over", hint="begin a new run")
-        if (before := self.members.get(party)) is not None:
-            # The same party over a new connection: the old one is dead, and nobody has noticed yet.
+        if (before := self.members.get(party)) is not None:  # the old connection is dead, not yet noticed
             self._refuse(before.connection, f"{party!r} has joined over another connection")
             self._forget(party, before, PartyAway(party, "it has joined over another connection"))
         connection.peer, connection.session = party, 0
@@ -325,7 +325,7 @@ class Hub:
         self._forget(party, member, error)
 
     def _forget(self, party: str, member: Member, error: Exception) -> None:
-        """A party is no longer here: its link says so, and the policy says what that means."""
+        """Removes a party: its link reports it, and the policy applies."""
         member.parted.set()
         self.members.pop(party, None)
         self._changed.set()
@@ -344,13 +344,13 @@ class Hub:
             self._links[party].lose(error)
 
     def _rejoin(self, party: str) -> None:
-        """Lets a party that is back into the session that is under way. Raises PartyAway if that has keys."""
+        """Admits a returned party to the current session. Raises PartyAway if that session has keys."""
         if self._links[party].keyed:
             raise PartyAway(party, "it is back, and everyone agrees on new keys")
         since = self._away.pop(party)
         seconds = round(asyncio.get_running_loop().time() - since, 3)
         self._links[party].renew(self.members[party].connection.post)
-        self.session = self._numbers.after(self.session)  # a party takes part in none twice
+        self.session = self._numbers.after(self.session)  # a party takes part in no session twice
         restored = self._start(party, max((r for r in self.members[party].hello.held if r <= self.round), default=0))
         self._telemetry.event("rejoin", party=party, round=self.round, restored=restored, seconds=seconds)
 
@@ -370,7 +370,7 @@ class Hub:
             member = self.members.get(party)
             if member is not None and not member.parted.is_set():
                 cut_off = self._expel(party, member, f"its certificate is revoked: {reason}")
-                if party in self._links:  # the run has begun with it: also between two rounds there is no waiting
+                if party in self._links:  # the run has begun with it: no waiting, not even between two rounds
                     self._failure = cut_off
 
     def _expel(self, party: str, member: Member, reason: str) -> RefusedError:

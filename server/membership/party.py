@@ -1,4 +1,4 @@
-"""A party that is here."""
+"""A connected party."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from colonnade.common.errors import ColonnadeError, RefusedError
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.admission import Admission
 
-_HELLO_PATIENCE = 10.0  # seconds that a new connection has to say who it is
-_REFUSAL_PAUSE = 1.0  # seconds before a certificate that may not come in is told so
+_HELLO_PATIENCE = 10.0  # seconds that a new connection has for its Hello
+_REFUSAL_PAUSE = 1.0  # seconds before a refused certificate is reported to its sender
 _HELD = 2  # checkpoints that a party keeps
 
 
 @dataclass
 class Member:
-    """Its connection, and what it said of itself.
+    """A party's connection, and its own reports.
 
-    `ready` until it is told to rewind, and again from its next Hello on.
+    `ready` until its session is rewound, and again from its next Hello on.
     """
 
     connection: Connection
@@ -31,17 +31,17 @@ class Member:
     parted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note_saved(self, round: int) -> None:
-        """It has saved a round: its Hello, heard again, would say so."""
+        """Records a saved round, as its next Hello would."""
         held = (round, *(r for r in self.hello.held if r != round))
         self.hello = replace(self.hello, held=held[:_HELD])
 
     def begin(self, begin: Begin) -> None:
-        """Tells it where its next session begins."""
+        """Sends it the start of its next session."""
         self.connection.post(begin)
         self.connection.session = begin.session
 
     def renew(self, hello: Hello, admission: Admission) -> None:
-        """It is ready again. Raises RefusedError: it may no longer take part, or says that it is somebody else."""
+        """Takes its next Hello. Raises RefusedError: it may no longer take part, or uses another name."""
         if hello.party != self.hello.party:
             raise RefusedError(f"{self.hello.party!r} now calls itself {hello.party[:80]!r}")
         admission.check(hello, self.pem)
@@ -50,10 +50,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Intake:
-    """Where what a member sends goes: to the link of its session, if there is one.
+    """Routes a member's messages to the link of its session, if there is one.
 
     Args:
-        member: who sends.
+        member: the sender.
         link: of the session; None before the first.
     """
 
@@ -62,17 +62,17 @@ class Intake:
 
     @property
     def full(self) -> bool:
-        """Whether more is unread than the member may send ahead."""
+        """True if more messages are unread than the member may send ahead."""
         link = self.link()
         return link is not None and self._here and link.full
 
     async def room(self) -> None:
-        """Waits until enough is read, or nobody will read it."""
+        """Waits until enough messages are read, or none will be."""
         if (link := self.link()) is not None:
             await link.room()
 
     def expects(self, kind: str, round: int) -> bool:
-        """Whether a message is of any use; of a session that was stopped, nothing is."""
+        """Returns True if a message is of use; messages of a stopped session never are."""
         link = self.link()
         return link is None or (self._here and link.expects(kind, round))
 
@@ -82,11 +82,11 @@ class Intake:
 
 
 async def first_hello(connection: Connection) -> Hello:
-    """What a new connection says first.
+    """The first message of a new connection.
 
     Raises:
-        RefusedError: it says something else, or nothing in time.
-        PeerError: it is lost.
+        RefusedError: it is no Hello, or none came in time.
+        PeerError: the connection is lost.
     """
     try:
         return await asyncio.wait_for(connection.hello(), _HELLO_PATIENCE)
@@ -95,9 +95,9 @@ async def first_hello(connection: Connection) -> Hello:
 
 
 async def screened(admission: Admission, pem: bytes | None) -> None:
-    """Looks at a certificate. Raises as `Admission.screen`, after a while.
+    """Checks a certificate. Raises as `Admission.screen`, after a pause.
 
-    Who is refused here comes again and again. A connection has one stream, so that it learns its refusal once a second.
+    A refused party dials again and again. A connection has one stream, so it is refused once a second.
     """
     try:
         admission.screen(pem)

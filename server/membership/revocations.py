@@ -1,4 +1,4 @@
-"""The list of revoked certificates while a run goes on: looked at once a second, and no round without it."""
+"""The list of revoked certificates during a run: read once a second, and required for every round."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from colonnade.common.errors import IdentityError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.membership.admission import Admission
 
-_PERIOD = 1.0  # seconds between two looks
+_PERIOD = 1.0  # seconds between two reads
 _PATIENCE = 10.0  # seconds without the list after which no round is opened
 
 
 class Revocations:
-    """Says whether anybody can tell who is revoked.
+    """Tracks whether the revocation list can be read.
 
     Args:
         admission: reads the list.
-        telemetry: told when it cannot be read, and when rounds stop for that.
-        limit: seconds that rounds may stand still.
+        telemetry: receives failures to read it, and stops of rounds because of them.
+        limit: seconds that rounds may be stopped.
     """
 
     def __init__(self, admission: Admission, telemetry: Telemetry, limit: float) -> None:
@@ -27,7 +27,7 @@ class Revocations:
         self._unseen: float | None = None  # since when it cannot be read
 
     async def watch(self, expel: Callable[[Mapping[str, str]], None]) -> None:
-        """Has those cut off who are revoked by now: why, by party. Runs until cancelled."""
+        """Calls `expel` with the parties revoked by now and the reasons. Runs until cancelled."""
         said = ""
         while True:
             await asyncio.sleep(_PERIOD)
@@ -42,19 +42,19 @@ class Revocations:
                 said = str(broken)
 
     async def seen(self, _round: int = 0) -> None:
-        """Between two rounds: waits until the list is read again, if it has not been for some seconds.
+        """Between two rounds: waits until the list is read again, if it could not be for some seconds.
 
         Raises:
             IdentityError: it takes longer than `limit`.
         """
-        loop, told = asyncio.get_running_loop(), False
+        loop, reported = asyncio.get_running_loop(), False
         while self._unseen is not None and (age := loop.time() - self._unseen) > _PATIENCE:
             if age > _PATIENCE + self._limit:
                 raise IdentityError(
                     f"the list of revoked certificates could not be read for {age:.0f} s",
                     hint="mend the file that server.revoked names, and go on with the run: --resume",
                 )
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 self._telemetry.event("revocations", reason="no round is opened until the list is read again")
             await asyncio.sleep(_PERIOD)

@@ -1,4 +1,4 @@
-"""Coordinated checkpoints: everyone saves the same round, and the server commits it when all have."""
+"""Coordinated checkpoints: every member saves the same round, and the server commits it when all have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from colonnade.common.runtime.durable import write_durably
 
 @dataclass
 class _Pending:
-    """A checkpoint that not everyone has saved yet."""
+    """A checkpoint that some member has not saved yet."""
 
     round: int
     best: int
@@ -32,22 +32,22 @@ class _Pending:
 
 
 class Saving:
-    """The server's part in checkpoints.
+    """The server side of checkpoints.
 
-    While one is being written, the rounds go on; the next is not begun before it is committed or
-    given up. The one before lives until then.
+    Rounds go on while a checkpoint is written; the next is not begun before it is committed or
+    given up. The previous one is kept until then.
 
     Args:
         store: the server's own checkpoints.
         folder: where the commit is recorded.
         owner: of the server's checkpoints.
         config: when to save.
-        telemetry: told of every checkpoint.
+        telemetry: receives every checkpoint.
         clock: seconds, of which only differences matter.
 
     Attributes:
-        committed: the newest round that everyone has saved, 0 if none.
-        best: the best round, if everyone has saved it; it is kept beside the newest two.
+        committed: the newest round that every member has saved, 0 if none.
+        best: the best round, if every member has saved it; it is kept in addition to the newest two.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Saving:
         self.committed, self.best = _read_committed(self._record)
 
     def due(self, round: int, last: int, best: int = 0) -> bool:
-        """Whether a checkpoint is to be taken after this round: now and then, after the last, and after the best."""
+        """Returns True if a checkpoint is due after this round: periodic, the last, or the best."""
         if round in (last, best):
             return True
         if self._pending is not None:
@@ -78,7 +78,7 @@ class Saving:
     async def begin(
         self, round: int, snapshot: Snapshot, parties: Iterable[str], ask: Callable[[Save], None], best: int = 0
     ) -> None:
-        """Saves our own part in the background and asks the parties for theirs. `best` is the best round so far."""
+        """Saves the server's part in the background and requests the parties'. `best` is the best round so far."""
         if self._pending is not None:  # the last or the best: it waits for the one before
             await asyncio.wait({self._pending.done})
         loop = asyncio.get_running_loop()
@@ -88,11 +88,11 @@ class Saving:
         ask(Save(round, self.committed, self.best))
 
     def restored(self, round: int) -> None:
-        """The run goes on from a checkpoint that everyone holds: it is kept until a newer one is committed."""
+        """Notes that the run resumes from a checkpoint of all members: it is kept until a newer one is committed."""
         self.committed = round
 
     def saved(self, member: str, round: int, error: str = "") -> None:
-        """A member has saved a round, or could not."""
+        """Records that a member has saved a round, or could not."""
         pending = self._pending
         if pending is None or pending.round != round or member not in pending.waiting:
             return  # of a checkpoint that was given up
@@ -104,17 +104,17 @@ class Saving:
             self._commit(pending)
 
     def give_up(self, member: str, reason: str) -> None:
-        """Forgets the checkpoint that is under way, if there is one: a member cannot or will not save it."""
+        """Drops the pending checkpoint, if any: a member cannot or will not save it."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             self._telemetry.event("checkpoint_failed", round=pending.round, party=member, reason=reason)
             pending.done.set_result(None)
 
     async def finish(self, limit: float) -> None:
-        """Waits until what is under way is committed or given up.
+        """Waits until the pending checkpoint is committed or given up.
 
         Raises:
-            PartyLost: somebody has not saved within `limit` seconds.
+            PartyLost: a party has not saved within `limit` seconds.
         """
         if (pending := self._pending) is None:
             return
@@ -152,21 +152,21 @@ class Saving:
 
 
 def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
-    """The newest round that all hold; the beginning, 0, only where nothing was committed yet.
+    """The newest round that all members hold; 0, the beginning, only if nothing was committed yet.
 
     Args:
         held: the rounds of every member's checkpoints.
-        committed: the newest that everyone has had.
+        committed: the newest that every member has saved.
 
     Raises:
-        CheckpointError: there is none, and there should be.
+        CheckpointError: there is no common round, and there should be.
     """
     common = set.intersection(*map(set, held.values()))
     if not common and committed:
         without = [name for name, rounds in held.items() if committed not in rounds]
-        said = f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}"
+        text = f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}"
         hint = "resume every member from its own folder of this run, or begin a new run"
-        raise CheckpointError(said, hint=hint, told=said)
+        raise CheckpointError(text, hint=hint, told=text)
     return max(common, default=0)
 
 
@@ -175,4 +175,4 @@ def _read_committed(record: Path) -> tuple[int, int]:
         content = json.loads(record.read_text())
         return int(content["round"]), int(content.get("best", 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0, 0  # there is none, or it was altered: what the members hold decides
+        return 0, 0  # missing or altered: the members' checkpoints decide

@@ -1,4 +1,4 @@
-"""The numbers of sessions: every one is larger than all before it, whatever happens to the server's process."""
+"""Session numbers, which increase even over restarts of the server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from colonnade.common.runtime.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class SessionNumbers:
-    """Parties refuse a session whose number is not larger than that of the one before.
+    """Source of session numbers. Parties refuse a session whose number is not larger than the previous one.
 
-    Numbers are seconds since 1970, so that they also grow where the file is lost or a folder is an older copy;
+    Numbers are seconds since 1970, so that they increase even if the file is lost or a folder is an older copy;
     the file is for a clock that goes back.
 
     Args:
@@ -27,7 +27,7 @@ class SessionNumbers:
     clock: Callable[[], float] = time.time
 
     def after(self, last: int) -> int:
-        """A number larger than `last` and all that were given before; it is on the disk when this returns.
+        """Returns a number larger than `last` and all earlier ones; it is on the disk when this returns.
 
         Raises:
             EnvironmentFault: the disk refuses it.
@@ -45,4 +45,4 @@ def _kept(path: Path) -> int:
     try:
         return int(path.read_text())
     except (OSError, ValueError):
-        return 0  # the clock has to do
+        return 0  # the clock has to suffice

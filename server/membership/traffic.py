@@ -1,4 +1,4 @@
-"""Bytes by party over a whole run, whatever connections and links they went over."""
+"""Bytes by party over a whole run, over all connections and links."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WAYS, _UNITS = ("up", "down"), ("payload", "wire")
 
 
 class Totals:
-    """What every party has sent and been sent, and how many of its messages came late.
+    """Traffic in both directions by party, and number of late messages.
 
     Args:
-        parties: the roster, which the attribute of that name is too.
+        parties: the roster.
     """
 
     def __init__(self, parties: tuple[str, ...]) -> None:
@@ -28,11 +28,11 @@ class Totals:
         self.late: Counter[str] = Counter()
 
     def connect(self, party: str, connection: Connection) -> None:
-        """A party's bytes go over this connection from now on."""
+        """Counts a party's bytes over this connection from now on."""
         self._connections[party].append(connection)
 
     def link(self, party: str, link: Link) -> None:
-        """A party's messages go over this link from now on."""
+        """Counts a party's messages over this link from now on."""
         self._links[party].append(link)
 
     def capture(self) -> dict[str, int]:
@@ -46,7 +46,7 @@ class Totals:
         return {**flat, **{f"{party} late": count for party, count in self.late.items()}}
 
     def restore(self, counts: Mapping[str, int]) -> None:
-        """Adds what was counted before this start."""
+        """Adds the counts of earlier starts."""
         for key, count in counts.items():
             party, _, what = key.partition(" ")
             if what == "late":
@@ -55,7 +55,7 @@ class Totals:
                 self._earlier[key] += count
 
     def wire(self) -> tuple[int, int]:
-        """Bytes on the wire in all, up and down."""
+        """Total bytes on the wire, up and down."""
         up, down = (sum(self._count(party, way, "wire") for party in self.parties) for way in _WAYS)
         return up, down
 
@@ -69,14 +69,14 @@ class Totals:
         return {**total, "parties": parties}
 
     def books(self) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
-        """Of this start: party -> up or down -> kind -> messages, payload bytes. Any thread may ask."""
+        """Counts of this start: party -> up or down -> kind -> messages, payload bytes. Thread-safe."""
         return {
             party: {way: _by_kind([_book(link.traffic, way) for link in list(links)]) for way in _WAYS}
             for party, links in self._links.items()
         }
 
     def frames(self) -> dict[tuple[str, str], int]:
-        """Of this start: (up or down, party) -> bytes on the wire. Any thread may ask."""
+        """Counts of this start: (up or down, party) -> bytes on the wire. Thread-safe."""
         return {(way, party): self._wire(party, way) for party in self.parties for way in _WAYS}
 
     def _count(self, party: str, way: str, unit: str) -> int:

@@ -1,1 +1,1 @@
-"""A model that is asked after its run: sessions, exchange, services."""
+"""Predictions after a run: sessions, exchange, services."""

@@ -1,4 +1,4 @@
-"""The server's half of a prediction. The box: common/prediction/messages.py."""
+"""Prediction, server side. The box: common/prediction/messages.py."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Question:
-    """Whom somebody wants outputs of. Which rows these are is looked up when it is asked: they may be others by then.
+    """Ids to predict. Their rows are looked up when the question is taken: they may have changed by then.
 
     Args:
         ids: at most `ROWS`.
-        answer: where the answer comes.
+        answer: future of the outputs.
     """
 
     ids: tuple[str, ...]
@@ -49,11 +49,11 @@ class Question:
 
 
 class Questions:
-    """What is to be answered, in order. It outlives sessions: a question that was under way when one broke comes again.
+    """Open questions, in order. Outlives sessions: a question that was under way when one broke is asked again.
 
     Attributes:
-        over: whether there will be no more.
-        hearing: set while the parties are there to answer.
+        over: True if there will be no more.
+        hearing: set while the parties are present to respond.
     """
 
     def __init__(self) -> None:
@@ -62,17 +62,17 @@ class Questions:
         self.over, self.hearing = False, asyncio.Event()
 
     async def ask(self, ids: Iterable[str]) -> Outputs:
-        """What the joint model says of some people. Raises whatever has ended the conversation."""
+        """The joint model's outputs for some ids. Raises any error that has ended the conversation."""
         question = Question(tuple(ids))
         self._waiting.put_nowait(question)
         return await question.answer
 
     def close(self) -> None:
-        """There will be no more."""
+        """Ends the questions."""
         self._waiting.put_nowait(None)
 
     async def next(self) -> Question | None:
-        """The one that is open, or the one that comes next; None when there are no more."""
+        """The open question, or the next one; None when there are no more."""
         while self._open is None or self._open.answer.done():
             self._open = await self._waiting.get()
             if self._open is None:
@@ -91,18 +91,18 @@ async def predict(
     *,
     own: bool = False,
 ) -> None:
-    """Asks everybody who is there for its outputs of the rows in question, and puts them together.
+    """Collects the present parties' outputs of the rows in question, and computes the joint model's.
 
     Args:
         place: the position of an id's row, None where not all members know it.
-        absent: what is taken for who is not there.
-        history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
-        own: whether parties predict too, where they can.
+        absent: imputes absent parties.
+        history: the training row of every position, int64, -1 for none; None where they are the same.
+        own: True if parties predict too, where they can.
 
     Raises:
-        InputError: there is nothing that could stand in for somebody.
+        InputError: nothing is kept that could replace an absent party.
         ContractError: a party breaks the contract.
-        PartyLost: one does not answer in time.
+        PartyLost: a party does not respond in time.
     """
     of_rows, numbers = _joint(ctx), width(ctx.federation)
     missing = tuple(party for party in ctx.federation.names if party not in clients)
@@ -121,10 +121,10 @@ async def predict(
         await clients.broadcast(Ask(t, own, rows))  # 1
         with torch.no_grad():
             if sums is None:
-                answers = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
-                said: dict[str, Tensor] = {party: answer.h for party, answer in answers.items()}
-                said |= {party: standing.of(party, rows) for party in missing} if standing else {}
-                parts = [said[party] for party in ctx.federation.names]
+                responses = await clients.collect(Output, t, ctx.quorum, rows=len(rows), width=numbers)  # 2
+                by_party: dict[str, Tensor] = {party: answer.h for party, answer in responses.items()}
+                by_party |= {party: standing.of(party, rows) for party in missing} if standing else {}
+                parts = [by_party[party] for party in ctx.federation.names]
                 total, logits = torch.stack(parts).sum(0) if own else None, joint.logits(parts)  # 3
             else:
                 assert isinstance(joint, Summed)  # of every protocol that sums
@@ -135,17 +135,17 @@ async def predict(
             await clients.broadcast(Averaged(t, joint.average(total)))  # 4
         line = {row: number for number, row in enumerate(rows.tolist())}
         _tell(question, Outputs({id: line[row] for id, row in places.items()}, logits.cpu()))
-    async for _ in rounds:  # which are over: the parties are told
+    async for _ in rounds:  # there are none left: ends the session with the parties
         pass
 
 
 def _tell(question: Question, answer: Outputs) -> None:
-    if not question.answer.done():  # who asked may have gone
+    if not question.answer.done():  # its caller may have gone
         question.answer.set_result(answer)
 
 
 def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
-    """The joint model, by the rows that it is of."""
+    """The joint model, by rows."""
     cfg = ctx.federation.protocol
     if cfg.name in ACTIVE:
         return ACTIVE[cfg.name](ctx, cfg)
@@ -154,7 +154,7 @@ def _joint(ctx: ServerContext) -> Callable[[Tensor], Joint]:
 
 
 def _whole(found: Found, clients: Cohort) -> Tensor:
-    """The sum, which there is if everybody has answered. Raises PartyLost."""
+    """The sum, which exists if every party has responded. Raises PartyLost."""
     if found.total is None:
         silent = ", ".join(party for party in clients if party not in found.answers)
         raise PartyLost(silent, "gave no answer to a question of which everybody's sum is needed")

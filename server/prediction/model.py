@@ -1,4 +1,4 @@
-"""The joint model of a run, for whoever asks it on this machine."""
+"""The joint model of a run, for callers in this process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from colonnade.server.prediction.row_index import RowIndex
 
 @dataclass(frozen=True)
 class Model:
-    """What a run has learned, as long as everybody is there to answer.
+    """Trained model of a run, available while every party is present.
 
     Args:
-        run: its number.
-        round: that the model is of.
-        people: who can be asked for.
-        names: what the values of a row are called: the classes, or in regression the targets.
-        classes: whether they are probabilities of classes.
-        questions: what takes the rows.
-        finish: the joint model's outputs, (rows, names) -> what they say: probabilities, or numbers in their own units.
-        show: shows numbers where this process shows its own.
+        run: the run's number.
+        round: round of the model.
+        row_index: index of the rows that can be predicted.
+        names: names of a row's values: the classes, or in regression the targets.
+        classes: True if the values are probabilities of classes.
+        questions: queue of the rows to predict.
+        finish: the joint model's outputs, (rows, names) -> probabilities, or numbers in their own units.
+        show: adds metrics to those of this process.
     """
 
     run: str
@@ -39,12 +39,12 @@ class Model:
     show: Callable[[Collector], None] = lambda _collector: None
 
     async def token(self) -> str:
-        """Changes with whatever changes what the model says; waits until the parties are there."""
+        """Token that changes whenever predictions may change; waits until the parties are present."""
         await self.questions.hearing.wait()
         return f"{self.run} {self.round} {','.join(self.row_index.here)} {','.join(self.names)}"
 
     async def say(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
-        """What the model says of people: a value a name. Who is not there is not known to all members.
+        """Predictions by id: one value per name. Ids that some member lacks are left out.
 
         Raises:
             ColonnadeError: the conversation with the parties has ended.

@@ -1,4 +1,4 @@
-"""Who can be asked for: the rows that all members hold, by their keys."""
+"""Rows that can be predicted: those that all members hold, by their keys."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from colonnade.server.alignment.rows import ServerRows
 
 @dataclass
 class RowIndex:
-    """Positions of rows by who they are about.
+    """Positions of rows by key.
 
     Args:
         federation: the agreed section.
-        labels: of the rows that were trained on, in their common order.
-        asked: keys of whom somebody may ask for, each once, as they are compared; unused where rows need no alignment.
+        labels: of the training rows, in their common order.
+        asked: keys that may be asked for, each once, as they are compared; unused where rows need no alignment.
         seed: of alignments, each until it is settled.
 
     Attributes:
-        places: where a row is, by its key as it is compared or, where there are neither keys nor alignment, its number.
-            With alignment there is nothing before the first one.
+        places: position of a row, by its key as it is compared or, where there are neither keys nor alignment, its
+            number. With alignment it is empty before the first one.
         here: the parties that take part now.
 
     Raises:
@@ -52,20 +52,20 @@ class RowIndex:
             self.places = {name: place for place, name in enumerate(self._names())}
 
     def place(self, id: str) -> int | None:
-        """Where the row of an id is; None if not all members know it."""
+        """Position of an id's row; None if some member does not know it."""
         return self.places.get(self.federation.keys.normal(id))
 
     def rows(self, names: Collection[str], kinds: Kinds, telemetry: Telemetry, use: Callable[[], None]) -> ServerRows:
-        """An alignment with these parties, which ends in other places.
+        """Returns an alignment with these parties, which sets new positions.
 
         Args:
-            names: who takes part, of the roster.
-            kinds: what may come afterwards.
-            telemetry: told of progress.
-            use: called when places are known.
+            names: participating parties of the roster.
+            kinds: messages allowed afterwards.
+            telemetry: receives progress.
+            use: called when positions are known.
 
         Raises:
-            DataError: there is nobody to ask for.
+            DataError: there is no row to ask for.
         """
         there = {name: pin for name, pin in self.federation.parties.items() if name in names}
         federation = self.federation.model_copy(update={"parties": there})
@@ -80,7 +80,7 @@ class RowIndex:
         )
 
     def history(self) -> Tensor:
-        """The row that was trained on for every position now, int64 (common,); -1 for who is new."""
+        """The training row of every position now, int64 (common,); -1 for new rows."""
         if self.federation.align == "none":
             return torch.arange(len(self.labels.values))
         trained = {name: row for row, name in enumerate(self._normal(self.labels.ids or ()))}
@@ -96,7 +96,7 @@ class RowIndex:
     def _names(self) -> Iterable[str]:
         if self.labels.ids is None:
             return map(str, range(len(self.labels.values)))
-        RowKeys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses what would be the same
+        RowKeys.of(self.labels.ids, self.federation.keys, SERVER)  # refuses keys that compare equal
         return self._normal(self.labels.ids)
 
     def _normal(self, ids: Iterable[str]) -> Iterable[str]:

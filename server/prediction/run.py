@@ -1,4 +1,4 @@
-"""The server's process where a run has ended and its model is asked."""
+"""The server's process for predictions with the model of a run that has ended."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from colonnade.server.run.service import Service, prediction_task
 from colonnade.server.training.context import ServerContext, check_labels
 
 Work = Callable[[Model], Awaitable[None]]
-"""What is done with the model while everybody is there."""
+"""Work with the model while every party is present."""
 
 
 @dataclass
 class PredictionRun:
-    """One start of a server that asks the model of a run.
+    """One start of a server for predictions.
 
     Args:
         federation, config: the two sections of its file.
         base: the folder that paths in the file are relative to.
         out: the run's folder.
-        work: what is done with the model; when it returns, the parties are dismissed.
-        terms: how it is asked.
-        ids: whom somebody will ask for, where rows are aligned; None for those whom the run was trained on.
-        listeners: told of every event, for progress lines.
+        work: work with the model; when it returns, the parties are dismissed.
+        terms: terms of the predictions.
+        ids: ids that will be asked for, where rows are aligned; None for those of the training rows.
+        listeners: receive every event, for progress lines.
     """
 
     federation: FederationConfig
@@ -76,11 +76,11 @@ class PredictionRun:
         self._folder = RunFolder(self.out)
 
     async def run(self) -> None:
-        """Gathers the parties, and lets the work be done.
+        """Gathers the parties, and runs the work.
 
         Raises:
             CheckpointError: the run's folder holds no model.
-            ColonnadeError: somebody did not come, or has failed.
+            ColonnadeError: a party did not come, or has failed.
         """
         raise_limit()
         task, (owner, store, held) = prediction_task(self.federation), self.check()
@@ -110,13 +110,13 @@ class PredictionRun:
                 await self._converse(service, sessions, self._model(ctx, row_index, owner.run, held[0], watch))
 
     def check(self) -> tuple[Owner, Checkpoints, list[int]]:
-        """Refuses what cannot be asked, before anybody is started or anything is written.
+        """Refuses unusable models and terms, before any party is started or any file is written.
 
         Returns:
             The model's owner, the server's checkpoints, and their rounds, newest first.
 
         Raises:
-            InputError: this model cannot be asked, or not so.
+            InputError: this model cannot predict, or not on these terms.
             CheckpointError: the run's folder holds no model.
         """
         prediction.contract(self.federation)
@@ -139,7 +139,7 @@ class PredictionRun:
     async def _converse(
         self, service: Service, sessions: PredictionSessions, model: Callable[[Questions], Model]
     ) -> None:
-        """The work beside the sessions: whatever fails first ends both."""
+        """Runs the work and the sessions concurrently; the first failure ends both."""
         questions, ctx = Questions(), sessions.ctx
         work = asyncio.ensure_future(self.work(model(questions)))
         work.add_done_callback(lambda _done: questions.close())
@@ -206,7 +206,7 @@ class PredictionRun:
 
 
 async def _all_done(tasks: Collection[asyncio.Future[None]]) -> None:
-    """Waits for all of them, or for the first that fails, whose error this raises."""
+    """Waits for all tasks, or for the first that fails, whose error it raises."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()

@@ -1,4 +1,4 @@
-"""The sessions of a server whose model is asked: whoever is there answers, with rows that they have in common."""
+"""The sessions of a prediction server: present parties respond, with the rows that they have in common."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PredictionSessions:
     """The sessions of one start.
 
     Args:
-        terms: how the model is asked.
+        terms: terms of the predictions.
         federation: the agreed section.
         ctx: of the server; its state is restored in every session.
-        hub: where parties come in.
+        hub: admits parties.
         store, owner: of the server's checkpoints.
         held: their rounds, the newest first.
-        people: who can be asked for.
+        row_index: index of the rows that can be predicted.
         folder: the run's.
     """
 
@@ -52,12 +52,12 @@ class PredictionSessions:
     _aligned: tuple[str, ...] = ()
 
     async def sessions(self, questions: Questions) -> None:
-        """Answers questions, over as many sessions as that takes.
+        """Answers questions, over as many sessions as needed.
 
         Raises:
-            PartyLost: somebody did not come, or nobody.
-            PartyFailed: somebody has failed who may not be absent.
-            ColonnadeError: anything else that ends it.
+            PartyLost: a party did not come, or none did.
+            PartyFailed: a party has failed that may not be absent.
+            ColonnadeError: any other error that ends the sessions.
         """
         ctx, hub, federation = self.ctx, self.hub, self.federation
         while True:
@@ -87,7 +87,7 @@ class PredictionSessions:
                 questions.hearing.clear()
 
     async def _gather(self) -> tuple[str, ...]:
-        """Who is there, after everybody has come or has had the time to."""
+        """The present parties, after all have joined or the waiting time is over."""
         terms, hub, loop, names = self.terms, self.hub, asyncio.get_running_loop(), self.federation.names
         patience = self.federation.timeouts.away if terms.patience is None else terms.patience
         until = loop.time() + patience
@@ -108,13 +108,13 @@ class PredictionSessions:
         return hub.here
 
     def _excuse(self, failed: PartyFailed) -> None:
-        """Who has failed is absent, where that is allowed. Raises what it failed with where not."""
+        """Treats a failed party as absent, where that is allowed. Raises its error where not."""
         if self.terms.absent == "refuse":
             raise failed
         self.hub.excuse(failed.party)
 
     async def _while_here(self, work: Coroutine[Any, Any, None]) -> None:
-        """The work, until it is done or somebody goes: that is noticed at once, and not with the next question."""
+        """Runs the work until it is done or a party goes, which is noticed at once, not with the next question."""
         tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.hub.watch_absence())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -126,7 +126,7 @@ class PredictionSessions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _prepare(self, names: tuple[str, ...]) -> None:
-        """Rows are aligned anew whenever others are there."""
+        """Aligns rows anew whenever the set of present parties has changed."""
         federation, hub = self.federation, self.hub
         if federation.align == "none":
             return
@@ -138,6 +138,6 @@ class PredictionSessions:
         hub.aligned = self._rows.agreed({name: hub.members[name].hello.aligned for name in names})
 
     def _use(self) -> None:
-        """The server's own columns, where it has any, of the rows that are common now."""
+        """Loads the server's own columns, where it has any, of the rows that are common now."""
         columns = columns_of(self.federation, self.ctx.config, self.ctx.base, self.row_index.places, self.folder)
         self.ctx.columns = columns and columns.to(self.ctx.device)

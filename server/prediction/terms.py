@@ -1,4 +1,4 @@
-"""How the model of a run is asked, whoever asks it."""
+"""Terms on which the model of a run predicts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from colonnade.server.training.absence import Absent
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionTerms:
-    """What holds for every question of one start.
+    """Settings for every question of one start.
 
     Args:
-        absent: what is taken for a party that is not there.
+        absent: how an absent party is replaced.
         patience: seconds that parties have to come, and to come back; None for federation.timeouts.away.
-        expected: those that may come at all; None for all.
-        own: whether parties predict too, and keep that at home.
-        secure: False talks plainly, on loopback only.
+        expected: parties that may come at all; None for all.
+        own: True if parties predict too, and keep the result.
+        secure: False for no TLS, on loopback only.
     """
 
     absent: Absent = "refuse"

@@ -1,1 +1,1 @@
-"""Labels: noise, budget, and what goes back to parties."""
+"""Labels: noise, budget, and protection of responses to parties."""

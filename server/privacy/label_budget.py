@@ -1,4 +1,4 @@
-"""How often every training row's label was used for something that left the server, also over crashes."""
+"""Number of releases of every training row's label, counted over crashes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from colonnade.common.runtime.durable import write_durably
 from colonnade.common.runtime.run_folder import RunFolder
 
 _ANEW = "begin a new run, which spends epsilon anew"
-_BLOCKS = 32  # that a run's releases are reserved in: a crash forfeits at most one of them
+_BLOCKS = 32  # in which a run's releases are reserved: a crash forfeits at most one
 
 
 class RowReleases:
     """Releases by row, in memory, and a ceiling over all of them on the disk.
 
-    No rollback sets the counts back. Before any of them would pass the ceiling, the ceiling is raised by a block
-    and forced to the disk; after a restart every row counts as many as it says. So a crash can only make it more.
+    No rollback lowers the counts. Before any of them would pass the ceiling, the ceiling is raised by a block
+    and flushed to the disk; after a restart every row's count is the ceiling. A crash can only increase a count.
 
     Args:
-        config: what a release costs.
+        config: settings that a release's cost depends on.
         rows: of the aligned data.
-        block: by which the ceiling is raised.
+        block: step by which the ceiling is raised.
         path: of the file; None keeps none.
-        spent: by every row, before this start.
+        spent: releases of every row, before this start.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class RowReleases:
 
     @property
     def most(self) -> int:
-        """Releases of the row that has most: the guarantee is for every row."""
+        """Largest number of releases of any row: the guarantee is for every row."""
         return int(self._counts.max())
 
     @property
     def accounting(self) -> Accounting:
-        """How releases are added up."""
+        """Accounting method of the releases."""
         return self._config.accounting
 
     @property
     def epsilon(self) -> float:
-        """What they come to at the configured delta, for another label of one row (sensitivity 2C)."""
+        """Total epsilon at the configured delta, for another label of one row (sensitivity 2C)."""
         config = self._config
         return epsilon(self.most, config.noise_multiplier, config.delta, "replace", config.accounting)
 
     def spend(self, batch: Tensor) -> None:
-        """Pays for one release of these rows, int64 (rows,), before it is made.
+        """Counts one release of these rows, int64 (rows,), before it is made.
 
         Raises:
             EnvironmentFault: the ceiling cannot be written.
@@ -83,7 +83,7 @@ class RowReleases:
         self._ceiling = ceiling
 
     def close(self) -> None:
-        """Lowers the ceiling to what was spent. Where that cannot be written, the rest of a block is forfeited."""
+        """Lowers the ceiling to the releases made. If that cannot be written, the rest of a block is forfeited."""
         if self.most < self._ceiling:
             with contextlib.suppress(EnvironmentFault):
                 self.write(self.most)
@@ -98,18 +98,18 @@ def open_releases(
     *,
     begun: bool = False,
 ) -> RowReleases | None:
-    """The counts of a run, as an earlier start left them; None where nothing is asked for.
+    """The counts of a run, as an earlier start left them; None if responses are not protected.
 
     Args:
         config: `server.privacy.answers`.
         schedule: of the run.
-        parties: that are answered, which with the run's length sizes the blocks.
+        parties: parties that get responses; with the run's length they size the blocks.
         rows: of the aligned data.
         folder: the run's; None keeps the counts in memory alone.
-        begun: whether the run has begun, so that answers may have left already.
+        begun: True if the run has begun, so that responses may have left already.
 
     Raises:
-        ConfigError: delta means nothing for so many training rows.
+        ConfigError: delta is too large for so many training rows.
         CheckpointError: the run was begun with other settings, or the file cannot be read.
         EnvironmentFault: it cannot be written.
     """
@@ -143,7 +143,7 @@ def _check_delta(config: ResponseNoiseConfig, rows: int) -> None:
 
 
 def _read(path: Path, config: ResponseNoiseConfig) -> tuple[int, str]:
-    """The ceiling, and how releases were added up."""
+    """The ceiling, and the accounting method."""
     try:
         record = json.loads(path.read_text())
         ceiling, accounting = int(record.pop("ceiling")), record.pop("accounting", BEFORE["accounting"])
@@ -163,5 +163,5 @@ def _read(path: Path, config: ResponseNoiseConfig) -> tuple[int, str]:
 
 
 def _settings(config: ResponseNoiseConfig) -> dict[str, float | bool]:
-    """What a release costs depends on these; clips and delta may change."""
+    """Settings that a release's cost depends on; clips and delta may change."""
     return {"noise_multiplier": config.noise_multiplier, "seeded": config.seeded}

@@ -1,4 +1,4 @@
-"""Whether the labels are still those that a run was begun with: ids find rows by their order."""
+"""Check that the labels are those that the run began with: ids find rows by their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def hold_labels(run_cache: RunCache, digest: str) -> None:
 
 
 def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
-    """Raises DataError if they are others than those that were held."""
+    """Raises DataError if the labels differ from those of the kept digest."""
     if (held := run_cache.number(_NAME)) and held != digest_of(labels):
         raise DataError(
             "server.labels has changed since the run was begun: its ids, its values or their order are others",
@@ -28,7 +28,7 @@ def refuse_other_labels(run_cache: RunCache, labels: LabelColumn) -> None:
 
 
 def digest_of(labels: LabelColumn) -> str:
-    """Changes with any value, id or the order."""
+    """Digest over all values, ids and their order."""
     digest = hashlib.sha256(labels.values.contiguous().numpy().tobytes())
     for id in labels.ids or ():
         digest.update(len(id).to_bytes(8) + id.encode(errors="surrogatepass"))

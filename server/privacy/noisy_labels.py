@@ -1,4 +1,4 @@
-"""The noisy labels of a run on the disk: drawn once, however often the server is started."""
+"""The noisy labels of a run on the disk: drawn once, for all starts of the server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _ANEW = "begin a new run, which draws noise and spends epsilon anew"
 
 
 class NoisyLabelFile:
-    """Where a run keeps its noisy labels.
+    """File of a run's noisy labels.
 
-    The file says of which labels and settings they are: its fingerprint of the true labels is for
-    the server's eyes only.
+    It records fingerprints of the labels and settings; the fingerprint of the true labels never leaves the server.
 
     Args:
         folder: the run's.
-        begun: whether the run has begun, so that labels have been used already.
+        begun: True if the run has begun, so that labels have been used already.
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
@@ -35,18 +34,18 @@ class NoisyLabelFile:
     def get(
         self, config: LabelPrivacyConfig | None, labels: Tensor, rows: Tensor, classes: int, seed: int
     ) -> NoisyLabels | None:
-        """The noisy labels, read if they were drawn already and drawn if not; None where none are asked for.
+        """The noisy labels, read if already drawn and drawn if not; None if labels are not noised.
 
         Args:
-            config: how much noise.
+            config: amount of noise.
             labels: class numbers of all rows, int64 (n,).
             rows: the training rows, int64 (m,).
-            classes: how many there are.
+            classes: their number.
             seed: of the federation.
 
         Raises:
             CheckpointError: the run was begun with other labels or other settings.
-            EnvironmentFault: the disk refuses them.
+            EnvironmentFault: the disk refuses the file.
         """
         there = self._path.exists()
         if config is None and not there:
@@ -83,7 +82,7 @@ class NoisyLabelFile:
 
 
 def _about(config: LabelPrivacyConfig, labels: Tensor, rows: Tensor, classes: int) -> dict[str, str]:
-    """What noise was drawn for: fingerprints of the training labels and of the settings."""
+    """Fingerprints of the training labels and of the settings that noise was drawn for."""
     named = labels[rows].cpu().numpy().tobytes() + rows.cpu().numpy().tobytes()
     settings = json.dumps([config.mechanism, config.steps, config.seeded, classes])
     return {"labels": hashlib.sha256(named).hexdigest(), "settings": settings}

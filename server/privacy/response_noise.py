@@ -1,4 +1,4 @@
-"""What goes back to the parties under `server.privacy.answers`: clipped, noised and paid for in one call."""
+"""Protection of responses to the parties under `server.privacy.answers`: clipped, noised and counted in one call."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from colonnade.server.privacy.label_budget import RowReleases
 class ResponseNoise:
     """Protects the training labels of one session's messages: the mechanism is common/privacy/response_noise.py.
 
-    A half makes it once a session, by `ServerContext.protection`, and passes through it *everything* that depends on
-    training labels and reaches a party now or later: its messages by `rows` or `mean`, its own step by `gradients`.
-    Every call is one release of every row of the batch. Values are shares of the *sum* over the batch's rows, not
-    divided by their number, and each is a function of its own row's label (`row_gradients` sees to that for gradients):
+    The server side makes it once a session, by `ServerContext.protection`, and passes through it *everything* that
+    depends on training labels and reaches a party now or later: messages by `rows` or `mean`, its own step by
+    `gradients`. Every call is one release of every row of the batch. Values are shares of the *sum* over the batch's
+    rows, not divided by their number, and each is a function of its own row's label (for gradients `row_gradients`
+    ensures it):
 
-        loss, at_h = answers.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
-        dh = answers.rows(at_h[:, seat], batch) / len(batch)
+        loss, at_h = noise.descend(loss_of_row, parameters, h, y, batch)  # the optimiser may step now
+        dh = noise.rows(at_h[:, index], batch) / len(batch)
 
     Args:
-        config: how they are protected.
-        paid: what was paid, which no session sets back.
-        state: of the server's half; seeded noise comes from it, and goes back with it.
+        config: their protection.
+        paid: the releases so far, which no session sets back.
+        state: of the server side; seeded noise is drawn from it, and restored with it.
         seed: of the federation, for seeded noise.
     """
 
@@ -47,8 +48,8 @@ class ResponseNoise:
 
         Args:
             loss: of one row.
-            named: the parameters that it takes, by name.
-            h: what it takes of the batch, (rows, ...).
+            named: its parameters, by name.
+            h: its inputs for the batch, (rows, ...).
             targets: labels, (rows,) or (rows, classes).
             batch: row numbers, int64 (rows,).
 
@@ -57,7 +58,7 @@ class ResponseNoise:
 
         Raises:
             InputError: the loss cannot be differentiated row by row.
-            EnvironmentFault: what it costs cannot be written down.
+            EnvironmentFault: its cost cannot be written.
         """
         losses, at_parameters, at_h = row_gradients(loss, named, h, targets)
         for name, gradient in self.gradients(at_parameters, batch).items():
@@ -65,20 +66,20 @@ class ResponseNoise:
         return losses.mean().item(), at_h
 
     def rows(self, values: Tensor, batch: Tensor) -> Tensor:
-        """One answer with a line for every row, each clipped to C: noise of deviation sigma C in every entry.
+        """One response with a value per row, each clipped to C: noise of deviation sigma C in every entry.
 
         Args:
             values: (rows, k): gradients at a party's outputs, or differences of losses.
             batch: their row numbers, int64 (rows,).
 
         Raises:
-            EnvironmentFault: what it costs cannot be written down; nothing is released.
+            EnvironmentFault: its cost cannot be written; nothing is released.
         """
         self._paid.spend(batch)
         return self._answer.rows(values)
 
     def mean(self, values: Tensor, batch: Tensor) -> Tensor:
-        """One answer for the whole batch: the mean of rows that are clipped to C, (rows, k) -> (k,).
+        """One response for the whole batch: the mean of rows that are clipped to C, (rows, k) -> (k,).
 
         The noise's deviation is sigma C / rows. Arguments and errors are those of `rows`.
         """

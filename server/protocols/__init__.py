@@ -1,4 +1,4 @@
-"""The server's half of every protocol by name, a module each: common/contracts/registry.py."""
+"""The server side of every protocol by name, a module each: common/contracts/registry.py."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Serve = Callable[[ServerContext, Cohort, Any], Awaitable[None]]
 SERVE: Mapping[str, Serve] = ByName(__name__, "serve")
 
 JOINT: Mapping[str, Callable[[ServerContext, Any], Joint]] = ByName(__name__, "joint", everywhere=False)
-"""The server's part of the joint model, from its state; what is not here cannot be explained."""
+"""The server's part of the joint model, from its state; protocols without an entry cannot be explained."""
 
 ACTIVE: Mapping[str, Callable[[ServerContext, Any], Callable[[Tensor], Joint]]] = ByName(
     __name__, "joint_of_rows", everywhere=False
 )
-"""The same where it depends on the rows, since the server has columns of its own."""
+"""Joint models that depend on the rows, since the server has columns of its own."""

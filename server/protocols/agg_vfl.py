@@ -1,4 +1,4 @@
-"""Averaged predictions, the server's half. The box: common/protocols/agg_vfl.py."""
+"""Averaged predictions, server side. The box: common/protocols/agg_vfl.py."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
-    """The joint model by the rows that it is of: the server has columns of its own."""
+    """The joint model by rows: the server has columns of its own."""
     return active_joint(ctx, cfg.embedding, "logits")
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Averages everyone's predictions, its own among them, and returns the gradient at each."""
+    """Averages all members' predictions, the server's among them, and returns the gradient at each."""
     classes, parties = ctx.federation.outputs, tuple(clients)
     own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
-    assert columns is not None  # the contract asks for them
+    assert columns is not None  # required by the contract
     present = StandIn(ctx, parties, classes, "zero" if cfg.missing == "leave_out" else cfg.missing)
 
-    def counted(answers: Mapping[str, object]) -> int:
-        """C: the active party, and the parties that the average is over."""
-        return 1 + len(answers if cfg.missing == "leave_out" else parties)
+    def counted(responses: Mapping[str, object]) -> int:
+        """C: the active party, and the parties in the average."""
+        return 1 + len(responses if cfg.missing == "leave_out" else parties)
 
     def average(r_a: Tensor, parts: Sequence[Tensor], count: int) -> Tensor:
         return (r_a + torch.stack(list(parts)).sum(0).to(ctx.device)) / count
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
         with own.evaluation() as model:
             r_a = model.predict(model.embed(columns[block]))
-        parts = present.zeros({party: answer.r for party, answer in answers.items()}, len(block))
-        return average(r_a, parts, counted(answers))
+        parts = present.zeros({party: response.r for party, response in responses.items()}, len(block))
+        return average(r_a, parts, counted(responses))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
         r_a = own.predict(own.embed(columns[batch]))  # (rows, classes)
-        answers = await clients.collect(Prediction, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
-        parts = present.fill({party: answer.r for party, answer in answers.items()}, batch, t)
+        responses = await clients.collect(Prediction, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
+        parts = present.fill({party: response.r for party, response in responses.items()}, batch, t)
         if parts is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
-        count = counted(answers)
+        count = counted(responses)
         r = average(r_a, parts, count)  # 2, (rows, classes)
         y = ctx.targets(batch, r)
         dr = loss.gradient(r, y) / (len(batch) * count)
-        await clients.broadcast({party: Gradient(t, dr) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, dr) for party in responses})  # 3
         own.learn(dr)  # 4
-        ctx.record(t, loss.value(r, y).mean().item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)
+        ctx.record(t, loss.value(r, y).mean().item(), responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, classes=classes)

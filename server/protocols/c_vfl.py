@@ -1,4 +1,4 @@
-"""C-VFL, the server's half. The box: common/protocols/c_vfl.py."""
+"""C-VFL, server side. The box: common/protocols/c_vfl.py."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
-    """The server's model theta_0, as it is in the state or begins."""
+    """The server's model theta_0, restored from the state or newly initialised."""
     inputs = cfg.embedding * len(ctx.federation.names)
     return JointHead(ctx, cfg.embedding, agreed_head(ctx, cfg.head, inputs))
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Tells every party all that it needs to descend the joint loss alone, and does so itself."""
+    """Sends every party all that it needs to descend the joint loss alone, and descends it too."""
     ctx.warn(
         "C-VFL SHARES LABELS AND EMBEDDINGS: every party is sent the labels of all training rows, "
         "and what every other party sends of them"
@@ -32,30 +32,30 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        responses = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         with torch.no_grad():
             y = ctx.targets(batch, whole.logits(parts))  # for server and parties alike, in all their steps
-        await clients.broadcast(dict.fromkeys(answers, label_message(ctx, t, y)))  # 2
+        await clients.broadcast(dict.fromkeys(responses, label_message(ctx, t, y)))  # 2
         for sender, h in zip(parties, parts, strict=True):
-            await clients.broadcast({party: Other(t, h) for party in answers if party != sender})  # 3
+            await clients.broadcast({party: Other(t, h) for party in responses if party != sender})  # 3
         theta = whole.flat()
-        await clients.broadcast({party: Head(t, theta) for party in answers})  # 4
+        await clients.broadcast({party: Head(t, theta) for party in responses})  # 4
         losses = [_descend(whole, parts, y) for _ in range(cfg.local_steps)]  # 6
-        ctx.record(t, losses[0], answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, losses[0], responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)
 
 
 def _descend(whole: JointHead, parts: list[Tensor], y: Tensor) -> float:
-    """One step on theta_0: the loss before it."""
+    """Takes one step on theta_0 and returns the loss before it."""
     loss, _ = whole.backward(parts, lambda _logits: y)
     whole.step()
     return loss

@@ -1,4 +1,4 @@
-"""The reference on joined data, the server's half. The box: common/protocols/centralized.py."""
+"""The reference on joined data, server side. The box: common/protocols/centralized.py."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ async def serve(ctx: ServerContext, clients: Cohort, _cfg: Config) -> None:
     if joined.columns:  # a run that is resumed
         _learner(ctx, joined.columns)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        said = {party: answer.x for party, answer in answers.items()}
-        joined.learn("Evaluation", said)
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        by_party = {party: response.x for party, response in responses.items()}
+        joined.learn("Evaluation", by_party)
         model, _ = _learner(ctx, joined.columns)
         model.eval()
-        logits: Tensor = model(joined.join(said, len(block)).to(ctx.device))
+        logits: Tensor = model(joined.join(by_party, len(block)).to(ctx.device))
         model.train()
         return logits
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Features, t, ctx.quorum, rows=len(batch))  # 1
-        said = {party: answer.x for party, answer in answers.items()}
-        joined.learn("Features", said)
-        if not (said and joined.columns):  # the model's width is known once everyone has been heard
-            ctx.skip(t, answers)
+        responses = await clients.collect(Features, t, ctx.quorum, rows=len(batch))  # 1
+        by_party = {party: response.x for party, response in responses.items()}
+        joined.learn("Features", by_party)
+        if not (by_party and joined.columns):  # the model's width is known once every party has sent columns
+            ctx.skip(t, responses)
             continue
         model, optimiser = _learner(ctx, joined.columns)
-        logits = model(joined.join(said, len(batch)).to(ctx.device))
+        logits = model(joined.join(by_party, len(batch)).to(ctx.device))
         loss = ctx.loss.mean(logits, ctx.targets(batch, logits))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()  # 2
-        ctx.record(t, loss.item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers)
+        ctx.record(t, loss.item(), responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses)
 
 
 def _learner(ctx: ServerContext, columns: int) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The model over so many columns and its optimiser, made when they are first asked for."""
+    """The model over so many columns and its optimiser, created on first use."""
     model = ctx.state.keep("head", lambda: joint_head(ctx, columns))
     return model, ctx.state.keep("optimiser", lambda: build_optimiser(ctx.config.optimiser, model.parameters()))

@@ -1,4 +1,4 @@
-"""VFL-CZOFO, the server's half. The box: common/protocols/czofo.py."""
+"""VFL-CZOFO, server side. The box: common/protocols/czofo.py."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The server's model w_0, as it is in the state or begins."""
+    """The server's model w_0, restored from the state or newly initialised."""
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Answers every embedding with differences of the loss, and only then takes its own first-order step."""
+    """Responds to every embedding with differences of the loss, and only then takes its own first-order step."""
     width, parties, whole = cfg.embedding, tuple(clients), joint(ctx, cfg)
     present = StandIn(ctx, parties, width, "last")
     perturbed = Perturbed(ctx, cfg, whole, parties)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
-    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
-        """Steps 2 to 4 for answers of round t on one batch: the loss, or None if nobody answered."""
-        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+    async def learn(responses: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 to 4 for embeddings of round t on one batch: the loss, or None if none came."""
+        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
             return None
         loss = perturbed.begin(parts, batch)
-        turns = {party: answer.turn if cfg.arrivals else t for party, answer in answers.items()}
-        told = {party: perturbed.of(party, turn) for party, turn in turns.items()}  # 2
-        await clients.broadcast({party: Differences(t, mark, delta) for party, (mark, delta) in told.items()})  # 3
+        turns = {party: response.turn if cfg.arrivals else t for party, response in responses.items()}
+        slopes = {party: perturbed.of(party, turn) for party, turn in turns.items()}  # 2
+        await clients.broadcast({party: Differences(t, mark, delta) for party, (mark, delta) in slopes.items()})  # 3
         whole.step()  # 4
         return loss
 
     come = partial(as_they_come, ahead=cfg.ahead)
     train = partial(come if cfg.arrivals else together, ctx, clients, Embedding, width, learn)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await train(t)  # 1
+        responses, loss = await train(t)  # 1
         if loss is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
-        ctx.record(t, loss, answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, loss, responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)

@@ -1,4 +1,4 @@
-"""FDML, the server's half. The box: common/protocols/fdml.py."""
+"""FDML, server side. The box: common/protocols/fdml.py."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from colonnade.server.training.label_messages import label_message
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A mean: the heads are the parties'."""
+    """A mean: the parties hold the heads."""
     return LogitSum(ctx.device, 1 / len(ctx.federation.names))
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Averages the parties' logits, and gives every party the labels that FDML supposes it to have."""
+    """Averages the parties' logits, and sends every party the labels that FDML supposes it to have."""
     ctx.warn("FDML SHARES LABELS: every party is sent those of all training rows")
     classes, parties, share = ctx.federation.outputs, tuple(clients), 1 / len(clients)
     present = StandIn(ctx, parties, classes, cfg.missing)
     clear = Clear(ctx, clients, Logits, Evaluation, attrgetter("o"), present, classes=classes)
-    everyone = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, classes)
+    sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, classes)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        found = await everyone.training(t, batch)  # 1
-        answers = found.answers
+        found = await sums.training(t, batch)  # 1
+        responses = found.answers
         if found.total is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         mean = found.total.to(ctx.device) * share  # o, (rows, classes)
         y = ctx.targets(batch, mean)
-        await clients.broadcast(dict.fromkeys(answers, label_message(ctx, t, y)))  # 2
-        await clients.broadcast({party: Aggregate(t, mean) for party in answers})  # 3
-        ctx.record(t, ctx.loss.mean(mean, y).item(), answers)
-        await evaluate_sums(ctx, everyone, t, lambda o, _count: o * share, answers)
+        await clients.broadcast(dict.fromkeys(responses, label_message(ctx, t, y)))  # 2
+        await clients.broadcast({party: Aggregate(t, mean) for party in responses})  # 3
+        ctx.record(t, ctx.loss.mean(mean, y).item(), responses)
+        await evaluate_sums(ctx, sums, t, lambda o, _count: o * share, responses)

@@ -1,4 +1,4 @@
-"""FedVS, the server's half. The box: common/protocols/fedvs.py."""
+"""FedVS, server side. The box: common/protocols/fedvs.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.server.training.context import ServerContext
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The head theta_0 on the average embedding, as it is in the state or begins."""
+    """The head theta_0 on the average embedding, restored from the state or newly initialised."""
     return CombinedHead(ctx, cfg.embedding, "average")
 
 
@@ -33,20 +33,20 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         if senders is None:
             ctx.skip(t, Responses({}, tuple(clients)))
             continue
-        average, answers = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
+        average, responses = await sums.decode(t, 0, 0, len(batch.positions), senders)  # 27-30
         if average is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         real = batch.rows[batch.real].to(ctx.device)
         loss, (dh,), _ = whole.backward([average[batch.real]], partial(ctx.targets, real))  # 31
         await clients.broadcast(Gradient(t, dh))
         whole.step()
-        ctx.record(t, loss, answers)
+        ctx.record(t, loss, responses)
         await _evaluate(ctx, sums, rows, whole, t)
 
 
 async def _evaluate(ctx: ServerContext, sums: CodedSums, rows: CodedRows, whole: CombinedHead, round: int) -> None:
-    """How good the joint model is on the parts that are due, whose rows are coded as well."""
+    """Evaluates the joint model on the parts that are due, whose rows are coded as well."""
     parts = ctx.schedule.evaluations(round)
     if not parts:
         return

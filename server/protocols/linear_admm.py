@@ -1,4 +1,4 @@
-"""Linear ADMM, the server's half. The box: common/protocols/linear_admm.py."""
+"""Linear ADMM, server side. The box: common/protocols/linear_admm.py."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A sum: the models are the parties'."""
+    """A sum: the parties hold the models."""
     return LogitSum(ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z and lambda; tells all parties alike where the logits should go."""
+    """Keeps z and lambda; sends all parties the same target of the logits."""
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        said = {party: answer.o for party, answer in answers.items()}
-        return torch.stack(present.zeros(said, len(block))).sum(0).to(ctx.device)
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        logits = {party: response.o for party, response in responses.items()}
+        return torch.stack(present.zeros(logits, len(block))).sum(0).to(ctx.device)
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Logits, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
-        parts = present.fill({party: answer.o for party, answer in answers.items()}, batch, t)
+        responses = await clients.collect(Logits, t, ctx.quorum, rows=len(batch), classes=classes)  # 1
+        parts = present.fill({party: response.o for party, response in responses.items()}, batch, t)
         if parts is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         total = torch.stack(parts).sum(0).to(ctx.device)  # (rows, classes)
         y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho)  # 3
         update = Update(t, admm.local_gradient(total, dual, z, cfg.rho))
-        await clients.broadcast(dict.fromkeys(answers, update))  # 4
-        ctx.record(t, loss.value(total, y).mean().item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, classes=classes)
+        await clients.broadcast(dict.fromkeys(responses, update))  # 4
+        ctx.record(t, loss.value(total, y).mean().item(), responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, classes=classes)

@@ -1,4 +1,4 @@
-"""The active party alone, the server's half. The box: common/protocols/local.py."""
+"""The active party alone, server side. The box: common/protocols/local.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.server.training.evaluation import evaluate_alone
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     """Trains the server's own model on the server's own columns."""
     own, columns, loss = active_party(ctx, cfg.embedding), ctx.columns, ctx.loss
-    assert columns is not None  # the contract asks for them
+    assert columns is not None  # required by the contract
 
     def predict(block: Tensor) -> Tensor:
         with own.evaluation() as model:
@@ -30,4 +30,4 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
         own.learn(loss.gradient(r, y) / len(batch))  # 2
         ctx.record(t, loss.value(r, y).mean().item(), Responses({}, missing=()))
         evaluate_alone(ctx, t, predict)
-        await asyncio.sleep(0)  # nobody is waited for, and the connections need their turn
+        await asyncio.sleep(0)  # no message is awaited, and the connections need the event loop

@@ -1,4 +1,4 @@
-"""Split learning, the server's half. The box: common/protocols/split.py."""
+"""Split learning, server side. The box: common/protocols/split.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, cfg: Config) -> JointHead:
-    """The head theta_0, as it is in the state or begins."""
+    """The head theta_0, restored from the state or newly initialised."""
     return JointHead(ctx, cfg.embedding)
 
 
@@ -26,18 +26,18 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
     width, parties = cfg.embedding, tuple(clients)
     whole, present = joint(ctx, cfg), StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
-        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        responses = await clients.collect(Embedding, t, ctx.quorum, rows=len(batch), width=width)  # 1
+        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         loss, dh = whole.backward(parts, partial(ctx.targets, batch))  # 2
-        await clients.broadcast({party: Gradient(t, dh[party]) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, dh[party]) for party in responses})  # 3
         whole.step()
-        ctx.record(t, loss, answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, loss, responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)

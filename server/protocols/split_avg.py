@@ -1,4 +1,4 @@
-"""Split learning with one global embedding, the server's half. The boxes: common/protocols/split_avg.py."""
+"""Split learning with one global embedding, server side. The boxes: common/protocols/split_avg.py."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> CombinedHead:
-    """The head theta_0 over the global embedding, as it is in the state or begins."""
+    """The head theta_0 over the global embedding, restored from the state or newly initialised."""
     return CombinedHead(ctx, cfg.embedding, cfg.combine)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Trains the head on the global embedding and returns the gradient: to all together, or as they come."""
+    """Trains the head on the global embedding and returns the gradient, synchronously or asynchronously."""
     width, parties, whole = cfg.embedding, tuple(clients), joint(ctx, cfg)
     how = "last" if cfg.arrivals else "zero" if cfg.missing == "leave_out" else cfg.missing
     present = StandIn(ctx, parties, width, how)
@@ -35,25 +35,25 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
     blind = await blinded(ctx, clients, width) if cfg.aggregate == "blinded" else None
 
-    def counted(answers: Mapping[str, object]) -> list[str]:
-        """Whose embeddings the global one is made of: H is an average over so many. Of nobody's, it is zeros."""
-        return [party for party in parties if party in answers] if alone and answers else list(parties)
+    def counted(responses: Mapping[str, object]) -> list[str]:
+        """Parties in the global embedding: H is their average, or zeros without any."""
+        return [party for party in parties if party in responses] if alone and responses else list(parties)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
         parts = dict(
-            zip(parties, present.zeros({p: answer.h for p, answer in answers.items()}, len(block)), strict=True)
+            zip(parties, present.zeros({p: response.h for p, response in responses.items()}, len(block)), strict=True)
         )
-        return whole.logits([parts[party] for party in counted(answers)])
+        return whole.logits([parts[party] for party in counted(responses)])
 
-    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
-        """Steps 2 and 3 for answers of round t on one batch: the loss, or None if too few answered."""
-        filled = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+    async def learn(responses: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 and 3 for embeddings of round t on one batch: the loss, or None if too few came."""
+        filled = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if filled is None:
             return None
-        parts, among = dict(zip(parties, filled, strict=True)), counted(answers)
+        parts, among = dict(zip(parties, filled, strict=True)), counted(responses)
         loss, dh, shared = whole.backward([parts[party] for party in among], partial(ctx.targets, batch))  # 2
         gradients = dict(zip(among, dh, strict=True))
-        await clients.broadcast({party: Gradient(t, shared, gradients[party]) for party in answers})  # 3
+        await clients.broadcast({party: Gradient(t, shared, gradients[party]) for party in responses})  # 3
         whole.step()
         return loss
 
@@ -70,12 +70,12 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
     train = partial(as_they_come if cfg.arrivals else together, ctx, clients, Embedding, width, learn)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await (unseen(blind, t) if blind else train(t))  # 1
+        responses, loss = await (unseen(blind, t) if blind else train(t))  # 1
         if loss is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
-        ctx.record(t, loss, answers)
+        ctx.record(t, loss, responses)
         if blind:
-            await evaluate_sums(ctx, blind, t, lambda h, count: whole.logits([h / count]), answers)
+            await evaluate_sums(ctx, blind, t, lambda h, count: whole.logits([h / count]), responses)
             continue
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)

@@ -1,4 +1,4 @@
-"""Syn-ZOO-VFL, the server's half. The box: common/protocols/syn_zoo_vfl.py."""
+"""Syn-ZOO-VFL, server side. The box: common/protocols/syn_zoo_vfl.py."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from colonnade.server.training.round_modes import together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> PairedHead:
-    """The head theta_0, as it is in the state or begins."""
+    """The head theta_0, restored from the state or newly initialised."""
     return PairedHead(ctx, cfg)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Tells every party how its direction changes the loss, and takes a step of its own."""
+    """Sends every party the change of the loss along its direction, and takes a step of its own."""
     present = StandIn(ctx, tuple(clients), cfg.embedding, cfg.missing)
     await serve_pairs(ctx, clients, joint(ctx, cfg), present, together)  # 1 to 4

@@ -1,4 +1,4 @@
-"""VAFL, the server's half. The boxes: common/protocols/vafl.py."""
+"""VAFL, server side. The boxes: common/protocols/vafl.py."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from colonnade.server.training.round_modes import as_they_come, together
 
 
 def joint(ctx: ServerContext, cfg: Config) -> WeightedHead:
-    """The weights a_k and the head theta_0, as they are in the state or begin."""
+    """The weights a_k and the head theta_0, restored from the state or newly initialised."""
     return WeightedHead(ctx, len(ctx.federation.names), cfg.embedding, cfg.weights_lr)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Trains head and weights and returns each party its gradient: to all together, or as they come."""
+    """Trains head and weights and returns each party its gradient, synchronously or asynchronously."""
     width, parties = cfg.embedding, tuple(clients)
     whole = joint(ctx, cfg)
     private = ctx.protection(whole.module)
     present = StandIn(ctx, parties, width, "last" if cfg.arrivals else cfg.missing)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
-    async def learn(answers: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
-        """Steps 2 and 3 for answers of round t on one batch: the loss, or None if too few answered."""
-        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+    async def learn(responses: Mapping[str, Embedding], batch: Tensor, t: int) -> float | None:
+        """Steps 2 and 3 for embeddings of round t on one batch: the loss, or None if too few came."""
+        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
             return None
-        indices = [index for index, party in enumerate(parties) if party in answers]
+        indices = [index for index, party in enumerate(parties) if party in responses]
         targets = partial(ctx.targets, batch)
         dh: Tensor | Mapping[int, Tensor]
         if private is None:
@@ -51,9 +51,9 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
     train = partial(as_they_come if cfg.arrivals else together, ctx, clients, Embedding, width, learn)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
-        answers, loss = await train(t)  # 1
+        responses, loss = await train(t)  # 1
         if loss is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
-        ctx.record(t, loss, answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, loss, responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)

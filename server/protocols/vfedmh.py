@@ -1,4 +1,4 @@
-"""VFedMH, the server's half: the active party. The box: common/protocols/vfedmh.py."""
+"""VFedMH, server side: the active party. The box: common/protocols/vfedmh.py."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint_of_rows(ctx: ServerContext, cfg: Config) -> Callable[[Tensor], ActiveJoint]:
-    """The joint model by the rows that it is of: the server has columns of its own."""
+    """The joint model by rows: the server has columns of its own."""
     return active_joint(ctx, cfg.embedding, "embeddings")
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Averages everyone's embeddings with its own, and lends every party its labels' gradient."""
+    """Averages the parties' embeddings with its own, and sends every party the gradient of its predictions' loss."""
     width, loss, model = cfg.embedding, ctx.loss, active_party(ctx, cfg.embedding)
-    present = StandIn(ctx, tuple(clients), width, "zero")  # who is missing is no part of the average
+    present = StandIn(ctx, tuple(clients), width, "zero")  # missing parties are no part of the average
     clear = Clear(ctx, clients, Embedding, Evaluation, attrgetter("e"), present, width=width)
     sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, width)
     together = Together(ctx, clients, sums)
@@ -43,8 +43,8 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             continue
         e, predictions = await together.predictions(t, 0, own, found)  # 2, 3
         gradients = {}
-        for party, answer in predictions.items():  # 4
-            r = answer.r.to(ctx.device)
+        for party, prediction in predictions.items():  # 4
+            r = prediction.r.to(ctx.device)
             gradients[party] = Gradient(t, loss.gradient(r, ctx.targets(batch, r)) / len(batch))
         await clients.broadcast(gradients)
         r = model.predict(e)
@@ -55,7 +55,7 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
 
 class Together:
-    """The global embedding, and what everyone predicts from it."""
+    """The global embedding, and every member's predictions from it."""
 
     def __init__(self, ctx: ServerContext, clients: Cohort, sums: Sums) -> None:
         self.sums = sums
@@ -64,17 +64,17 @@ class Together:
     async def predictions(
         self, round: int, stage: int, own: Tensor, found: Found
     ) -> tuple[Tensor, Responses[Prediction]]:
-        """E of a batch or block, on the device, and R_k of those who say it in time.
+        """E of a batch or block, on the device, and R_k of the parties that send it in time.
 
         Args:
             own: E_a, float32 (rows, width).
-            found: the parties' sum, which there is.
+            found: the parties' sum, which exists.
         """
         assert found.total is not None
         count = len(found.answers) + 1
         e = (own + found.total.to(self._ctx.device)) / count
         await self._clients.broadcast(dict.fromkeys(found.answers, Global(round, stage, count, e)))
-        answers = await self._clients.collect(
+        responses = await self._clients.collect(
             Prediction,
             round,
             self._ctx.quorum,
@@ -83,16 +83,16 @@ class Together:
             rows=len(e),
             classes=self._ctx.federation.outputs,
         )
-        for party, answer in answers.items():
-            if answer.stage != stage:
-                raise ContractError(party, "Prediction", "stage", str(stage), str(answer.stage))
-        return e, answers
+        for party, prediction in responses.items():
+            if prediction.stage != stage:
+                raise ContractError(party, "Prediction", "stage", str(stage), str(prediction.stage))
+        return e, responses
 
 
 async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, round: int, among: Collection[str]) -> None:
-    """How good every member's model is on the parts that are due; the active party's is the run's.
+    """Evaluates every member's model on the parts that are due; the active party's is the run's.
 
-    If there is no sum of a block the evaluation is given up: the same rows over other parties would tell on them.
+    If a block has no sum the evaluation is given up: the same rows summed over other parties would reveal values.
     """
     stage = 0
     for part in ctx.schedule.evaluations(round):
@@ -106,8 +106,8 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
             with model.evaluation() as still:
                 e, predictions = await together.predictions(round, stage, still.embed(_columns(ctx, block)), found)
                 score.add(still.predict(e), ctx.labels[block])
-            for party, answer in predictions.items():
-                scores[party].add(answer.r.to(ctx.device), ctx.labels[block])
+            for party, prediction in predictions.items():
+                scores[party].add(prediction.r.to(ctx.device), ctx.labels[block])
         metric = ctx.best.metric
         theirs = {f"{metric}_{party}": each.metrics[metric] for party, each in scores.items() if each.rows}
         ctx.evaluated(round, part, score, **theirs)
@@ -115,9 +115,9 @@ async def _evaluate(ctx: ServerContext, together: Together, model: TwoPart, roun
 
 def _columns(ctx: ServerContext, rows: Tensor) -> Tensor:
     """x_a, float32 (rows, ...)."""
-    assert ctx.columns is not None  # the protocol's contract asks for them
+    assert ctx.columns is not None  # required by the protocol's contract
     return ctx.columns[rows]
 
 
-def _before(stage: int, answer: Prediction) -> bool:
-    return answer.stage < stage
+def _before(stage: int, prediction: Prediction) -> bool:
+    return prediction.stage < stage

@@ -1,4 +1,4 @@
-"""VFL-AFE, the server's half: split learning's. The box: common/protocols/vfl_afe.py."""
+"""VFL-AFE, server side: that of split learning. The box: common/protocols/vfl_afe.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VIMADMM, the server's half. The box: common/protocols/vimadmm.py."""
+"""VIMADMM, server side. The box: common/protocols/vimadmm.py."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, cfg: Config) -> HeadSum:
-    """The heads W_k, as they are in the state or begin."""
+    """The heads W_k, restored from the state or newly initialised."""
     parties = len(ctx.federation.names)
     return HeadSum(party_heads(ctx, cfg.head, parties, cfg.embedding), ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z, lambda and the heads W_k; tells every party what is left for it to explain."""
+    """Keeps z, lambda and the heads W_k; sends every party the remainder for it to explain."""
     width, classes, parties = cfg.embedding, ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     whole = joint(ctx, cfg)
@@ -33,17 +33,17 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
 
     present = StandIn(ctx, parties, width, cfg.missing)
 
-    def predict(answers: Responses[Evaluation], block: Tensor) -> Tensor:
-        return whole.logits(present.zeros({party: answer.h for party, answer in answers.items()}, len(block)))
+    def predict(responses: Responses[Evaluation], block: Tensor) -> Tensor:
+        return whole.logits(present.zeros({party: response.h for party, response in responses.items()}, len(block)))
 
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        answers = await clients.collect(
+        responses = await clients.collect(
             Embedding, t, ctx.quorum, among=ctx.schedule.participants(t), rows=len(batch), width=width
         )  # 1
-        parts = present.fill({party: answer.h for party, answer in answers.items()}, batch, t)
+        parts = present.fill({party: response.h for party, response in responses.items()}, batch, t)
         if parts is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         h = torch.stack(parts).to(ctx.device)  # (M, rows, width)
         with torch.no_grad():
@@ -56,9 +56,9 @@ async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
             if cfg.residual == "new":
                 own = heads.logits(h)
             residual = admm.residual(z, own.sum(0), own)
-        indices = [(index, party) for index, party in enumerate(parties) if party in answers]
+        indices = [(index, party) for index, party in enumerate(parties) if party in responses]
         await clients.broadcast(
             {party: Update(t, dual, residual[index], heads.flat(index)) for index, party in indices}
         )  # 5
-        ctx.record(t, loss.value(total, y).mean().item(), answers)
-        await evaluate(ctx, clients, Evaluation, t, predict, answers, width=width)
+        ctx.record(t, loss.value(total, y).mean().item(), responses)
+        await evaluate(ctx, clients, Evaluation, t, predict, responses, width=width)

@@ -1,4 +1,4 @@
-"""VIMADMM-J, the server's half. The box: common/protocols/vimadmm_j.py."""
+"""VIMADMM-J, server side. The box: common/protocols/vimadmm_j.py."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from colonnade.server.training.imputation import StandIn
 
 
 def joint(ctx: ServerContext, _cfg: Config) -> LogitSum:
-    """A sum: the heads are the parties'."""
+    """A sum: the parties hold the heads."""
     return LogitSum(ctx.device)
 
 
 async def serve(ctx: ServerContext, clients: Cohort, cfg: Config) -> None:
-    """Keeps z and lambda; tells every party what is left for it to explain."""
+    """Keeps z and lambda; sends every party the remainder for it to explain."""
     classes, parties = ctx.federation.outputs, tuple(clients)
     loss = ctx.loss
     duals = ctx.state.keep("duals", lambda: torch.zeros(len(ctx.labels), classes, device=ctx.device))
     present = StandIn(ctx, parties, classes, cfg.missing)
     clear = Clear(ctx, clients, Logits, Evaluation, attrgetter("o"), present, classes=classes)
-    everyone = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, classes)
+    sums = clear if cfg.aggregate == "clear" else await blinded(ctx, clients, classes)
     async for t in clients.rounds(ctx.schedule.rounds, after=ctx.round):
         batch = ctx.schedule.batch(t)
-        found = await everyone.training(t, batch)  # 1
-        answers = found.answers
+        found = await sums.training(t, batch)  # 1
+        responses = found.answers
         if found.total is None:
-            ctx.skip(t, answers)
+            ctx.skip(t, responses)
             continue
         total = found.total.to(ctx.device)  # sum_i o_i, (rows, classes)
         y = ctx.targets(batch, total)
         z = admm.minimise_z(y, duals[batch], total, cfg.rho, loss)  # 2
         dual = duals[batch] = admm.update_dual(duals[batch], total, z, cfg.rho, cfg.dual_step)  # 3
         if cfg.update == "signal":
-            await clients.broadcast(dict.fromkeys(answers, Signal(t, dual + cfg.rho * (total - z))))  # 4
+            await clients.broadcast(dict.fromkeys(responses, Signal(t, dual + cfg.rho * (total - z))))  # 4
         else:
-            assert found.parts is not None  # blinded sums need no residuals: the contract sees to it
+            assert found.parts is not None  # blinded sums need no residuals: checked by the contract
             residual = admm.residual(z, total, torch.stack(found.parts).to(ctx.device))
-            indices = [(index, party) for index, party in enumerate(parties) if party in answers]
+            indices = [(index, party) for index, party in enumerate(parties) if party in responses]
             await clients.broadcast({party: Update(t, dual, residual[index]) for index, party in indices})  # 4
-        ctx.record(t, loss.value(total, y).mean().item(), answers)
-        await evaluate_sums(ctx, everyone, t, lambda o, _count: o, answers)
+        ctx.record(t, loss.value(total, y).mean().item(), responses)
+        await evaluate_sums(ctx, sums, t, lambda o, _count: o, responses)

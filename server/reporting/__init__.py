@@ -1,1 +1,1 @@
-"""What a run leaves: its summary and its timeline."""
+"""Reports of a run: its summary and its timeline."""

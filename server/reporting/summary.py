@@ -1,4 +1,4 @@
-"""summary.json: what a run came to, in one place."""
+"""summary.json: the results of a run, in one file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summarise(
 
     Args:
         status: completed, interrupted or failed.
-        error: why it failed.
+        error: reason of the failure.
         begun: when the run was launched, seconds since 1970.
         first: when the first round was done, or None if none was.
         saved: the best round whose checkpoint all members hold, 0 if none.
@@ -61,7 +61,7 @@ def summarise(
 
 
 def findings(ctx: ServerContext) -> dict[str, Any]:
-    """What only some runs have, null in all others."""
+    """Results that only some runs have, null in all others."""
     return {
         "label_privacy": label_privacy(ctx),
         "answer_privacy": response_noise_summary(ctx),
@@ -74,13 +74,13 @@ def findings(ctx: ServerContext) -> dict[str, Any]:
 
 
 def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, Any]:
-    """What the parties' privacy came to: `epsilon` by party, `delta`, a person's, and how they come about.
+    """The parties' privacy: `epsilon` by party, `delta`, a person's `epsilon`, and their derivation.
 
-    `epsilon` is null where there is no guarantee; `privacy.void` then says why, and
-    `privacy.epsilon` what the accounting alone comes to. `person` is about somebody whose row lies at every party.
+    `epsilon` is null where there is no guarantee; `privacy.void` then gives the reason, and
+    `privacy.epsilon` the result of the accounting alone. `person` is for a person whose row lies at every party.
 
     Args:
-        releases: what each party has paid for, as it said; null for who never did.
+        releases: releases that each party has reported; null if it never did.
     """
     names, plan = ctx.federation.names, ctx.schedule.privacy
     if plan is None:
@@ -110,9 +110,9 @@ def protection(ctx: ServerContext, releases: Mapping[str, float]) -> dict[str, A
 
 
 def person(ctx: ServerContext, plan: PrivacyPlan, counts: Mapping[str, float | None]) -> dict[str, Any]:
-    """What the releases of all parties together say about a person whose row lies at each of them; not its label.
+    """Privacy of a person whose row lies at every party, against all parties' releases together; not of its label.
 
-    `epsilon` is null where there is no bound, and `void` says why: what a single member sends unprotected is enough.
+    `epsilon` is null where there is no bound, and `void` gives the reason: one member's unprotected messages suffice.
     """
     known = {name: count for name, count in counts.items() if count is not None}
     void = plan.void
@@ -132,7 +132,7 @@ _ALL = "a row's embeddings, and all that training on it leaves in the models"
 
 
 def row_privacy(plan: PrivacyPlan) -> dict[str, Any]:
-    """What more there is to say where rows are protected each by itself: what the paper counts, and what is meant."""
+    """Further entries where each row is protected by itself: the paper's accounting, and its meaning."""
     if not isinstance(plan.config, AdaptivePrivacyConfig):
         return {}
     config = plan.config
@@ -150,9 +150,9 @@ def _neighbours(config: AnyPrivacyConfig) -> tuple[Adjacency, ...]:
 
 
 def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
-    """What was done to the training labels, or None: epsilon holds for each of them, with delta 0.
+    """Protection of the training labels, or None: epsilon holds for each of them, with delta 0.
 
-    Seeded noise can be drawn again by whoever knows the seed: then there is no epsilon.
+    Seeded noise can be drawn again by anyone who knows the seed: then there is no epsilon.
     """
     if (noisy := ctx.noisy) is None:
         return None
@@ -161,12 +161,12 @@ def label_privacy(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def pace(ctx: ServerContext) -> dict[str, Any] | None:
-    """Turns and staleness by party where they came when they liked, or None."""
+    """Turns and staleness by party in an asynchronous run, or None."""
     return Staleness(ctx, ctx.federation.names).summary() if Staleness.kept(ctx) else None
 
 
 def theorem(ctx: ServerContext) -> dict[str, Any] | None:
-    """What Theorem 4.1 of VFL-CZOFO says of a run, from what was measured in it, or None where it says nothing."""
+    """Bound of Theorem 4.1 of VFL-CZOFO, from the run's measurements, or None where it does not apply."""
     if "theorem" not in ctx.state:
         return None
     claim = ZerothOrderClaim.of(ctx.state["theorem"], len(ctx.schedule.partition.train))
@@ -174,10 +174,10 @@ def theorem(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
-    """What the noise on all that went back to the parties came to, or None.
+    """Privacy of the noise on all responses to the parties, or None.
 
     `epsilon` at `delta` holds for the label of every training row, against all parties together; it is null where
-    there is no guarantee, and `void` says why. `accounted` is what the accounting alone comes to.
+    there is no guarantee, and `void` gives the reason. `accounted` is the result of the accounting alone.
     """
     config, releases = ctx.config.privacy.answers, ctx.releases
     if config is None or releases is None:
@@ -199,12 +199,12 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """'digits', 'mnist' or a file's name: what the labels came from."""
+    """Source of the labels: 'digits', 'mnist' or a file's name."""
     return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes JSON so that a reader finds the old file or the new one, and never half of one.
+    """Writes JSON so that a reader finds the old file or the new one, and never a partial one.
 
     Raises:
         EnvironmentFault: the disk refuses it.

@@ -1,4 +1,4 @@
-"""Who was here when: a run's events, party by party."""
+"""Presence of the parties over time, from a run's events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from colonnade.common.runtime.json_lines import read_lines
 
 
 def timeline(events: Path, parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """For every party what happened to it, in order, from the run's events.jsonl."""
+    """Presence of every party, in order, from the run's events.jsonl."""
     return follow(read_lines(events), parties)
 
 
 def follow(events: Iterable[Event], parties: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """The same from events as they came.
+    """Presence of every party from events in their order.
 
     An entry has `what` (here, away, missing), `from` and `to` in seconds since the run's first event
     (`to` is null while it lasts), and for `missing` the first and last of the rounds it missed in a row.

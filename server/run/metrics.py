@@ -1,4 +1,4 @@
-"""What the server shows to those who watch it."""
+"""Metrics of the server for its endpoints."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _COUNTED = {
 
 
 class ServerMetrics:
-    """Takes in events as they happen, and reads the rest where it is counted anyway when somebody looks.
+    """Collects events as they happen, and reads the other counts on demand.
 
-    Counters are of this process: unlike the summary's they begin anew when a run is resumed.
+    Counters are of this process: unlike the summary's they restart when a run is resumed.
 
     Args:
         sessions: of the run.
@@ -37,7 +37,7 @@ class ServerMetrics:
         self._saved = (0.0, 0.0)  # checkpoints, and seconds that writing them took
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
+        """Takes in an event."""
         match event["kind"]:
             case "begin":
                 self._round = event["round"]
@@ -50,7 +50,7 @@ class ServerMetrics:
                 self._counts[kind][event["party"]] += 1
             case "checkpoint":
                 self._saved = (self._saved[0] + 1, self._saved[1] + event["seconds"])
-            case "refused":  # who was it is not said: a stranger chooses its own name
+            case "refused":  # the name is left out: a stranger chooses its own
                 self._refused += 1
 
     def _note_scores(self, event: Event) -> None:
@@ -60,7 +60,7 @@ class ServerMetrics:
                 self._scores[event["part"], what] = event[f"{prefix}_{what}"]
 
     def collect(self) -> Iterator[Metric]:
-        """All there is, now."""
+        """Yields all metrics, now."""
         ctx, hub = self._sessions.ctx, self._sessions.hub
         yield metric.build(ctx.federation, SERVER)
         yield from metric.rounds(self._done, self._round, ctx.schedule.rounds)
@@ -78,7 +78,7 @@ class ServerMetrics:
         yield from self._heard()
 
     def _heard(self) -> Iterable[Metric]:
-        """What events have told."""
+        """Metrics from events."""
         for kind, (name, about) in _COUNTED.items():
             yield Metric("counter", name, about, {(p,): n for p, n in self._counts[kind].items()}, ("party",))
         about = "Connections that were turned away."

@@ -1,4 +1,4 @@
-"""A server as its parties meet it, whatever it does with them: its certificate, its port, its door and its farewell."""
+"""A server as its parties meet it, for training and prediction: certificate, port, admission and farewell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.compression.quantise import Form
@@ -36,20 +37,20 @@ _PARTING_EARLY = 2.0  # the same where the server was interrupted or has failed
 
 @dataclass(frozen=True)
 class ServerTask:
-    """What a server does with its parties: it trains with them, or asks the model that they have trained.
+    """Task of a server: training with its parties, or predictions with the trained model.
 
     Args:
-        contract: what is said.
-        federation: the agreed section, as the conversation has to take it.
+        contract: of the messages.
+        federation: the agreed section, adapted to this task.
         kinds: the messages that may travel, by name.
         limits: of their dimensions.
-        arriving: how tensors come from a party, by the kind of its message.
-        purpose: what a Hello has to say beside what is agreed on.
-        dismisses: whether parties may go when the server is interrupted; else they dial again for as long as a member
+        arriving: format of tensors from a party, by the kind of its message.
+        purpose: what a Hello must state besides the agreed configuration.
+        dismisses: True if parties may go when the server is interrupted; else they dial again for as long as a member
             may be away.
     """
 
-    contract: Contract
+    contract: Contract[Any]
     federation: FederationConfig
     kinds: Kinds
     limits: Mapping[str, int]
@@ -58,12 +59,12 @@ class ServerTask:
     dismisses: bool = False
 
     def codec(self) -> Codec:
-        """Of what comes from a party."""
+        """Codec of messages from a party."""
         return Codec(self.kinds, self.arriving, self.limits)
 
     @property
     def largest(self) -> int:
-        """Bytes that a message from a party may have."""
+        """Largest message from a party, in bytes."""
         return max(
             (largest_bytes(kind, self.limits, self.arriving[name]) for name, kind in self.kinds.items()), default=0
         )
@@ -77,7 +78,7 @@ def training(federation: FederationConfig) -> ServerTask:
 
 
 def prediction_task(federation: FederationConfig) -> ServerTask:
-    """Predictions, until the work with the model is done. Raises InputError where models cannot be asked."""
+    """Predictions, until the work with the model is done. Raises InputError where models cannot predict."""
     contract = prediction.contract(federation)
     kinds, limits = all_kinds(federation, contract), all_limits(federation, contract)
     arriving = dict.fromkeys(kinds, federation.compress.evaluations)
@@ -98,8 +99,8 @@ class Service:
     Args:
         federation, config: the two sections of its file.
         base: the folder that paths in the file are relative to.
-        task: what it does.
-        secure: False talks plainly, on loopback only.
+        task: of this start.
+        secure: False for no TLS, on loopback only.
 
     Attributes:
         task: as given.
@@ -117,20 +118,20 @@ class Service:
         self._revoked = RevocationList(None if config.revoked is None else base / config.revoked)
 
     def admission(self, data_shape: DataShape, run: str) -> Admission:
-        """Says who may join the run of this number."""
+        """Returns the admission of the run of this number."""
         return Admission(
             self._federation, data_shape, run, self._revoked, secure=self._secure, purpose=self.task.purpose
         )
 
     def watch_handshakes(self, telemetry: Telemetry) -> AbstractContextManager[None]:
-        """Records the handshakes that fail, where there are any."""
+        """Records failed handshakes, with TLS."""
         if not self._secure:
             return nullcontext()
         return watch_handshakes(lambda reason: telemetry.refused("unknown", reason))
 
     @asynccontextmanager
     async def listen(self, hub: Hub, telemetry: Telemetry, watch: Endpoints) -> AsyncIterator[None]:
-        """Lets parties come in. Raises EnvironmentFault where the port cannot be had."""
+        """Listens for parties. Raises EnvironmentFault if the port is not available."""
         names, identity = list(self._federation.names), self.identity
         tls = None if identity is None else ServerTls(identity.key_pem, identity.chain_pem, identity.ca_pem)
         port = Port(self.task.codec(), self.task.largest + FRAME_ALLOWANCE, hub.greet, len(names))
@@ -138,7 +139,7 @@ class Service:
             bound = await port.start(self._config.listen, tls)
             host = self._config.listen.rpartition(":")[0]
             telemetry.event("listening", address=f"{host}:{bound}", waiting_for=names)
-            watch.announce(telemetry)  # after it, with which a start begins
+            watch.announce(telemetry)  # after the event that a start begins with
             yield
         finally:
             await port.stop()
@@ -152,13 +153,13 @@ class Service:
         told: Callable[[Exception], Exception] = lambda error: error,
         beside: Collection[asyncio.Future[None]] = (),
     ) -> None:
-        """Does the work while revoked parties are cut off; then tells the parties what has failed, or that it is over.
+        """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
 
         Args:
             work: ends the conversation when it ends.
-            over: called at the very end, with completed, interrupted or failed, and why it has failed.
-            told: what parties are told in the place of an error.
-            beside: what is cancelled before the farewell.
+            over: called at the very end, with completed, interrupted or failed, and the reason of a failure.
+            told: maps an error to the one that parties receive.
+            beside: cancelled before the farewell.
         """
         status, reason = "failed", None
         tasks = (asyncio.ensure_future(hub.watch_revocations()), *beside)
@@ -185,8 +186,8 @@ def own_identity(federation: FederationConfig, config: ServerConfig, base: Path,
     """The server's key and certificate; None on loopback without TLS.
 
     Raises:
-        ConfigError: there is none, or a party's fingerprint is missing; or it is not to be secure, and not on loopback.
-        IdentityError: it is another member's.
+        ConfigError: there is none, or a party's fingerprint is missing; or TLS is off, and not on loopback.
+        IdentityError: the certificate is another member's.
     """
     if not secure:
         _only_loopback(config.listen)

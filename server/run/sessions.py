@@ -1,4 +1,4 @@
-"""A run's sessions: everyone assembles, goes on from a common round, and stops when somebody goes away."""
+"""A run's sessions: all members assemble, resume from a common round, and stop when one goes away."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _AWAY = "it is away"
 
 @dataclass
 class ServerSessions:
-    """The run from its first session to its last.
+    """All sessions of a run.
 
     Args:
-        ctx: what the half is given; its state is another in every session.
+        ctx: context of the server side; its state is restored in every session.
         store: the server's checkpoints.
         owner: of them.
-        admission: says who may join.
+        admission: decides who may join.
         folder: the run's, where its number and the commits are recorded.
         rows: aligns them; None where they are in the same order already.
     """
@@ -58,11 +58,11 @@ class ServerSessions:
         self.ctx.traffic, self.ctx.phases = self.hub.totals.wire, self.hub.phases
 
     async def run(self) -> None:
-        """Serves the protocol's half to its end, over as many sessions as that takes.
+        """Serves the protocol to its end, over as many sessions as needed.
 
         Raises:
-            PartyLost: somebody did not come, or did not come back.
-            ColonnadeError: anything else that ends a run.
+            PartyLost: a party did not come, or did not come back.
+            ColonnadeError: any other error that ends a run.
         """
         ctx, hub, name = self.ctx, self.hub, self.ctx.federation.protocol.name
         while True:
@@ -91,7 +91,7 @@ class ServerSessions:
                 ctx.phases.turn()
 
     def _record_run(self) -> None:
-        """Before anyone learns the run's number, it is on the disk."""
+        """Writes the run's number to the disk, before any party learns it."""
         RunFolder(self.folder).record(self.owner.run, self.ctx.federation.id)
 
     def _restore(self, round: int, *, first: bool) -> None:
@@ -103,11 +103,11 @@ class ServerSessions:
         counts: dict[str, int] = ctx.state.keep("traffic", dict)
         if self.saving.best != ctx.best.round:
             self.saving.best = 0  # we are back before it
-        if first:  # later sessions go on counting; only a new process has to be told
+        if first:  # later sessions go on counting; only a new process has to restore the counts
             self.hub.totals.restore(counts)
 
     async def _between(self, round: int) -> None:
-        """After every round: a checkpoint if one is due, and a look at who is here."""
+        """After every round: saves a checkpoint if one is due, and checks the parties' presence."""
         best = self.ctx.best
         last = round if best.stop else self.ctx.schedule.rounds
         if self.saving.due(round, last, best.round) and not self.hub.away:

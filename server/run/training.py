@@ -54,9 +54,9 @@ class ServerRun:
         federation, config: the two sections of its file.
         base: the folder that paths in the file are relative to.
         out: the run's folder, which exists.
-        secure: False talks plainly, on loopback only.
+        secure: False for no TLS, on loopback only.
         launched: when the run was started, seconds since 1970.
-        listeners: told of every event, for progress lines.
+        listeners: receive every event, for progress lines.
     """
 
     federation: FederationConfig
@@ -72,13 +72,13 @@ class ServerRun:
         self._first: float | None = None
         self._folder = RunFolder(self.out)
         self.went_on = False
-        """Whether this start has come to a round or to the end of the run. Else an earlier start's summary holds."""
+        """True if this start has reached a round or the end of the run. Else an earlier start's summary holds."""
 
     async def run(self) -> None:
-        """Serves the federation to its end and leaves summary.json, however it ends.
+        """Serves the federation to its end and writes summary.json, however it ends.
 
         Raises:
-            ColonnadeError: the run could not begin or has failed; the summary then says so too.
+            ColonnadeError: the run could not begin or has failed; the summary then records it too.
         """
         raise_limit()
         with Endpoints(SERVER, self.config) as watch:
@@ -112,7 +112,7 @@ class ServerRun:
             rows = ServerRows(self.federation, record, telemetry, kinds, again, Seed(self._folder.run_cache / SEED))
         without = labels.without
         held = None if begun or aligned else digest_of(labels)
-        del labels, values  # what is protected is in the context alone
+        del labels, values  # protected values are in the context alone
         with closing(telemetry), service.watch_handshakes(telemetry):
             session = self._sessions(ctx, service.admission(data_shape, number), rows, number)
             watch.show(ServerMetrics(session))
@@ -126,7 +126,7 @@ class ServerRun:
     def _protect(
         self, labels: LabelColumn, schedule: Schedule, begun: bool
     ) -> tuple[NoisyLabels | None, RowReleases | None]:
-        """What stands in for the training labels, and what counts answers, where the configuration asks for them."""
+        """Noisy training labels, and counts of releases, where the configuration enables them."""
         private, federation = self.config.privacy, self.federation
         noisy = NoisyLabelFile(self.out, begun=begun).get(
             private.labels, labels.values, schedule.partition.train, federation.outputs, federation.seed
@@ -135,7 +135,7 @@ class ServerRun:
         return noisy, open_releases(private.answers, schedule, parties, rows, self.out, begun=begun)
 
     def _dress(self, ctx: ServerContext, labels: LabelColumn, rows: Tensor, *, begun: bool) -> None:
-        """Gives the context the rows that count in the place of all, int64 (common,)."""
+        """Reduces the context to the common rows, int64 (common,)."""
         common = labels.rows(rows)
         ctx.take(common.values.to(ctx.device), Schedule(self.federation, len(rows), 0))
         self._equip(ctx, labels, common, rows, begun=begun)
@@ -149,10 +149,10 @@ class ServerRun:
         *,
         begun: bool,
     ) -> None:
-        """Gives the context what goes with its rows.
+        """Sets up the context for its rows.
 
         Args:
-            common, sample: of aligned rows, their labels and where they stand in the table, int64 (common,).
+            common, sample: of aligned rows, their labels and positions in the table, int64 (common,).
         """
         kept = EncoderFile(self.out, begun=begun and bool(Checkpoints(self._folder.checkpoints).usable()))
         columns = load_columns(
@@ -180,7 +180,7 @@ class ServerRun:
         return ServerSessions(ctx, store, owner, admission, self.out, rows)
 
     def _run_number(self) -> str:
-        """The run's own number: drawn at its beginning, and read again by whoever resumes it."""
+        """The run's number: drawn at its beginning, and read again when it is resumed."""
         if not self._folder.run.exists():
             return secrets.token_hex(8)
         if (number := self._folder.number()) is None:
@@ -199,7 +199,7 @@ class ServerRun:
                 releases.close()
 
     def _end(self, sessions: ServerSessions, status: str, reason: str | None) -> None:
-        """Leaves the last event and the summary, unless an earlier start's holds."""
+        """Writes the last event and the summary, unless an earlier start's holds."""
         ctx = sessions.ctx
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
         if self.went_on or not self._folder.summary.exists():

@@ -1,1 +1,1 @@
-"""What the server's side of a protocol is given, and the parts that several protocols share."""
+"""Context of a protocol's server side, and the parts that several protocols share."""

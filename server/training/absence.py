@@ -1,4 +1,4 @@
-"""What a party's outputs are on average, and what a prediction without them costs."""
+"""Mean outputs of the parties, and the cost of predictions without a party."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from colonnade.common.messaging.message import M, tensor_specs
 from colonnade.server.training.context import ServerContext
 
 Absent = Literal["refuse", "mean", "historical"]
-"""What stands in for a party that is not there: nothing, its mean output, or what it last said of the same row."""
+"""Replacement of an absent party: nothing, its mean output, or its last output for the same row."""
 
-_MEANS, _LAST = "mean outputs", "last embeddings"  # in the half's state; the latter is server/training/imputation.py's
+_MEANS, _LAST = "mean outputs", "last embeddings"  # in the server-side state; the latter of imputation.py
 
 
 class Absence(Generic[M]):
-    """One evaluation of the validation rows, looked at for what it would have been without each party.
+    """One evaluation of the validation rows, repeated as it would be without each party.
 
     Args:
-        ctx: of the server's half. The mean of every party's outputs is left in its state.
+        ctx: of the server side. The mean of every party's outputs is left in its state.
         kind: the protocol's evaluation message, which has one tensor (rows, width).
     """
 
@@ -32,48 +32,50 @@ class Absence(Generic[M]):
         self._ctx, ((self._field, _),) = ctx, tensor_specs(kind)
         self._blocks: list[tuple[Responses[M], Tensor]] = []
 
-    def add(self, answers: Responses[M], block: Tensor) -> None:
+    def add(self, responses: Responses[M], block: Tensor) -> None:
         """Takes in a block, row numbers int64 (rows,)."""
-        self._blocks.append((answers, block))
+        self._blocks.append((responses, block))
 
     def means(self) -> dict[str, Tensor]:
-        """Of every party that has answered in all blocks, float32 (width,): kept for predictions."""
-        there = set.intersection(*(set(answers) for answers, _ in self._blocks))
+        """Mean outputs of every party that has responded in all blocks, float32 (width,): kept for predictions."""
+        there = set.intersection(*(set(responses) for responses, _ in self._blocks))
         rows = sum(len(block) for _, block in self._blocks)
         kept: dict[str, Tensor] = self._ctx.state.keep(_MEANS, dict)
         for party in there:
-            kept[party] = torch.stack([self._of(answers[party]).sum(0) for answers, _ in self._blocks]).sum(0) / rows
+            kept[party] = (
+                torch.stack([self._of(responses[party]).sum(0) for responses, _ in self._blocks]).sum(0) / rows
+            )
         return {party: kept[party] for party in there}
 
     def scores(self, predict: Callable[[Responses[M], Tensor], Tensor]) -> dict[str, float]:
-        """The joint model's when one party after the other is replaced by its mean, by the party's name."""
+        """The joint model's score with one party at a time replaced by its mean, by party."""
         return {party: self._score(predict, party, mean) for party, mean in self.means().items()}
 
     def _score(self, predict: Callable[[Responses[M], Tensor], Tensor], party: str, mean: Tensor) -> float:
         score = self._ctx.score()
-        for answers, block in self._blocks:
+        for responses, block in self._blocks:
             stands: dict[str, Any] = {self._field: mean.expand(len(block), -1), "packed": {}}
-            message = replace(answers[party], **stands)
-            changed = replace(answers, answers={**answers.answers, party: message})
+            message = replace(responses[party], **stands)
+            changed = replace(responses, answers={**responses.answers, party: message})
             score.add(predict(changed, block), self._ctx.labels[block])
         return score.metrics[self._ctx.best.metric]
 
-    def _of(self, answer: M) -> Tensor:
-        value: Tensor = getattr(answer, self._field)
+    def _of(self, response: M) -> Tensor:
+        value: Tensor = getattr(response, self._field)
         return value
 
 
 class Standing:
-    """What stands in for absent parties, from the state of a run that has ended.
+    """Replacements of absent parties, from the state of a run that has ended.
 
     Args:
         ctx: of the server.
         how: the rule.
-        absent: the parties that are not there, at least one.
-        history: the row that was trained on for every position, int64, -1 for none; None where they are the same.
+        absent: the absent parties, at least one.
+        history: the training row of every position, int64, -1 for none; None where they are the same.
 
     Raises:
-        InputError: the run has kept nothing that could stand in.
+        InputError: the run has kept nothing to replace a party with.
     """
 
     def __init__(self, ctx: ServerContext, how: Absent, absent: tuple[str, ...], history: Tensor | None = None) -> None:
@@ -100,7 +102,7 @@ class Standing:
         return last
 
     def of(self, party: str, rows: Tensor) -> Tensor:
-        """What is taken for an absent party's outputs, float32 (rows, width).
+        """Replacement of an absent party's outputs, float32 (rows, width).
 
         Args:
             rows: positions, int64 (rows,).
@@ -110,4 +112,4 @@ class Standing:
             return values
         then = rows if self._history is None else self._history[rows]
         last = self._last[self._names.index(party), then] * (then >= 0).unsqueeze(1)
-        return torch.where(last.any(dim=1, keepdim=True), last, values)  # of rows that it was never asked for: the mean
+        return torch.where(last.any(dim=1, keepdim=True), last, values)  # the mean where no row of it was received

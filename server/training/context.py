@@ -1,4 +1,4 @@
-"""What the server's half of a protocol is given."""
+"""Context of a protocol's server side."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ from colonnade.server.privacy.response_noise import ResponseNoise
 
 @dataclass
 class ServerContext:
-    """Labels, timetable, state and the run's record.
+    """Labels, schedule, state and record of a run.
 
     Attributes:
-        labels: classes of all rows, int64 (rows,), on the device; -1 where noise has taken their place. Of a
-            regression the numbers to be predicted, given as they are and kept on the scale of `scale`, float32
+        labels: classes of all rows, int64 (rows,), on the device; -1 where noisy labels replace them. In
+            regression the numbers to be predicted, passed unscaled and kept on the scale of `scale`, float32
             (rows, targets).
-        scale: that these are on; None where there are classes.
+        scale: of these; None where there are classes.
         columns: the server's own, where it is the active party: `columns[rows]` is float32 (rows, ...).
-        noisy: what may be used of the training labels, if they are protected.
-        releases: how often each was used for an answer, if those are protected; no session sets it back.
+        noisy: the protected training labels, if they are protected.
+        releases: number of releases of each label, if responses are protected; no session sets it back.
         base: the folder that paths in the config are relative to.
         traffic: bytes on the wire so far, up and down.
-        round: the last one that is done.
+        round: the last completed one.
         clock: seconds, of which only differences matter.
-        session: which one this is: in all that is signed in it.
+        session: its number, which every signature in it covers.
         identity: the server's key and certificate; None on loopback without TLS.
-        once: what is made once in a run.
-        phases: where the half's time goes.
+        run_cache: values that are made once in a run.
+        phases: time by phase of the server side.
     """
 
     federation: FederationConfig
@@ -88,7 +88,7 @@ class ServerContext:
         self.take(self.labels, self.schedule)
 
     def take(self, labels: Tensor, schedule: Schedule) -> None:
-        """Takes other rows: labels as they are given, and what happens to them when."""
+        """Replaces the rows: their unscaled labels and schedule."""
         self.labels, self.schedule = labels, schedule
         if self.federation.task == "regression":
             self.scale = TargetScale.fit(labels.cpu(), schedule.partition.train)
@@ -96,7 +96,7 @@ class ServerContext:
 
     @cached_property
     def loss(self) -> Objective:
-        """What the model is trained by: cross-entropy, its classes weighted or not, or squared loss."""
+        """The training loss: cross-entropy, with or without class weights, or squared loss."""
         if self.scale is not None:
             return Squared()
         weights = self.config.class_weights
@@ -108,44 +108,44 @@ class ServerContext:
         return WeightedCrossEntropy(torch.tensor(weights, dtype=torch.float64))
 
     def score(self) -> Score | Residuals:
-        """What an evaluation adds its outputs to."""
+        """A new metric that an evaluation adds its outputs to."""
         return Score() if self.scale is None else Residuals(self.scale)
 
     def protect(self, noisy: NoisyLabels | None) -> None:
-        """Puts noisy labels in the place of those of the training rows, which are gone then; None changes nothing."""
+        """Replaces the labels of the training rows by noisy ones and drops the true ones; None changes nothing."""
         if noisy is None:
             return
         train, shape = self.schedule.partition.train, (len(self.labels), noisy.values.shape[1])
         self.noisy, self.labels = noisy, self.labels.clone()
-        self.labels[train] = -1  # whatever uses these by mistake fails
+        self.labels[train] = -1  # using these by mistake fails
         self._evidence = torch.zeros(shape, device=self.device)
         self._evidence[train] = noisy.evidence().to(self.device, torch.float32)
 
     def protection(self, head: nn.Module) -> ResponseNoise | None:
-        """What protects this session's answers, or None where they leave as they are.
+        """Protection of what goes back to the parties, or None.
 
         Args:
-            head: what answers are made with.
+            head: the module that responses are computed with.
 
         Raises:
-            InputError: rows meet in the head, so that no row's share can be clipped.
+            InputError: rows mix in the head, so that no row's share can be clipped.
         """
         config = self.config.privacy.answers
         if config is None:
             return None
         refuse_batch_norm(head, "server.head")
-        assert self.releases is not None  # whoever opens the run sees to it
+        assert self.releases is not None  # set when the run is opened
         return ResponseNoise(config, self.releases, self.state, self.federation.seed)
 
     def targets(self, batch: Tensor, logits: Tensor) -> Tensor:
-        """What the loss is to take for the labels of training rows.
+        """The targets of the loss for training rows.
 
         Args:
             batch: row numbers, int64 (rows,).
-            logits: what the model says of them now, (rows, classes): the prior where labels are noisy.
+            logits: the model's current logits, (rows, classes): the prior where labels are noisy.
 
         Returns:
-            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); of a
+            Class numbers, int64 (rows,), or where they are protected distributions, (rows, classes); in
             regression the scaled numbers, (rows, targets).
         """
         return self.labels[batch] if self._evidence is None else posterior(logits, self._evidence[batch])
@@ -162,37 +162,37 @@ class ServerContext:
 
     @property
     def absent(self) -> dict[str, float]:
-        """Accuracy (of a regression RMSE) on validation rows if a party were replaced by its mean output, by party."""
+        """Accuracy (in regression RMSE) on validation rows with a party replaced by its mean output, by party."""
         return self.state.keep("absent", dict)
 
     @property
     def best(self) -> Best:
-        """The best evaluation so far, kept where the run may stop by it."""
+        """The best evaluation so far, kept where early stopping is on."""
         metric = "accuracy" if self.scale is None else "rmse"
         return Best(self.federation.stop, self.state.keep("best", dict), metric)
 
     @property
     def details(self) -> dict[str, Any]:
-        """What was found at the end that is too bulky for a metric, by part."""
+        """Results of the end of a run that are too large for a metric, by part."""
         return self.state.keep("details", dict)
 
     @property
     def stopped(self) -> str:
-        """Why the run ended before its last round, or ""."""
+        """The reason that the run ended before its last round, or ""."""
         return self.best.stop if self.round < self.schedule.rounds else ""
 
     @property
     def quorum(self) -> Quorum:
-        """How long a round waits, and for whom."""
+        """Number of parties that a round waits for, and its time limit."""
         return self.federation.round_quorum
 
     def restore(self, round: int, snapshot: Snapshot | None) -> None:
-        """Goes back to how things were after a round (0: the beginning); its successor's clock starts now."""
+        """Restores the state after a round (0: the beginning); the next round's clock starts now."""
         self.state, self.round = State(snapshot), round
         self._begun = self.clock()
 
     def confirm(self) -> None:
-        """Looks whether the rows are those that the state is about, once they are settled. Raises CheckpointError."""
+        """Checks that the settled rows are those of the state. Raises CheckpointError."""
         if self.scale is not None and self.state.keep("targets", self.scale.record) != self.scale.record():
             raise CheckpointError(
                 "the numbers to be predicted are not those that the run began with",
@@ -200,7 +200,7 @@ class ServerContext:
             )
 
     def record(self, round: int, loss: float, responses: Responses[Message]) -> None:
-        """Enters a training round: its loss, how long it took, who was slow and who was missing."""
+        """Records a training round: its loss, duration, slow and missing parties."""
         self.metrics["train_loss"] = loss
         for party in sorted(set(responses.missing).intersection(self.schedule.participants(round))):
             self.missing[party] = self.missing.get(party, 0) + 1
@@ -211,12 +211,12 @@ class ServerContext:
             self.phases.turn(EVALUATION)
 
     def skip(self, round: int, responses: Responses[Message]) -> None:
-        """Enters a round in which nothing was learned, since too few answered."""
+        """Records a round in which nothing was learned, since too few parties responded."""
         self.telemetry.event("skipped", round=round, answers=len(responses))
         self.record(round, self.metrics.get("train_loss", math.nan), responses)
 
     def warn(self, reason: str) -> None:
-        """Tells whoever watches the run, and its record, what they must not overlook."""
+        """Reports a warning in the run's record and progress lines."""
         self.telemetry.event("warning", party=SERVER, reason=reason)
 
     def _progress(self, round: int, responses: Responses[Message]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class ServerContext:
                 "seconds": round_off(seconds), "bytes_up": up, "bytes_down": down, "slowest": slow}  # fmt: skip
 
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
-        """Enters what an evaluation found of a part, and `more`. The last one of a run is looked at more closely."""
+        """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
         metrics, prefix = score.metrics | more, "val" if part == "validation" else part
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
@@ -244,7 +244,7 @@ class ServerContext:
 
 
 def round_off(seconds: float) -> float:
-    """To microseconds, as events have it."""
+    """Rounds to microseconds, as in events."""
     return round(seconds, 6)
 
 

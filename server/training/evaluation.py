@@ -1,4 +1,4 @@
-"""How good the joint model is on rows that it was not trained on."""
+"""Evaluation of the joint model on validation and test rows."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ async def evaluate(
 
     Args:
         kind: the protocol's evaluation message, with fields `part` and `block`.
-        predict: (answers of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
-        among: who was there in the round; whoever missed it evaluates nothing. Who was not drawn for it does.
-        dims: the message's dimensions beside `rows`.
+        predict: (responses of a block, its row numbers int64 (rows,)) -> logits, float32 (rows, classes).
+        among: parties that took part in the round. Parties not sampled for it evaluate too; any that missed it do not.
+        dims: the message's dimensions other than `rows`.
     """
     looks_back = round == ctx.schedule.rounds or ctx.federation.stop is not None  # it may be the last one
     for part in ctx.schedule.evaluations(round):
         score, absence = ctx.score(), Absence(ctx, kind)
         for number, block in enumerate(ctx.schedule.blocks(part)):
-            answers = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
+            responses = await collect_block(ctx, clients, kind, round, (part, number), among, rows=len(block), **dims)
             with torch.no_grad():
-                logits = predict(answers, block)
+                logits = predict(responses, block)
             score.add(logits, ctx.labels[block])
             if looks_back and part == "validation":
-                absence.add(answers, block)
+                absence.add(responses, block)
         ctx.evaluated(round, part, score)
         if looks_back and part == "validation" and (round == ctx.schedule.rounds or ctx.stopped):
             with torch.no_grad():
@@ -50,7 +50,7 @@ async def evaluate(
 
 
 def evaluate_alone(ctx: ServerContext, round: int, predict: Callable[[Tensor], Tensor]) -> None:
-    """The same, of a model that needs nobody's answer.
+    """Evaluates a model that needs no party's response.
 
     Args:
         predict: row numbers, int64 (rows,) -> logits, float32 (rows, classes).
@@ -71,7 +71,7 @@ async def collect_block(
     among: Collection[str],
     **dims: int,
 ) -> Responses[M]:
-    """Everyone's answers for one block.
+    """Collects every party's response for one block.
 
     Args:
         place: part and number of the block.
@@ -79,25 +79,25 @@ async def collect_block(
         dims: all of the message's dimensions.
 
     Raises:
-        ContractError: an answer is of a block whose turn has not come, or of none.
+        ContractError: a response is of a later block, or of none.
     """
     resting = set(ctx.federation.names).difference(ctx.schedule.participants(round))
     late = partial(_is_before, ctx, round, place)
-    answers = await clients.collect(kind, round, ctx.quorum, among={*among, *resting}, stale=late, **dims)
-    for party, answer in answers.items():
-        if (found := _place(answer)) != place:
+    responses = await clients.collect(kind, round, ctx.quorum, among={*among, *resting}, stale=late, **dims)
+    for party, response in responses.items():
+        if (found := _place(response)) != place:
             expected, got = (f"{part} {number}" for part, number in (place, found))
             raise ContractError(party, kind.__name__, "block", expected, got)
-    return answers
+    return responses
 
 
-def _place(answer: Message) -> tuple[str, int]:
-    return getattr(answer, "part", ""), getattr(answer, "block", -1)
+def _place(response: Message) -> tuple[str, int]:
+    return getattr(response, "part", ""), getattr(response, "block", -1)
 
 
-def _is_before(ctx: ServerContext, round: int, place: tuple[str, int], answer: Message) -> bool:
-    """Whether an answer is of a block whose turn has passed."""
-    (part, number), parts = _place(answer), ctx.schedule.evaluations(round)
+def _is_before(ctx: ServerContext, round: int, place: tuple[str, int], response: Message) -> bool:
+    """Returns True if a response is of an earlier block."""
+    (part, number), parts = _place(response), ctx.schedule.evaluations(round)
     if part not in parts:
         return False
     return (parts.index(part), number) < (parts.index(place[0]), place[1])

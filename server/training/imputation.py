@@ -1,4 +1,4 @@
-"""What stands in for the embeddings of a party that did not answer in time."""
+"""Imputation of embeddings of parties that did not respond in time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ How = Literal["zero", "last", "skip"]
 
 
 class StandIn:
-    """A round's embeddings in the roster's order, with something in the place of those that are missing.
+    """A round's embeddings in roster order, with imputation of those that are missing.
 
     Args:
-        ctx: of the server's half; `last` keeps a copy of every party's embeddings in its state.
-        parties: in the cohort's order.
+        ctx: of the server side; `last` keeps a copy of every party's embeddings in its state.
+        parties: in cohort order.
         width: of an embedding, or of logits.
-        how: zero; last: what the party last sent for the same rows, zeros where that never was; skip:
+        how: zero; last: the party's last embedding of the same rows, zeros where there is none; skip:
             nothing, the round is left out (not the last one, which is evaluated).
 
     Attributes:
@@ -32,25 +32,25 @@ class StandIn:
         shape = (len(parties), len(ctx.labels), width)
         self._last = ctx.state.keep("last embeddings", lambda: torch.zeros(shape)) if how == "last" else None
 
-    def zeros(self, answers: Mapping[str, Tensor], rows: int) -> list[Tensor]:
-        """h_1 .. h_M, each float32 (rows, width); zeros for who is missing."""
+    def zeros(self, responses: Mapping[str, Tensor], rows: int) -> list[Tensor]:
+        """h_1 .. h_M, each float32 (rows, width); zeros for missing parties."""
         nothing = torch.zeros(rows, self.width)
-        return [answers.get(party, nothing) for party in self._parties]
+        return [responses.get(party, nothing) for party in self._parties]
 
-    def fill(self, answers: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
+    def fill(self, responses: Mapping[str, Tensor], batch: Tensor, round: int) -> list[Tensor] | None:
         """h_1 .. h_M of a training batch, each float32 (rows, width), or None if the round is to be left out.
 
         Args:
-            answers: what each party sent, (rows, width).
+            responses: each party's embeddings, (rows, width).
             batch: row numbers, int64 (rows,).
             round: its number.
         """
-        everyone = len(answers) == len(self._ctx.schedule.participants(round))
-        if not answers or (self._how == "skip" and not everyone and round < self._ctx.schedule.rounds):
+        complete = len(responses) == len(self._ctx.schedule.participants(round))
+        if not responses or (self._how == "skip" and not complete and round < self._ctx.schedule.rounds):
             return None
         if self._last is None:
-            return self.zeros(answers, len(batch))
+            return self.zeros(responses, len(batch))
         for index, party in enumerate(self._parties):
-            if party in answers:
-                self._last[index, batch] = answers[party]
+            if party in responses:
+                self._last[index, batch] = responses[party]
         return list(self._last[:, batch])

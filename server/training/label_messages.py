@@ -1,4 +1,4 @@
-"""What parties are told of the labels of a batch, where a protocol supposes that they have them (FDML, C-VFL)."""
+"""Label messages to the parties, where a protocol supposes that they have the labels (FDML, C-VFL)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from colonnade.server.training.context import ServerContext
 
 
 def label_message(ctx: ServerContext, round: int, y: Tensor) -> Labels | Beliefs | Targets:
-    """The message of a batch's labels, which every party of the round is sent.
+    """The message of a batch's labels, for every party of the round.
 
     Args:
-        y: what the loss takes for them, as `ServerContext.targets` gives it.
+        y: the targets of the loss, as `ServerContext.targets` returns them.
     """
     if ctx.scale is not None:
         return Targets(round, y.double())

@@ -1,4 +1,4 @@
-"""Parties that come when they like, or all together: what a round of either is."""
+"""Synchronous and asynchronous rounds."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from colonnade.server.training.context import ServerContext
 from colonnade.server.training.staleness import Staleness
 
 Learn = Callable[[Mapping[str, M], Tensor, int], Awaitable[float | None]]
-"""(answers, their rows int64 (rows,), the round they are of) -> the loss, or None if too few answered."""
+"""(responses, their rows int64 (rows,), their round) -> the loss, or None if too few parties responded."""
 
 
 async def together(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, learn: Learn[M], t: int
 ) -> tuple[Responses[M], float | None]:
-    """A round of everyone's answers about one batch.
+    """Runs a round of every party's responses about one batch.
 
     Args:
-        kind: the message that a party answers with.
+        kind: the message that a party responds with.
         width: of an embedding.
-        learn: is given all answers at once.
+        learn: receives all responses at once.
         t: the round.
 
     Returns:
-        Who answered, and the loss; None if nothing was learned.
+        The responses, and the loss; None if nothing was learned.
     """
     batch = ctx.schedule.batch(t)
-    answers = await clients.collect(kind, t, ctx.quorum, rows=len(batch), width=width)
-    return answers, await learn(answers, batch, t)
+    responses = await clients.collect(kind, t, ctx.quorum, rows=len(batch), width=width)
+    return responses, await learn(responses, batch, t)
 
 
 async def as_they_come(
@@ -47,25 +47,25 @@ async def as_they_come(
     *,
     ahead: int | None = None,
 ) -> tuple[Responses[M], float | None]:
-    """A round of as many turns as there are parties, each about the batch of its own number; else as `together`.
+    """Runs a round of as many turns as there are parties, each about the batch of its own number; else as `together`.
 
     Args:
-        kind: the message that a party takes its turn with; it has a field `turn`.
-        learn: is given one answer after the other.
-        ahead: turns that a party may be ahead of the slowest; None for any number. Whoever is, waits.
+        kind: the message of a party's turn; it has a field `turn`.
+        learn: receives one response after the other.
+        ahead: turns that a party may be ahead of the slowest, else it waits; None for any number.
 
     Raises:
-        ContractError: there is no such turn, or the answer has other rows.
+        ContractError: there is no such turn, or the response has other rows.
     """
     came: dict[str, M] = {}
     losses = []
-    pace = Staleness(ctx, tuple(clients))
-    async for party, answer in _turns(ctx, clients, kind, width, t, lambda party: pace.within(party, ahead)):
-        batch = _batch_of(ctx, party, answer)
-        losses.append(await learn({party: answer}, batch, answer.round) or 0.0)
-        pace.enter(party, batch)
-        came[party] = answer
-    ctx.telemetry.event("pace", round=t, turns=pace.of_round(), parties=pace.summary())
+    staleness = Staleness(ctx, tuple(clients))
+    async for party, response in _turns(ctx, clients, kind, width, t, lambda party: staleness.within(party, ahead)):
+        batch = _batch_of(ctx, party, response)
+        losses.append(await learn({party: response}, batch, response.round) or 0.0)
+        staleness.enter(party, batch)
+        came[party] = response
+    ctx.telemetry.event("pace", round=t, turns=staleness.of_round(), parties=staleness.summary())
     absent = tuple(party for party in clients if party not in came)
     return Responses(came, absent), fmean(losses) if losses else None
 
@@ -73,23 +73,23 @@ async def as_they_come(
 async def _turns(
     ctx: ServerContext, clients: Cohort, kind: type[M], width: int, t: int, ready: Callable[[str], bool]
 ) -> AsyncIterator[tuple[str, M]]:
-    """A round's arrivals: whoever comes next, or one of each where everyone is waited for."""
+    """A round's arrivals: the next party's, or one of each party where all are awaited."""
     if ctx.schedule.evaluations(t):
-        answers = await clients.collect(kind, t, ctx.quorum, width=width)
-        for party, answer in answers.items():
-            yield party, answer
+        responses = await clients.collect(kind, t, ctx.quorum, width=width)
+        for party, response in responses.items():
+            yield party, response
         return
-    given_up = ctx.schedule.evaluated_before(t)  # when that round called everyone
+    given_up = ctx.schedule.evaluated_before(t)  # when that round called every party
     arrivals = clients.arrivals(kind, after=given_up, ready=ready, limit=ctx.quorum.limit, width=width)
     for _ in clients:
         yield await anext(arrivals)
 
 
-def _batch_of(ctx: ServerContext, party: str, answer: M) -> Tensor:
+def _batch_of(ctx: ServerContext, party: str, response: M) -> Tensor:
     """The rows of a party's turn, int64 (rows,)."""
-    turn: int = getattr(answer, "turn", 0)
+    turn: int = getattr(response, "turn", 0)
     if turn < 1:
-        raise ContractError(party, type(answer).__name__, "turn", "at least 1", str(turn))
+        raise ContractError(party, type(response).__name__, "turn", "at least 1", str(turn))
     batch = ctx.schedule.batch(turn)
-    check_exact(party, answer, {"rows": len(batch)})
+    check_exact(party, response, {"rows": len(batch)})
     return batch

@@ -1,4 +1,4 @@
-"""How fast each party is where they come when they like, and how old what it last sent has become."""
+"""Turns of each party in an asynchronous run, and the age of its last embeddings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from colonnade.server.training.context import ServerContext
 
 
 class Staleness:
-    """Turns by party, and the staleness of what the server holds of them. Both live in the half's state.
+    """Turns by party, and the staleness of the embeddings that the server holds. Both are in the server-side state.
 
-    The age of a party's embedding of a row is the number of turns, whoever's, that the server has answered since it
+    The age of a party's embedding of a row is the number of turns, of any party, that the server has served since it
     came: the delay tau of the papers. Ages are taken when another party's turn uses them; rows that a party
     has never sent count as nothing.
 
     Args:
-        ctx: of the server's half.
-        parties: in the cohort's order.
+        ctx: of the server side.
+        parties: in cohort order.
     """
 
     def __init__(self, ctx: ServerContext, parties: tuple[str, ...]) -> None:
@@ -34,11 +34,11 @@ class Staleness:
 
     @staticmethod
     def kept(ctx: ServerContext) -> bool:
-        """Whether this run's parties come when they like, so that there is a pace."""
+        """Returns True if this run's parties are asynchronous, so that staleness is counted."""
         return "served" in ctx.state
 
     def enter(self, party: str, batch: Tensor) -> None:
-        """A party's turn is served. `batch`: its row numbers, int64 (rows,)."""
+        """Enters a served turn of a party. `batch`: its row numbers, int64 (rows,)."""
         now = sum(self._served.values()) + 1
         since = self._since[:, batch]
         sent = since > 0
@@ -50,14 +50,14 @@ class Staleness:
         self._served[party] += 1
 
     def within(self, party: str, ahead: int | None) -> bool:
-        """Whether a party may take its next turn without being more turns than this ahead of the slowest."""
+        """Returns True if a party may take its next turn without being more turns than this ahead of the slowest."""
         return ahead is None or self._served[party] - min(self._served.values()) <= ahead
 
     def of_round(self) -> dict[str, int]:
-        """How many turns each party has taken since this was made."""
+        """Number of turns of each party since this was made."""
         return {party: count - self._before[party] for party, count in self._served.items()}
 
     def summary(self) -> dict[str, Any]:
-        """By party: its turns, and the mean age of what it had sent when others' turns used it; null if none did."""
+        """By party: its turns, and the mean age of its embeddings when others' turns used them; null if none did."""
         ages = {party: round(total / count, 2) if count else None for party, (total, count) in self._ages.items()}
         return {party: {"turns": self._served[party], "staleness": ages[party]} for party in self._indices}

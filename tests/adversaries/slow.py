@@ -1,4 +1,4 @@
-"""A service in a process of its own with few descriptors, and callers that say half of what they want."""
+"""A service in a process of its own with few descriptors, and callers that send incomplete requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ uvloop.run(main())
 
 @contextmanager
 def service(folder: Path, soft: int, hard: int) -> Iterator[tuple[list[int], Path]]:
-    """Runs it, and says where HTTP, HTTPS and gRPC are, and the file that its standard error goes to."""
+    """Runs it; yields the addresses of HTTP, HTTPS and gRPC and the file of its standard error."""
     make_federation(folder, ["ada"])
     said = folder / "stderr"
     with said.open("wb") as err:
@@ -74,6 +74,6 @@ def service(folder: Path, soft: int, hard: int) -> Iterator[tuple[list[int], Pat
 
 
 def is_healthy(port: int) -> bool:
-    """Whether the health check is answered."""
+    """True if the health check is answered."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as reply:
         return bool(json.load(reply) == {"status": "ok"})

@@ -1,4 +1,4 @@
-"""A half changes a tensor in place after its release: what leaves is what was released, or nothing."""
+"""A protocol side changes a tensor in place after its release: the released values leave, or nothing does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that goes back to a checkpoint and has a round of FedVS summed once more, over others: nobody answers."""
+"""A server that goes back to a checkpoint and sums a round of FedVS again over another set: no party answers."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ def run(*sets: str, **how: Any) -> Outcome:
 
 
 def announced(outcome: Outcome) -> dict[tuple[int, int], list[int]]:
-    """Over whom every stage was summed."""
+    """The set of senders of every stage."""
     return {(m.round, m.stage): m.senders.tolist() for _, _, m in outcome.messages if isinstance(m, Senders)}
 
 
 def forget(folder: Path) -> None:
-    """Removes what a member has noted of its sets."""
+    """Removes a member's record of its sets."""
     for file in folder.glob("members-*"):
         file.unlink()
 
 
-def test_a_server_that_goes_back_and_sums_over_everybody_else_gets_no_answer(disks: dict[str, Path]) -> None:
+def test_a_server_that_rolls_back_and_sums_over_all_others_gets_no_response(disks: dict[str, Path]) -> None:
     """First over all four, then over three: the difference would be the fourth's embeddings."""
     before = run(save=True)
     assert set(map(tuple, announced(before).values())) == {(1, 1, 1, 1)}
     forget(disks[SERVER])
     after = run(LATE, start=(2, before.saved[2]))
-    assert announced(after)[3, 0] == [1, 1, 1, 0]  # it tried
+    assert announced(after)[3, 0] == [1, 1, 1, 0]  # the server tried
     assert [m for _, _, m in after.messages if isinstance(m, Answer) and len(m.h)] == []
     assert [event["round"] for event in after.of_kind("skipped")] == [3, 4]
-    (told,) = [e for e in after.of_kind("warning") if e["party"] == "party1" and "round 3" in e["reason"]]
-    assert "may have been summed over party1, party2, party3, party4" in told["reason"]
+    (warning,) = [e for e in after.of_kind("warning") if e["party"] == "party1" and "round 3" in e["reason"]]
+    assert "may have been summed over party1, party2, party3, party4" in warning["reason"]
 
 
-def test_a_party_that_refuses_does_not_keep_the_others_from_answering(disks: dict[str, Path]) -> None:
-    """It alone knows of another set: it was there when the others were not, for all that it can tell."""
+def test_a_refusing_party_does_not_block_the_responses_of_others(disks: dict[str, Path]) -> None:
+    """It alone knows of another set: as far as it can tell, it was present while the others were absent."""
     before = run(save=True)
     for name in (SERVER, "party1", "party2", "party3"):
         forget(disks[name])
@@ -85,7 +85,7 @@ def test_a_party_that_refuses_does_not_keep_the_others_from_answering(disks: dic
 
 
 def test_a_server_of_ours_goes_over_the_same_sets_again(disks: dict[str, Path]) -> None:
-    """The party that was late is in time the second time, and is left out all the same."""
+    """The party that was late is in time the second time, and is still left out."""
     before = run(LATE, save=True)
     after = run(start=(2, before.saved[2]))
     assert {place: members for place, members in announced(before).items() if place[0] > 2} == announced(after)
@@ -93,7 +93,7 @@ def test_a_server_of_ours_goes_over_the_same_sets_again(disks: dict[str, Path]) 
     assert not after.of_kind("skipped")
 
 
-def test_a_round_that_went_over_everyone_waits_for_everyone_when_it_comes_again(disks: dict[str, Path]) -> None:
+def test_a_repeated_round_over_all_parties_waits_for_all_of_them(disks: dict[str, Path]) -> None:
     before = run(save=True)
     after = run(LATE, start=(2, before.saved[2]))
     assert set(map(tuple, announced(after).values())) == {(1, 1, 1, 1)}

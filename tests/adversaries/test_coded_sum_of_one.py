@@ -1,4 +1,4 @@
-"""A server that decodes a sum of one party's embeddings, or of too few, in FedVS: parties answer for no such set."""
+"""A server that decodes a sum of too few parties' embeddings in FedVS: parties answer for no such set."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SLOW = tuple(f"parties.party{number}.chaos.delay={{Shares: 3s}}" for number in (
 
 
 def said(*sets: str) -> Config:
-    """Four parties, of whom any three answers decode."""
+    """Four parties; any three responses decode."""
     return config(PROTOCOL, *SHORT, *sets)
 
 
 def never_checked(cfg: Config, need: int, grace: float) -> Config:
-    """The same with a quorum that no reader of a configuration has looked at."""
+    """The same with a quorum that was not validated."""
     quorum = QuorumConfig(need=need, grace=grace)
     return cfg.model_copy(update={"federation": cfg.federation.model_copy(update={"quorum": quorum})})
 
 
 def announcing(members: list[int]) -> Callable[[Any], None]:
-    """A server that tells every party this set of senders from round 2 on, whoever has shared."""
+    """A server that announces this set of senders from round 2 on, regardless of who has shared."""
 
     def alter(cohort: Any) -> None:
         for link in cohort.values():
@@ -50,7 +50,7 @@ def announcing(members: list[int]) -> Callable[[Any], None]:
 
 
 def answered(sent: list[Answer]) -> Callable[[str, str, object], float]:
-    """Keeps every answer that leaves a party."""
+    """Records every `Answer` that leaves a party."""
 
     def delay(_sender: str, _to: str, item: object) -> float:
         sent.extend([item] if isinstance(item, Answer) and len(item.h) else [])
@@ -66,8 +66,8 @@ def test_a_configuration_that_allows_such_sums_is_refused(quorum: str) -> None:
     assert "{need: 3, grace: SECONDS}" in refused.value.hint
 
 
-def test_a_server_of_ours_sums_over_nobody_where_only_one_party_is_in_time() -> None:
-    """It was one party's embeddings, in every round."""
+def test_our_server_computes_no_sum_if_only_one_party_is_in_time() -> None:
+    """The decoded sum was one party's embeddings, in every round."""
     sent: list[Answer] = []
     outcome = federate(never_checked(said(*SLOW), 0, 0.5), delay=answered(sent))
     assert sent == []
@@ -76,15 +76,15 @@ def test_a_server_of_ours_sums_over_nobody_where_only_one_party_is_in_time() -> 
 
 
 @pytest.mark.parametrize("members", [[1, 0, 0, 0], [0, 1, 0, 1]], ids=["one", "two"])
-def test_parties_answer_for_no_fewer_than_three(members: list[int]) -> None:
+def test_parties_respond_for_sets_of_at_least_three(members: list[int]) -> None:
     sent: list[Answer] = []
     with pytest.raises(ContractError, match=r"server sent Senders\.senders: expected at least 3 parties"):
         federate(said("federation.quorum={need: 3, grace: 1}"), delay=answered(sent), on_cohort=announcing(members))
     assert {answer.round for answer in sent} == {1}
 
 
-def test_where_everyone_is_waited_for_parties_answer_for_everyone_alone() -> None:
-    """A server cannot pretend that somebody has shared nothing."""
+def test_parties_answer_for_the_whole_roster_only_if_no_quorum_is_set() -> None:
+    """A server cannot pretend that a party has shared nothing."""
     sent: list[Answer] = []
     with pytest.raises(ContractError, match=r"Senders\.senders: expected at least 4 parties, .* got 3"):
         federate(said(), delay=answered(sent), on_cohort=announcing([1, 1, 1, 0]))
@@ -92,11 +92,11 @@ def test_where_everyone_is_waited_for_parties_answer_for_everyone_alone() -> Non
 
 
 def test_three_of_four_in_time_are_enough_where_that_was_agreed() -> None:
-    """Else the tests above could not fail."""
+    """Shows that the tests above can fail."""
     outcome = federate(said("federation.quorum={need: 3, grace: 0.5}", SLOW[2]))
     assert [event["without"] for event in outcome.of_kind("partial_sum")][:3] == [["party4"]] * 3
     assert len(outcome.of_kind("round")) == 3 and not outcome.of_kind("skipped")
 
 
-def test_answers_are_masked_unless_it_is_said_otherwise() -> None:
+def test_answers_are_masked_by_default() -> None:
     assert said().federation.protocol.masked_answers

@@ -1,4 +1,4 @@
-"""A server that asks for more keys than a party allows, a few at a time, by beginning the alignment again and again."""
+"""A server that asks for more keys than a party allows, a few at a time, by repeated alignments."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ RUN = "run1"
 
 
 class Enough(Exception):
-    """The server has found what it wanted, and does not settle the alignment."""
+    """The server has its result, and does not settle the alignment."""
 
 
-def agreed(folder: Path, parties: int = 1, people: int = 24, most: int = MOST, **more: Any) -> tuple[Config, list[str]]:
+def agreed(
+    folder: Path, parties: int = 1, persons: int = 24, most: int = MOST, **more: Any
+) -> tuple[Config, list[str]]:
     """A federation whose first party allows so many keys of any other member; and the keys in that party's table."""
-    ids = write_tables(folder, parties, people, share=0.5)
+    ids = write_tables(folder, parties, persons, share=0.5)
     tree = table_tree(parties, timeouts={"answer": 20, "away": 20}, **more)
     tree["parties"]["party1"]["policy"] = {"max_other_rows": most}
     return parse(tree), ids["party1"]
@@ -122,7 +124,7 @@ def test_an_honest_run_that_is_interrupted_is_repeated_at_no_cost(tmp_path: Path
     """Three parties and a policy that allows exactly their lists, once."""
 
     async def scene() -> None:
-        config, _ = agreed(tmp_path, parties=3, people=16, most=8)
+        config, _ = agreed(tmp_path, parties=3, persons=16, most=8)
         seed = Seed(tmp_path / "alignment.seed")
         own = [f"Person {n:04}" for n in range(8)]
         async with lying(config, tmp_path) as there:

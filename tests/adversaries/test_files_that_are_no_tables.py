@@ -105,13 +105,13 @@ def _as_nobody(really: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("scene", WRONG)
-@pytest.mark.filterwarnings("error")  # as of halves that nobody awaited
-def test_a_party_is_refused_with_what_is_there_and_what_to_do(
+@pytest.mark.filterwarnings("error")  # as of coroutines that were not awaited
+def test_a_refusal_names_the_files_present_and_the_remedy(
     scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, what = WRONG[scene]
     tree = table_tree(batch=4, epochs=1, keys={"seeded": True})
-    write_tables(tmp_path, people=60)
+    write_tables(tmp_path, persons=60)
     change(tmp_path / "party1.csv", tree["parties"]["party1"]["data"])
     if scene == "an unreadable file":
         monkeypatch.setattr(Path, "open", _as_nobody(Path.open))  # root reads everything
@@ -133,7 +133,7 @@ READ = {
 
 
 @pytest.mark.parametrize("scene", READ)
-def test_files_of_other_programs_are_read_where_said(scene: str, tmp_path: Path) -> None:
+def test_files_of_other_programs_are_read_if_configured(scene: str, tmp_path: Path) -> None:
     content, more = READ[scene]
     (tmp_path / "party1.csv").write_bytes(content)
     tree = table_tree(batch=1, epochs=1)
@@ -162,7 +162,7 @@ def test_a_file_of_ids_without_a_header_loses_none_in_silence(text: str, like: s
     assert [*PredictionIds(tmp_path / "ids.csv", text.splitlines()[0], like).ids()] == [second]
 
 
-def test_a_folder_in_the_place_of_ids_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_ids_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder"):
         PredictionIds(tmp_path).count()
 
@@ -175,7 +175,7 @@ def _written(folder: Path, tree: dict[str, Any]) -> Path:
 def test_rows_that_will_not_be_common_are_not_counted_as_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ids = write_tables(tmp_path, people=60, share=0.8)
+    ids = write_tables(tmp_path, persons=60, share=0.8)
     tree = table_tree(batch=4)
     check(_written(tmp_path, tree), ())
     common = len(set.intersection(*map(set, ids.values())))
@@ -183,7 +183,7 @@ def test_rows_that_will_not_be_common_are_not_counted_as_rows(
     assert "party1: up to 48 rows" in output and f"{common} rows are common to all: " in output
     del tree["parties"]["party2"]
     check(_written(tmp_path, tree), ())
-    assert "how many rows are common to all is known after alignment" in capsys.readouterr().out
+    assert "the number of rows common to all is known after alignment" in capsys.readouterr().out
     tree["federation"]["batch"] = common + 1
     tree["parties"] = table_tree()["parties"]
     with pytest.raises(InputError, match=f"a batch of {common + 1} rows is more than the"):

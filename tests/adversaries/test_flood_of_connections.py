@@ -68,13 +68,13 @@ def test_they_are_few_lines_and_all_counted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     written = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert sum(event.get("count", 1) for event in written) == COUNT
-    assert len(written) <= 20 + 3 and len(done.stderr) < 1000  # a count a minute, should it take so long
+    assert len(written) <= 20 + 3 and len(done.stderr) < 1000  # one count per minute, if it takes that long
 
 
-def test_what_else_grpc_writes_is_bounded_and_other_lines_pass() -> None:
+def test_other_grpc_output_is_bounded_and_foreign_lines_pass() -> None:
     (source, sink), (kept, through) = os.pipe(), os.pipe()
-    told: list[str] = []
-    reader = threading.Thread(target=_sift, args=(source, through, told.append))
+    logged: list[str] = []
+    reader = threading.Thread(target=_sift, args=(source, through, logged.append))
     reader.start()
     with os.fdopen(sink, "wb") as log:
         for number in range(300):
@@ -84,5 +84,5 @@ def test_what_else_grpc_writes_is_bounded_and_other_lines_pass() -> None:
         lines = heard.read().decode().splitlines()
     reader.join()
     grpc = [line for line in lines if "accept4" in line]
-    assert len(grpc) == 21 and grpc[-1].startswith("280 more: ") and not told
+    assert len(grpc) == 21 and grpc[-1].startswith("280 more: ") and not logged
     assert [line for line in lines if line not in grpc] == [f"a line of ours, {number}" for number in range(300)]

@@ -67,7 +67,7 @@ def test_a_day_of_the_worst_stays_below_the_bound_that_is_stated(tmp_path: Path)
     assert sum(event.get("count", 1) for event in written) >= hours * 3600 / rate - 60
 
 
-def test_who_has_a_certificate_and_claims_many_names_shares_one_flow_and_drowns_no_member(tmp_path: Path) -> None:
+def test_many_claimed_names_under_one_certificate_share_one_rate_limit(tmp_path: Path) -> None:
     clock = Clock()
     telemetry = Telemetry(tmp_path / "events.jsonl", clock=clock)
     for number in range(2000):
@@ -84,7 +84,7 @@ def test_who_has_a_certificate_and_claims_many_names_shares_one_flow_and_drowns_
     assert counted[0]["reason"].endswith("; other reasons (1977)")
 
 
-def test_a_quiet_port_tells_every_refusal_as_it_is() -> None:
+def test_a_quiet_port_logs_every_refusal() -> None:
     clock, heard = Clock(), list[Event]()
     digest = Digest(heard.append, clock)
     events = [{"kind": "refused", "time": clock.now, "party": "unknown", "reason": f"{n}"} for n in range(100)]
@@ -103,21 +103,21 @@ def test_other_events_pass_at_any_rate_and_in_their_order() -> None:
     assert heard == events
 
 
-def test_the_console_says_no_more_than_the_file() -> None:
-    clock, told = Clock(), io.StringIO()
-    screen = Screen(file=told, width=300, highlight=False)
+def test_the_console_prints_no_more_than_the_file() -> None:
+    clock, printed = Clock(), io.StringIO()
+    screen = Screen(file=printed, width=300, highlight=False)
     telemetry = Telemetry(None, Digest(Progress(screen), clock), clock=clock)
     for _ in range(3000):
         telemetry.refused("unknown", "it does not speak TLS")
     clock.now += 61
     telemetry.refused("unknown", "it does not speak TLS")
-    *first, last = told.getvalue().splitlines()
+    *first, last = printed.getvalue().splitlines()
     assert len(first) == CAPS["refused"].first and last.startswith("unknown: 2980 more: it does not speak TLS")
 
 
 def test_a_server_that_lies_cannot_fill_a_partys_log(tmp_path: Path) -> None:
-    clock, told = Clock(), io.StringIO()
-    screen = Screen(file=told, width=300, highlight=False)
+    clock, printed = Clock(), io.StringIO()
+    screen = Screen(file=printed, width=300, highlight=False)
     telemetry = Telemetry(tmp_path / "events.jsonl", Digest(PartyProgress(screen, "ada"), clock), clock=clock)
     for number in range(20_000):  # it accepts, begins and hangs up, again and again
         clock.now += 0.005
@@ -127,7 +127,7 @@ def test_a_server_that_lies_cannot_fill_a_partys_log(tmp_path: Path) -> None:
         telemetry.event("checkpoint", party="ada", round=number, rounds=10)
         telemetry.event("server_away", reason="server was lost: the connection was closed")
     written = (tmp_path / "events.jsonl").read_text().splitlines()
-    assert len(written) == len(told.getvalue().splitlines()) <= 4 * (100 + 2) + 1000 + 101
+    assert len(written) == len(printed.getvalue().splitlines()) <= 4 * (100 + 2) + 1000 + 101
 
 
 def test_late_messages_of_a_member_are_counted_beyond_a_thousand(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_the_metric_counts_every_refusal_at_once() -> None:
     assert metrics._refused == 3000
 
 
-def test_a_refusal_at_hello_is_short_whatever_the_hello_says() -> None:
+def test_a_refusal_at_hello_is_short_for_any_hello() -> None:
     async def scene() -> None:
         there = stage()
         for first in (Hello("zoe" * 99, "test", "0"), RefusedError("x" * 9999)):
@@ -169,7 +169,7 @@ def test_a_refusal_at_hello_is_short_whatever_the_hello_says() -> None:
     play(scene())
 
 
-def test_a_stream_that_is_refused_is_told_with_its_address() -> None:
+def test_a_refused_stream_is_logged_with_its_address() -> None:
     async def scene() -> None:
         there = stage()
         connection = FakeConnection()

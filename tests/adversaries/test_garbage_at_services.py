@@ -1,4 +1,4 @@
-"""Strangers send garbage to the doors of a service, in words and in TLS: its log stays short and it goes on."""
+"""Strangers send garbage to the ports of a service, as plain text and in TLS: its log stays short and it goes on."""
 
 from __future__ import annotations
 

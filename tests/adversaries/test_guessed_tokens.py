@@ -21,7 +21,7 @@ def keep(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("token", ["letmein!", "x" * 31])
-def test_a_short_token_is_refused_with_a_word_that_says_how_to_make_one(tmp_path: Path, token: str) -> None:
+def test_a_short_token_is_refused_with_a_hint_to_generate_one(tmp_path: Path, token: str) -> None:
     with pytest.raises(DataError, match=rf"line 2: the token of 'bob' has {len(token)} characters") as refused:
         Tokens.read(keep(tmp_path, f"ada {'y' * 32}\nbob {token}\n"), 10)
     assert "colonnade token bob" in refused.value.hint and token not in f"{refused.value}{refused.value.hint}"

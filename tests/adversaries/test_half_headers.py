@@ -1,4 +1,4 @@
-"""300 callers of a service with 128 descriptors say half a header, or nothing: the health check is answered."""
+"""300 callers of a service with 128 descriptors send half a header, or nothing: the health check is answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT, CALLERS = 128, 300
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[int], Path]]:
-    """A service's ports, and what it says; callers come to one port after the other."""
+    """A service's ports and its log; callers connect to one port after the other."""
     with service(tmp_path_factory.mktemp("served"), LIMIT, LIMIT) as ports_and_said:
         yield ports_and_said
 

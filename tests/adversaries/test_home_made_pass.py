@@ -28,9 +28,7 @@ MAKERS = {
     "common/secure_aggregation/masks.py": {"MaskedTensor"},
     "common/coded_computing/lagrange.py": {"MaskedTensor"},
     "common/alignment/psi_member.py": {"MaskedTensor"},
-    "server/alignment/relay.py": {
-        "MaskedTensor"
-    },  # of lists on their way to parties: nothing of the server's passes a door
+    "server/alignment/relay.py": {"MaskedTensor"},  # of lists on their way to parties: the server has no egress
 }
 SOURCES = [
     path
@@ -40,7 +38,7 @@ SOURCES = [
 
 
 def made(source: str) -> set[str]:
-    """The types that code could make: they are called, or handed to a call (`as_subclass`, `cast`), or subclassed."""
+    """Types that the code could construct: called, passed to a call (`as_subclass`, `cast`), or subclassed."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
@@ -62,12 +60,14 @@ def _named(node: ast.AST) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def test_only_what_protects_makes_them() -> None:
+def test_only_protecting_modules_construct_them() -> None:
     found = {}
     for path in SOURCES:
         home, source = str(path.relative_to(ROOT)), path.read_text()
         for check in (
-            ("isinstance(value, Concealed)", "isinstance(of, Released)") if home == "client/privacy/egress.py" else ()
+            ("isinstance(value, MaskedTensor)", "isinstance(of, Released)")
+            if home == "client/privacy/egress.py"
+            else ()
         ):
             source = source.replace(check, "True")
         if types := made(source):
@@ -79,9 +79,9 @@ def test_only_what_protects_makes_them() -> None:
     "source",
     [
         "Released(h, 'none', None)",
-        "outgoing.Concealed(h, 'sealed')",
+        "outgoing.MaskedTensor(h, 'sealed')",
         "h.as_subclass(Released)",
-        "torch.Tensor._make_subclass(Concealed, h)",
+        "torch.Tensor._make_subclass(MaskedTensor, h)",
         "cast(Released, h)",
         "cast('Released', h)",
         "Released.__new__(Released, h, '', None)",
@@ -93,14 +93,14 @@ def test_the_walk_finds_every_way_to_make_one(source: str) -> None:
     assert made(source)
 
 
-def test_a_released_tensor_that_the_doors_own_stage_did_not_make_is_refused() -> None:
-    """Also one that another session's stage has made: it was paid for there."""
+def test_a_released_tensor_of_another_privacy_stage_is_refused() -> None:
+    """Also refuses one made by another session's stage, which paid for it."""
     passed: list[Item] = []
     egress, other = (Egress(passed.append, SERVER, release_clear, Ledger(None)) for _ in range(2))
     for strange in (Released(torch.ones(2, 4), "none", None), other.release(torch.ones(2, 4))):
         with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
             egress(Embedding(1, strange))
-    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.admit_masked, got another"):
         egress(Shares(1, 0, MaskedTensor(torch.zeros(2, 4, dtype=torch.uint8), "sealed")))
     assert passed == []
 

@@ -1,4 +1,4 @@
-"""Labels that are not there: `missing: drop` leaves their rows out of the alignment, and says how many."""
+"""Missing labels: `missing: drop` leaves their rows out of the alignment, and reports their number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def labelled(folder: Path) -> set[str]:
     return {line["who"] for line in rows(folder) if line["label"].strip()}
 
 
-def test_rows_without_a_label_stop_the_server_unless_it_is_told_otherwise(folder: Path) -> None:
+def test_rows_without_a_label_stop_the_server_by_default(folder: Path) -> None:
     cfg = parse(table_tree())
     assert cfg.server is not None
     with pytest.raises(DataError, match=r"server\.csv, line 2, column 'label': the value is missing") as refused:
@@ -73,13 +73,13 @@ def test_they_are_left_out_and_counted(folder: Path) -> None:
     assert [str(value) for value in found.values.tolist()] == [known[id] for id in found.ids or ()]
 
 
-def test_nobody_is_offered_their_keys(folder: Path) -> None:
+def test_keys_of_unlabelled_rows_are_not_offered(folder: Path) -> None:
     outcome = Simulation(parse(tree()), folder).run()
     parties = [{line["who"] for line in csv.DictReader((folder / f"party{n}.csv").open())} for n in (1, 2)]
     assert len(outcome.server.labels) == len(labelled(folder) & parties[0] & parties[1])
 
 
-def test_check_says_how_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_their_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder / "federation.yaml"
     file.write_text(yaml.safe_dump(tree()))
     check(file, ())
@@ -88,7 +88,7 @@ def test_check_says_how_many(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.processes
-def test_the_server_says_how_many(folder: Path) -> None:
+def test_the_server_reports_their_number(folder: Path) -> None:
     file, out = folder / "federation.yaml", folder / "run"
     file.write_text(yaml.safe_dump(tree()))
     process = start("up", file, "--out", out)
@@ -148,7 +148,7 @@ def test_other_tables_write_what_is_missing_otherwise(tmp_path: Path, lacking: f
 
 
 def test_columns_of_the_servers_own_go_without_them_too(folder: Path) -> None:
-    """Its own table has everybody, in the labels' order."""
+    """Its own table has all rows, in the labels' order."""
     lines = rows(folder)
     with (folder / "own.csv").open("w", newline="") as file:
         out = csv.writer(file)

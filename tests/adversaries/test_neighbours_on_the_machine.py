@@ -1,4 +1,4 @@
-"""Another user of the same machine reads nothing of a run, and a killed launcher's keys do not stay."""
+"""Another user of the same machine cannot read a run, and a killed launcher's keys are removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with scratch() as folder: print(folder, flush=True); sys.stdin.read()
 
 
 def colonnade(folder: Path, *words: object) -> subprocess.Popen[str]:
-    """A command of a user whose own files are everybody's."""
+    """A command of a user with a umask of 0."""
     environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(ROOT)}
     return warm.start(*words, cwd=folder, env=environment, umask=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -143,7 +143,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def holder(temporary: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], Path]]]:
-    """Starts processes that hold a folder each."""
+    """Starts processes that lock a folder each."""
     started = []
 
     def start() -> tuple[subprocess.Popen[str], Path]:
@@ -161,7 +161,7 @@ def holder(temporary: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
         process.communicate()
 
 
-def test_what_a_killed_process_leaves_is_removed_and_what_a_living_one_holds_is_not(
+def test_folders_of_killed_processes_are_removed_and_those_of_live_ones_are_kept(
     temporary: Path, holder: Callable[[], tuple[subprocess.Popen[str], Path]]
 ) -> None:
     (dead, left), (living, held) = holder(), holder()
@@ -178,7 +178,7 @@ def test_what_a_killed_process_leaves_is_removed_and_what_a_living_one_holds_is_
     assert living.poll() is None and not own.exists()
 
 
-def test_links_and_what_others_could_have_made_are_left_alone(temporary: Path) -> None:
+def test_links_and_files_of_other_users_are_left_alone(temporary: Path) -> None:
     (treasure := temporary / "treasure").mkdir()
     (treasure / "file").write_text("x")
     (treasure / ".lock").touch()
@@ -207,7 +207,7 @@ def test_a_launcher_that_is_killed_leaves_no_keys_beyond_the_next_command(tmp_pa
     (place := tmp_path / "tmp").mkdir()
     process = colonnade(tmp_path, "up", "--out", "run")
     deadline = time.monotonic() + 100
-    while not list(place.glob("colonnade-*/members/*/key.pem")):  # made in another process, which tells nobody
+    while not list(place.glob("colonnade-*/members/*/key.pem")):  # made in another process, which does not log it
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)

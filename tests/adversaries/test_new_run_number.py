@@ -1,4 +1,4 @@
-"""A server that gives a run or a session another number, or begins anew, to sum a round again without somebody."""
+"""A server that gives a run or a session another number, or begins anew, to sum a round again without one party."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
 
 
 async def summed(there: Liar, run: str) -> None:
-    """The first session: round 1 over everybody."""
+    """The first session: round 1 over all parties."""
     await there.begin(run)
     assert await there.sum(run, there.config.federation.names) is not None
 
@@ -40,7 +40,7 @@ def others(there: Liar) -> list[str]:
 
 
 def left(there: Liar) -> list[int]:
-    """How much left each party, from its ledger."""
+    """Number of releases of each party, from its ledger."""
     return [len(list(read_lines(there.home(name) / "ledger.jsonl"))) for name in there.config.federation.names]
 
 

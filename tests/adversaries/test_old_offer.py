@@ -30,10 +30,10 @@ def meeting(request: pytest.FixtureRequest, certified: Meeting) -> Meeting:
 
 
 def overheard(meeting: Meeting) -> tuple[KeyRing, KeyProofs]:
-    """What ada was told in an agreement of this very session, as its run and its number have it."""
-    told: list[Any] = []
-    replace(meeting, passes={"ada": lambda item: told.append(item) or item}).run()
-    ring, proofs = told
+    """Messages to ada in an agreement of this session, by run and session number."""
+    sent: list[Any] = []
+    replace(meeting, passes={"ada": lambda item: sent.append(item) or item}).run()
+    ring, proofs = sent
     return ring, proofs
 
 
@@ -55,7 +55,7 @@ def with_old_offer(old: KeyRing, whose: str) -> Passes:
 
 
 def test_an_old_offer_with_run_and_session_number_repeated_is_refused(meeting: Meeting) -> None:
-    """Its signature verifies: nothing but the proof tells that it is old."""
+    """Its signature verifies: only the proof shows that it is old."""
     old, _ = overheard(meeting)
     with pytest.raises(ForgedError, match=rf"^'(bob|ada|eve)' {NOT_CONFIRMED}"):
         replace(meeting, passes={"ada": with_old_offer(old, "bob")}).run()
@@ -70,7 +70,7 @@ def test_the_old_proof_beside_it_does_not_help(meeting: Meeting) -> None:
 
 
 def test_a_pair_does_not_agree_if_one_of_them_was_shown_an_old_key_of_a_third(meeting: Meeting) -> None:
-    """Keys of a pair hang on everybody's offers: bob, whose key is right, does not confirm what ada has."""
+    """Keys of a pair depend on all offers: bob, with the right key, does not confirm ada's."""
     old, _ = overheard(meeting)
     with pytest.raises(ForgedError, match=rf"^'bob' {NOT_CONFIRMED} than 'ada' was"):
         replace(meeting, passes={"ada": with_old_offer(old, "eve")}).run()
@@ -96,8 +96,8 @@ def test_proofs_that_a_server_makes_up_are_refused(
     [{"name": "fedvs", "embedding": 4}, {"name": "split_avg", "embedding": 4, "aggregate": "blinded"}],
     ids=["sealed", "masked"],
 )
-def test_nothing_is_sealed_or_masked_before_everybody_has_confirmed(protocol: Mapping[str, Any]) -> None:
-    """Parties say nothing but their offers and proofs to a server whose proofs are not those of the others."""
+def test_nothing_is_sealed_or_masked_before_all_have_confirmed(protocol: Mapping[str, Any]) -> None:
+    """Parties send only offers and proofs to a server with proofs that differ between parties."""
     left: list[str] = []
 
     def alter(cohort: Any) -> None:
@@ -117,7 +117,7 @@ def test_nothing_is_sealed_or_masked_before_everybody_has_confirmed(protocol: Ma
 
 
 def test_an_agreement_costs_two_small_messages_each_way(meeting: Meeting) -> None:
-    told: list[Item] = []
-    replace(meeting, passes={"ada": lambda item: told.append(item) or item}).run()
-    assert [type(item) for item in told] == [KeyRing, KeyProofs]
-    assert told[1].proofs.nbytes == 32 * len(NAMES)
+    sent: list[Item] = []
+    replace(meeting, passes={"ada": lambda item: sent.append(item) or item}).run()
+    assert [type(item) for item in sent] == [KeyRing, KeyProofs]
+    assert sent[1].proofs.nbytes == 32 * len(NAMES)

@@ -1,4 +1,4 @@
-"""Somebody on the way talks the two ends down to TLS 1.2: the port takes 1.3 alone, and a party talks to no other."""
+"""A man in the middle downgrades to TLS 1.2: the port accepts only 1.3, and so does a party."""
 
 from __future__ import annotations
 

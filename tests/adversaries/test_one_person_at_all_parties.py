@@ -30,14 +30,14 @@ def test_eight_a_party_is_more_for_a_person(parties: int, person: float) -> None
     assert (said["person"]["parties"], said["person"]["delta"]) == (parties, 1e-5)
 
 
-def test_it_is_what_another_library_finds_of_all_releases_together() -> None:
+def test_it_equals_another_librarys_composition_of_all_releases() -> None:
     said = spent(4, PRIVATE % "")
     sigma, releases = said["privacy"]["noise_multiplier"], sum(said["privacy"]["releases"].values())
     theirs = exact_epsilon([(sigma, int(releases))], 1e-5, replace=True)
     assert said["person"]["epsilon"] == pytest.approx(theirs, rel=0.005)
 
 
-def test_console_and_report_say_both_with_delta() -> None:
+def test_console_and_report_show_both_with_delta() -> None:
     said = spent(4, PRIVATE % "")
     person = f"{said['person']['epsilon']:.2f}"
     for words in (describe_privacy(said), headline(said)):
@@ -45,7 +45,7 @@ def test_console_and_report_say_both_with_delta() -> None:
         assert person in words and "person" in words and "at delta 1e-05" in words
 
 
-def test_a_party_that_has_not_said_what_it_spent_leaves_no_bound_for_the_person() -> None:
+def test_without_a_partys_spent_budget_there_is_no_bound_for_the_person() -> None:
     outcome = federate(config(SPLIT, *SHORT, PRIVATE % ""))
     counts = {name: p.releases for name, p in list(outcome.privacy.items())[1:]}
     said = protection(outcome.server, counts)
@@ -61,7 +61,7 @@ def test_columns_of_the_server_leave_no_bound_for_the_person() -> None:
     assert all(value is not None for value in said["epsilon"].values())
 
 
-def test_where_parties_have_no_guarantee_a_person_has_none() -> None:
+def test_a_person_has_no_guarantee_if_a_party_has_none() -> None:
     said = spent(2, PRIVATE % ", seeded: true")
     assert said["person"]["epsilon"] is None and "seed" in said["person"]["void"]
 

@@ -32,7 +32,7 @@ def test_before_the_first_begin() -> None:
     play(scene())
 
 
-def test_who_is_back_and_not_yet_in_the_session_does_not_reach_the_half() -> None:
+def test_messages_of_a_returned_party_before_begin_do_not_reach_the_server_side() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")

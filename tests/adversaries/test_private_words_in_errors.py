@@ -1,4 +1,4 @@
-"""An error's own text stays with the member whose error it is: others read what the error declares for them."""
+"""An error's own text stays with its member: others read the text that the error declares for them."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def broken(shape):
     raise KeyError("{SECRET}")
 '''
 
-# Errors whose message others may read as it is: each says names, kinds, counts and durations, and never quotes data.
+# Errors sent to others verbatim: their messages have names, kinds, counts and durations, and never quote data.
 WHOLE = {ContractError, RefusedError, PartyFailed, PartyLost, BudgetSpent}
 
 
 class Scene:
-    """A server and two parties over gRPC in one loop, each with a folder; `errors` is what each has ended with."""
+    """A server and two parties over gRPC in one loop, each with a folder; `errors` has the error that ended each."""
 
     def __init__(self, folder: Path, **sections: dict[str, Any]) -> None:
         (folder / "code").mkdir()
@@ -112,7 +112,7 @@ class Scene:
         asyncio.run(asyncio.wait_for(self._all(asking, answers=True), 60))
 
     def read_by_others(self, than: str) -> str:
-        """All that lies in the folders of everybody else, and all that they would print."""
+        """Contents of all other members' folders, and all that they would print."""
         homes = [self.home(name) for name in (SERVER, *self.config.federation.names) if name != than]
         files = [path for home in homes for path in home.rglob("*") if path.is_file()]
         said = [f"{error} {getattr(error, 'hint', '')}" for name, error in self.errors.items() if name != than]
@@ -178,7 +178,7 @@ def test_a_head_that_quotes_a_label_does_so_at_the_server_alone(tmp_path: Path) 
 
 def test_a_key_that_is_of_no_use_is_named_at_home_alone(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    write_tables(tmp_path / "code", people=40)
+    write_tables(tmp_path / "code", persons=40)
     table = tmp_path / "code" / "party1.csv"
     header, first, *others = table.read_text().splitlines()
     key, _, values = first.partition(",")
@@ -218,7 +218,7 @@ def subclasses(kind: type[ColonnadeError]) -> Iterator[type[ColonnadeError]]:
 
 
 def every_error() -> list[type[ColonnadeError]]:
-    """Those of all modules: each is imported."""
+    """The error classes of all modules, each of which is imported."""
     import importlib
     import pkgutil
 
@@ -236,24 +236,24 @@ def make(kind: type[ColonnadeError], text: str) -> ColonnadeError:
     return kind(text, hint=text)
 
 
-def test_of_all_errors_only_the_reviewed_ones_are_told_as_they_are() -> None:
+def test_only_reviewed_errors_are_sent_verbatim() -> None:
     kinds = every_error()
     assert len(kinds) > 15
-    told = {kind for kind in kinds if SECRET in " ".join(declared(make(kind, SECRET)))}
-    assert told == WHOLE
+    verbatim = {kind for kind in kinds if SECRET in " ".join(declared(make(kind, SECRET)))}
+    assert verbatim == WHOLE
 
 
 @pytest.mark.parametrize("error", [ValueError(SECRET), KeyError(SECRET), OSError(2, SECRET, f"/home/{SECRET}")])
-def test_of_an_unforeseen_error_the_type_alone_is_told(error: Exception) -> None:
+def test_of_an_unforeseen_error_only_the_type_is_sent(error: Exception) -> None:
     said = " ".join(declared(error))
     assert SECRET not in said and "Error" in said
 
 
-def test_not_even_the_name_of_a_class_of_ones_own_is_told() -> None:
+def test_the_name_of_a_user_defined_class_is_not_sent() -> None:
     assert "income" not in " ".join(declared(type("income_is_1000", (ValueError,), {})("x")))
 
 
-def test_a_declared_text_is_told_without_the_message_and_in_one_line() -> None:
+def test_a_declared_text_is_sent_without_the_message_and_in_one_line() -> None:
     error = DataError(f"column 'town': {SECRET}", hint=f"mend {SECRET}", told="its table\nhas changed")
     assert declared(error) == ("its table has changed", "its own log says more")
     assert "/home" not in " ".join(declared(EnvironmentFault("/home/ada is full", hint="/home/ada")))

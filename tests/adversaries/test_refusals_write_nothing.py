@@ -1,7 +1,7 @@
 """A command that is refused leaves everything as it was: names, contents and times of change.
 
-Locks say who works in a folder, and are no content. Where a member has been started before it refuses, logs may have
-grown by what it said, and ledgers by what others had sent by then.
+Locks are not content. If a member was started before it refuses, logs may have grown by its lines, and ledgers by
+the messages that others had sent by then.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def snapshot(folder: Path, leave: tuple[str, ...] = LOCKS) -> Snapshot:
 
 
 class NoProcesses:
-    """In the place of the fork server of `up`, which is not needed to refuse."""
+    """Replaces the fork server of `up`, which is not needed to refuse."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -62,9 +62,9 @@ class NoProcesses:
 
 
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
-    """`colonnade ARGV` in this process, with nobody to start."""
+    """`colonnade ARGV` in this process, without starting members."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for place in ("colonnade.cli.run.up.Family", "colonnade.cli.run.prediction_run.Family"):
+    for place in ("colonnade.cli.run.up.Processes", "colonnade.cli.run.prediction_run.Processes"):
         monkeypatch.setattr(place, NoProcesses)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)
@@ -81,7 +81,7 @@ def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run that is over, its configuration, ids, keys, what was dealt, and what is no run."""
+    """A folder with a finished run, its configuration, ids, keys, dealt folders, and a folder that is no run."""
     folder = tmp_path_factory.mktemp("made")
     content = tree({"name": "split", "embedding": 8}, parties=2, epochs=1, checkpoint={"rounds": 3})
     content["federation"]["timeouts"] = {"away": 20, "answer": 20}
@@ -272,8 +272,8 @@ def test_a_refused_command_has_written_nothing(
     assert snapshot(place) == before, said
 
 
-def test_a_run_whose_table_has_changed_keeps_its_model_configuration_and_summary(place: Path) -> None:
-    """A party refuses after everyone was started: what is left of it are lines in logs."""
+def test_a_run_with_a_changed_table_keeps_its_model_configuration_and_summary(place: Path) -> None:
+    """A party refuses after all were started: only lines in logs remain."""
     config = yaml.safe_load((place / "run" / "config.yaml").read_text())
     assert config["federation"]["epochs"] == 1
     (place / "run" / "parties" / "party2" / "encoder.json").write_text("{}")

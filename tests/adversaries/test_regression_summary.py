@@ -1,4 +1,4 @@
-"""A regression that stops by its patience: every page says what its best round reached, in plain numbers."""
+"""A regression that stops early: every page gives the best round's results in plain numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from colonnade.simulation.federation import Simulation
 from colonnade.simulation.folder import summarise
 from tests.cli.reports import leave
 
-PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a number that is not
+PLAIN = re.compile(r"\d[\d,]*\.?\d*e[+-]\d")  # a non-finite number
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The summary of a run whose houses cost some hundred thousand, which learned too fast and then too much."""
+    """The summary of a run on house prices of some hundred thousand, which learned too fast and then overfitted."""
     folder = tmp_path_factory.mktemp("houses")
     draw = random.Random(3)
     lines = ["a,b,c,d,price"]
@@ -89,15 +89,15 @@ def test_a_comparison_has_the_best_rounds_number(found: dict[str, Any], folder: 
     assert rmse(found["best"]["test_rmse"]) in made and rmse(found["metrics"]["test_rmse"]) not in made
 
 
-def test_nobody_reads_a_power_of_ten(found: dict[str, Any], folder: Path) -> None:
+def test_numbers_are_printed_without_powers_of_ten(found: dict[str, Any], folder: Path) -> None:
     run = read_run(folder)
     pages = (markdown(run), headline(run), comparison({"run": run}), table_of(folder), found["stopped"])
     assert [PLAIN.findall(page) for page in pages] == [[]] * len(pages)
     assert score_words({"val_rmse": 57_770.4}) == "RMSE 57,770"
 
 
-def test_a_run_that_did_not_stop_is_told_by_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
-    """Else the tests above could not fail."""
+def test_a_run_without_early_stopping_reports_its_last_round(found: dict[str, Any], tmp_path: Path) -> None:
+    """Shows that the tests above can fail."""
     run = read_run(leave(tmp_path / "run", {**found, "stopped": None}))
     expected = f"test RMSE {rmse(found['metrics']['test_rmse'])} after {found['rounds']} rounds"
     assert expected in headline(run)

@@ -1,4 +1,4 @@
-"""A reader takes the epsilon of a row's own embeddings for a bound on all that leaves: without `steps` none holds."""
+"""The epsilon of a row's own embeddings is read as a bound on all that leaves: without `steps` none holds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spent(*sets: str) -> dict:
 
 
 def test_a_row_moves_the_embeddings_of_other_rows() -> None:
-    """The premise: with the very same noise, other features in one row change what leaves of others."""
+    """The premise: with the same noise, other features in one row change the embeddings of other rows."""
     cfg = config(AFE, "federation.epochs=3", ROWS % ", seeded: true", "federation.privacy.noise_multiplier=0.05")
     changed = int(Schedule(cfg.federation, 1797, 0).batch(1)[0])
     with_other = _Other(cfg, record=True)
@@ -120,7 +120,7 @@ def _others(outcome: Outcome, row: int) -> dict[int, torch.Tensor]:
     return {m.round: m.h[batch(m.round) != row] for m in sent}
 
 
-def test_check_says_so_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_it_before_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "federation.yaml"
     file.write_text(yaml.safe_dump(tree(AFE)))
     for sets, warned in (((), True), (("federation.privacy.steps={clip: 1}",), False)):

@@ -35,7 +35,7 @@ def saved(folder: Path, begun: Config, *, without: str = "") -> Path:
     return folder
 
 
-def test_what_0_1_0_kept_is_the_same_as_if_it_had_been_said(tmp_path: Path) -> None:
+def test_a_configuration_of_0_1_0_equals_one_with_its_defaults_written_out(tmp_path: Path) -> None:
     """Its checkpoints have no hash of a key that was not there."""
     before = parse(file(BEFORE))
     assert "privacy.accounting" not in before.federation.lasting_hashes()
@@ -67,7 +67,7 @@ def test_rows_have_no_adjacency_that_could_be_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("begun", "goes_on"), [(False, False), (True, True)])
 def test_a_coded_run_keeps_its_masks_or_goes_on_without(begun: bool, goes_on: bool, tmp_path: Path) -> None:
-    """`masked_answers` was off where nothing was said."""
+    """`masked_answers` was off by default."""
     silent = config({"name": "fedvs", "embedding": 8})
     assert silent.federation.protocol.masked_answers
     before = config({"name": "fedvs", "embedding": 8, "masked_answers": begun})
@@ -83,7 +83,7 @@ def test_hashes_that_were_cut_short_are_known_again(tmp_path: Path) -> None:
     assert as_begun(parse(file(SILENT)), tmp_path).federation.privacy.adjacency == "participation"
 
 
-def test_answers_that_were_counted_by_renyi_are_still(tmp_path: Path) -> None:
+def test_response_noise_counted_by_renyi_is_still_counted_by_renyi(tmp_path: Path) -> None:
     answers = {"clip": 0.1, "head_clip": 1, "noise_multiplier": 20}
     cfg = config({"name": "vafl"}, f"server.privacy.answers={json.dumps(answers)}")
     asked, federation = cfg.server.privacy.answers, cfg.federation
@@ -109,7 +109,7 @@ def test_a_folder_of_0_1_0_is_resumed_as_a_whole_and_member_by_member(tmp_path: 
     path.write_text(yaml.safe_dump(file(BEFORE)))
     assert "completed" in colonnade("up", path, "--out", run, "--insecure")[1]
     left = yaml.safe_load((run / "config.yaml").read_text())
-    assert left["federation"]["privacy"]["accounting"] == "renyi"  # the folder says what was resolved
+    assert left["federation"]["privacy"]["accounting"] == "renyi"  # the folder has the resolved configuration
     del left["federation"]["privacy"]["accounting"]  # as 0.1.0 wrote it
     (run / "config.yaml").write_text(yaml.safe_dump(left))
     assert load_begun(run / "config.yaml").federation.privacy.accounting == "renyi"

@@ -1,7 +1,7 @@
-"""Two thousand streams are refused again and again: a server that is asked to end then says farewell as ever.
+"""Two thousand streams are refused repeatedly: a server asked to end then still says farewell.
 
-It ended without its bounds on strangers as well when that was tried; it does not where it first waits for open streams.
-The bounds show in the pace: a connection has one stream at a time, which is refused after a second.
+Without its bounds on strangers the server ended as well; it does not if it first waits for open streams. The bounds
+show in the rate: a connection has one stream at a time, which is refused after a second.
 """
 
 from __future__ import annotations

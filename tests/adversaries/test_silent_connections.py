@@ -1,4 +1,4 @@
-"""Four hundred connections that say nothing, at a server that may open few files: its run completes all the same."""
+"""Four hundred silent connections at a server with a low limit of open files: its run completes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _flood(port: int, stack: ExitStack) -> None:
             time.sleep(0.01)
 
 
-def test_files_can_be_opened_whoever_comes(tmp_path: Path) -> None:
+def test_files_can_be_opened_under_many_silent_connections(tmp_path: Path) -> None:
     with ExitStack() as stack:
         process = stack.enter_context(
             warm.Popen(

@@ -1,4 +1,4 @@
-"""Callers of a service dawdle: half a header, half a body, an answer that is not taken, a call that never comes."""
+"""Slow callers of a service: half a header, half a body, a response that is not read, a call that never comes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def web_service(patience: float = SHORT) -> AsyncIterator[tuple[str, int]]
 
 
 async def said_to(port: int, words: bytes) -> bytes:
-    """All that is answered until the other end closes the connection, which we never do."""
+    """The response up to the end of the connection, which only the other end closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(words)
@@ -54,7 +54,7 @@ async def said_to(port: int, words: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("words", [b"", b"GET /hea", HALF_HEADER])
-def test_half_a_header_is_not_waited_for(words: bytes) -> None:
+def test_an_incomplete_header_times_out(words: bytes) -> None:
     async def play() -> None:
         async with web_service() as (_, port):
             assert await said_to(port, words) == b""
@@ -62,7 +62,7 @@ def test_half_a_header_is_not_waited_for(words: bytes) -> None:
     asyncio.run(play())
 
 
-def test_half_a_body_is_not_waited_for() -> None:
+def test_an_incomplete_body_times_out() -> None:
     async def play() -> None:
         async with web_service() as (_, port):
             assert (await said_to(port, HALF_BODY)).startswith(b"HTTP/1.1 408 ")
@@ -78,7 +78,7 @@ def test_a_body_without_a_token_is_not_read() -> None:
     asyncio.run(play())
 
 
-def test_a_connection_that_asks_no_more_is_closed_and_others_are_answered_meanwhile() -> None:
+def test_an_idle_connection_is_closed_while_others_are_answered() -> None:
     async def play() -> None:
         async with web_service() as (where, port):
             idle = asyncio.create_task(said_to(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"))
@@ -90,7 +90,7 @@ def test_a_connection_that_asks_no_more_is_closed_and_others_are_answered_meanwh
     asyncio.run(play())
 
 
-def test_an_answer_that_nobody_takes_is_given_up() -> None:
+def test_a_response_that_is_not_read_is_dropped() -> None:
     async def play() -> None:
         async def large(_request: web.Request) -> web.Response:
             return web.Response(body=b"x" * (64 << 20))
@@ -195,7 +195,7 @@ def test_over_grpc_a_silent_connection_is_closed_and_a_call_that_never_comes_end
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
-def test_over_grpc_whoever_asks_at_once_is_answered_as_before() -> None:
+def test_prompt_grpc_callers_are_answered_as_before() -> None:
     async def play() -> None:
         async with grpc_service() as where, grpc.aio.insecure_channel(where) as channel:
             ask = channel.unary_unary(METHOD, PredictRequest.SerializeToString, PredictReply.FromString)
@@ -208,7 +208,7 @@ def test_over_grpc_whoever_asks_at_once_is_answered_as_before() -> None:
     asyncio.run(asyncio.wait_for(play(), 60))
 
 
-def test_json_is_what_it_was(tmp_path: Path) -> None:
+def test_json_is_unchanged(tmp_path: Path) -> None:
     async def play() -> None:
         async with web_service(10) as (where, _), aiohttp.ClientSession(f"http://{where}", headers=BEARER) as caller:
             answer = await caller.post("/v1/predict", data=json.dumps({"ids": ["p1"]}))

@@ -1,4 +1,4 @@
-"""Streams by certificates of the authority that may not come in: nothing of them is read, and one at a time is open."""
+"""Streams with certificates of the authority that are not admitted: nothing is read, and one at a time is open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = [("grpc.ssl_target_name_override", dns_name("server")), ("grpc.use_loc
 
 
 class Place:
-    """A hub that listens, whose roster has ada; eve's certificate is of the same authority, and of no party."""
+    """A listening hub with ada in its roster; eve's certificate is of the same authority, and of no party."""
 
     def __init__(self, folder: Path) -> None:
         self.keys = folder / "keys"
@@ -69,7 +69,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     read = there.read
 
     class Watched(connection_module.Connection):
-        """Notes what the server takes off the line."""
+        """Records the bytes that the server reads."""
 
         def __init__(self, stream_: object, *more: object) -> None:
             super().__init__(_Noting(stream_, read), *more)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_nothing_is_read_of_a_certificate_that_may_not_come_in(place: Place, par
     ],
     ids=["many", "large", "another"],
 )
-def test_a_party_says_one_hello_and_is_read_no_further(place: Place, frame: bytes, said: bytes) -> None:
+def test_a_party_sends_one_hello_and_is_read_no_further(place: Place, frame: bytes, said: bytes) -> None:
     async def body() -> None:
         async with place.channel("ada") as channel:
             call = channel.stream_stream(METHOD)()

@@ -1,4 +1,4 @@
-"""A table whose numbers and dates are written as a spreadsheet of another country writes them."""
+"""A table with numbers and dates in the notation of another country's spreadsheet."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import load
 from tests.tables import table_tree, write_tables
 
-PEOPLE = 40
+PERSONS = 40
 
-# The cells, what is said of them, what the configuration then says, and what the first two cells are.
+# The cells, the message on them, the configuration for them, and the values of the first two cells.
 SCENES: dict[str, tuple[tuple[str, ...], str, dict[str, Any], tuple[float, float]]] = {
     "decimal commas": (("3,5", "0,25"), "decimal: ','", {"decimal": ","}, (3.5, 0.25)),
     "both marks": (("1.234,56", "2,5"), "decimal: ',', thousands: '.'", {"decimal": ",", "thousands": "."},
@@ -45,7 +45,7 @@ SCENES: dict[str, tuple[tuple[str, ...], str, dict[str, Any], tuple[float, float
 
 
 def write(folder: Path, kind: str, cells: tuple[str, ...]) -> dict[str, Any]:
-    write_tables(folder, people=PEOPLE, share=1.0)
+    write_tables(folder, persons=PERSONS, share=1.0)
     keys = [line.split(",")[0] for line in (folder / "party1.csv").read_text().splitlines()[1:]]
     table = pa.table({"who": keys, "x": [cells[row % len(cells)] for row in range(len(keys))]})
     if kind == "csv":
@@ -65,7 +65,7 @@ def with_party(folder: Path, data: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_it_is_no_category_in_silence_and_is_read_where_said(scene: str, kind: str, tmp_path: Path) -> None:
+def test_it_is_not_silently_a_category_and_is_read_if_configured(scene: str, kind: str, tmp_path: Path) -> None:
     cells, said, more, numbers = SCENES[scene]
     data = write(tmp_path, kind, cells)
     with pytest.raises(DataError, match=r"^party1: .*, column 'x': .* (looks like|is no number)") as refused:
@@ -86,12 +86,12 @@ DOUBTS = {
     "a constant": (("5",), "is the same in every row"),
     "a constant word": (("a",), "is the same in every row"),
     "nothing": (("",), "has no value in any row"),
-    "an identifier": (tuple(f"u{n}" for n in range(PEOPLE)), "another whole number or word in every row"),
+    "an identifier": (tuple(f"u{n}" for n in range(PERSONS)), "another whole number or word in every row"),
 }
 
 
 @pytest.mark.parametrize("scene", DOUBTS)
-def test_what_may_be_meant_is_said(scene: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_the_likely_notation(scene: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cells, said = DOUBTS[scene]
     data = {**write(tmp_path, "parquet", cells), "missing": "mean", "unseen": "zero"}
     check(with_party(tmp_path, data), ())
@@ -112,7 +112,7 @@ MISREAD = {
 
 
 @pytest.mark.parametrize("scene", MISREAD)
-def test_a_cell_in_another_notation_than_said_is_refused_with_its_line(scene: str, tmp_path: Path) -> None:
+def test_a_cell_in_another_notation_than_configured_is_refused_with_its_line(scene: str, tmp_path: Path) -> None:
     cells, more, said = MISREAD[scene]
     data = write(tmp_path, "csv", cells)
     with pytest.raises(DataError, match=rf"party1\.csv, line {len(cells) + 1}, column 'x': .*{said}"):

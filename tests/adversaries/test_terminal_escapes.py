@@ -1,4 +1,4 @@
-"""A stranger, or a server that lies, puts terminal escapes into names and reasons: nobody's terminal obeys them."""
+"""A stranger, or a lying server, puts terminal escapes into names and reasons: they never reach a terminal."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_an_undeclared_kind_is_quoted_without_them() -> None:
 
 
 def printed(line: object) -> str:
-    told = io.StringIO()
-    screen = Screen(file=told, force_terminal=True, color_system=None, width=200, highlight=False)
+    shown = io.StringIO()
+    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200, highlight=False)
     screen.print(line, markup=False)
-    return told.getvalue()
+    return shown.getvalue()
 
 
-def test_the_console_prints_none_whatever_it_is_given() -> None:
+def test_the_console_prints_none_for_any_input() -> None:
     table = Table()
     table.add_column(EVIL)
     table.add_row(EVIL)
@@ -106,15 +106,17 @@ def test_the_console_prints_none_whatever_it_is_given() -> None:
 
 
 def test_progress_lines_print_none() -> None:
-    told = io.StringIO()
-    screen = Screen(file=told, force_terminal=True, color_system=None, width=200, highlight=False)
+    shown = io.StringIO()
+    screen = Screen(file=shown, force_terminal=True, color_system=None, width=200, highlight=False)
     telemetry = Telemetry(None, Progress(screen), PartyProgress(screen, "ada"))
     for kind in ("refused", "failed", "leave", "warning", "checkpoint_failed", "server_away"):
         telemetry.event(kind, party=EVIL, reason=EVIL)
-    assert told.getvalue().count("owned") >= 12 and not {"\x1b", "\x07", "\r", "\x9b", "\u202e"} & set(told.getvalue())
+    assert shown.getvalue().count("owned") >= 12 and not {"\x1b", "\x07", "\r", "\x9b", "\u202e"} & set(
+        shown.getvalue()
+    )
 
 
-def test_a_party_keeps_the_words_of_a_server_that_lies_without_them() -> None:
+def test_a_party_stores_a_lying_servers_text_without_them() -> None:
     async def scene() -> None:
         membership = Membership(CODEC, 1 << 20, Telemetry(None))
         membership._inbox.put(crossed(Refusal(EVIL, EVIL)))

@@ -45,7 +45,7 @@ def test_as_many_parcels_as_a_sender_lays_together_are_read() -> None:
         list(unpack(frame * (MOST_PARCELS + 1), 0, CODEC))
 
 
-def test_a_message_that_nobody_expects_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_message_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def decoded(*_: object) -> None:
         raise AssertionError("its tensor was decoded")
 

@@ -1,4 +1,4 @@
-"""A party's own tower lets rows of a batch meet: then noise for one row does not hide it in the others."""
+"""A party's own tower mixes rows of a batch: then noise for one row does not hide it in the others."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def built(how: str, base: Path) -> nn.Module:
 
 
 @pytest.mark.parametrize("how", [how for how in MIXES if how not in ("normalised", "picky")])
-def test_where_every_row_is_protected_by_itself_it_is_refused(how: str, base: Path) -> None:
+def test_a_tower_that_mixes_rows_is_refused_under_per_row_protection(how: str, base: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         federate(config(SPLIT, PRIVATE, tower(how), *SHORT), base=base)
     assert f"parties.party1.model: {MIXES[how]}" in str(refused.value)
@@ -133,7 +133,7 @@ def test_a_tower_of_rows_alone_is_taken_without_a_word(how: str, base: Path) -> 
 
 
 @pytest.mark.parametrize("how", [*MIXES, *ALONE])
-def test_the_probe_says_how_rows_meet_and_leaves_everything_as_it_was(how: str, base: Path) -> None:
+def test_the_probe_reports_the_mixing_and_changes_nothing(how: str, base: Path) -> None:
     model, rows = built(how, base), torch.rand(32, 16)
     before, state = torch.get_rng_state(), {name: value.clone() for name, value in model.state_dict().items()}
     said = mixing(model, rows)
@@ -143,13 +143,13 @@ def test_the_probe_says_how_rows_meet_and_leaves_everything_as_it_was(how: str, 
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
-def test_rows_that_are_all_alike_are_told_apart_all_the_same(base: Path) -> None:
+def test_equal_rows_are_probed_as_well(base: Path) -> None:
     assert mixing(built("mean", base), torch.ones(32, 16)) == MIXES["mean"]
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lenet", "linear", "polynomial", "resnet18"])
 def test_rows_meet_in_no_built_in_model_but_those_with_batch_norm(name: str) -> None:
-    """So that only towers of somebody's own need the probe when a run begins."""
+    """Hence only user-defined towers need the probe when a run begins."""
     shape = (1, 28, 28) if name == "lenet" else (3, 32, 32) if name in ("cnn", "resnet18") else (16,)
     party = parse(tree(SPLIT), (f"every_party.model={name}",)).parties["party1"]
     model: ModelConfig = party.model

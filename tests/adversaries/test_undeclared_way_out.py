@@ -1,4 +1,4 @@
-"""A protocol forgets to say how a tensor leaves a party, or sends one in a message that is the server's."""
+"""A protocol does not declare how a tensor leaves a party, or sends one in a message of the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Both(PartyMessage):
 
 
 REFUSED = [
-    (Undeclared, "Undeclared.x does not say how it leaves a party: declare it as Released, as Concealed, or"),
+    (Undeclared, "Undeclared.x does not say how it leaves a party: declare it as Released, as MaskedTensor, or"),
     (Nobodys, "Nobodys does not say who sends it: derive it from PartyMessage or ServerMessage"),
     (Servers, "Servers.h leaves a party, and Servers is the server's: make it a PartyMessage"),
     (Aside, "Aside.mean is a float, which passes no privacy stage: send it as a tensor that is Released"),
@@ -65,34 +65,32 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "said"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_contract_with_a_message_that_does_not_say_how_it_leaves_cannot_be_made(
-    kind: type[Message], said: str
-) -> None:
+def test_a_contract_needs_an_egress_declaration_for_every_message(kind: type[Message], said: str) -> None:
     with pytest.raises(TypeError) as refused:
         Contract("", "", Config, (kind, Gradient), lambda _federation: {}, {})
     assert str(refused.value).startswith(f"forgetful: {said}")
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in REFUSED], ids=lambda kind: kind.__name__)
-def test_nor_does_it_pass_the_door_without_a_contract(kind: type[Message]) -> None:
+def test_it_does_not_pass_the_egress_without_a_contract(kind: type[Message]) -> None:
     passed: list[Item] = []
     egress = Egress(passed.append, SERVER, release_clear, Ledger(None))
-    with pytest.raises(ContractError, match=f"this half sent {kind.__name__}: expected a message of a party"):
+    with pytest.raises(ContractError, match=f"this side sent {kind.__name__}: expected a message of a party"):
         egress(kind(1, *(egress.release(torch.ones(2, 4)) for _ in list(kind.__annotations__))))
     assert passed == []
 
 
-def test_a_half_that_puts_private_values_into_a_message_of_the_servers_is_refused() -> None:
-    """Both directions share a link; only messages of parties say how their tensors leave."""
+def test_a_party_side_that_sends_private_values_in_a_server_message_is_refused() -> None:
+    """Both directions share a link; only messages of parties declare how their tensors leave."""
     passed: list[Item] = []
     egress = Egress(passed.append, SERVER, release_clear, Ledger(None))
-    with pytest.raises(ContractError, match=r"this half sent Gradient: expected a message of a party"):
+    with pytest.raises(ContractError, match=r"this side sent Gradient: expected a message of a party"):
         egress(Gradient(1, torch.ones(2, 4)))
     assert passed == []
 
 
 @pytest.mark.parametrize("name", [*CONTRACTS, "alignment", "prediction"])
-def test_every_tensor_of_a_party_says_how_it_leaves(name: str) -> None:
+def test_every_tensor_of_a_party_declares_how_it_leaves(name: str) -> None:
     kinds = {"alignment": ALIGNMENT, "prediction": (Output,)}.get(name) or CONTRACTS[name].messages
     parties = [kind for kind in kinds if issubclass(kind, PartyMessage)]
     assert all(not objection(kind) for kind in kinds)
@@ -102,8 +100,8 @@ def test_every_tensor_of_a_party_says_how_it_leaves(name: str) -> None:
             assert (field in ways_out(kind)) != bool(spec.public)
 
 
-def test_what_leaves_as_it_is_can_be_counted_on_one_hand() -> None:
-    """Whoever adds to this list says in the declaration why no private row can be found from it."""
+def test_few_messages_leave_unprotected() -> None:
+    """An addition to this list needs a declaration that explains why no private row can be recovered from it."""
     kinds = {kind for contract in CONTRACTS.values() for kind in contract.messages} | set(ALIGNMENT) | {Output}
     public = {
         f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}.{field}"

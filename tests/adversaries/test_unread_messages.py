@@ -1,4 +1,4 @@
-"""Who sends and does not wait, who is sent to and does not read: neither fills the other end's memory."""
+"""A sender that does not wait and a receiver that does not read: neither fills the other end's memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_party_that_sends_ahead_waits_until_the_server_reads(transport: Transp
 
 
 @both
-def test_a_party_that_does_not_read_is_told_the_newest_round_alone(transport: Transport) -> None:
+def test_a_party_that_does_not_read_is_sent_only_the_newest_round(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         server, party = wired.clients["ada"], wired.servers["ada"]
         for round in range(1, MANY + 1):
@@ -91,7 +91,7 @@ def test_a_party_that_does_not_read_is_told_the_newest_round_alone(transport: Tr
 
 
 @both
-def test_a_party_that_does_not_read_what_is_of_one_round_is_given_up(transport: Transport) -> None:
+def test_a_party_that_does_not_read_messages_of_one_round_is_dropped(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         server = wired.clients["ada"]
         server.open(1)
@@ -104,8 +104,8 @@ def test_a_party_that_does_not_read_what_is_of_one_round_is_given_up(transport: 
 
 
 @both
-def test_mail_that_nobody_will_read_does_not_keep_out_what_is_asked_for(transport: Transport) -> None:
-    """A straggler's messages of rounds that have passed fill its share; the one that is asked for comes after them."""
+def test_unread_messages_do_not_block_awaited_ones(transport: Transport) -> None:
+    """A straggler's messages of rounds that have passed fill its share; the awaited one comes after them."""
 
     async def body(wired: Wired) -> None:
         server, party = wired.clients["ada"], wired.servers["ada"]
@@ -113,7 +113,7 @@ def test_mail_that_nobody_will_read_does_not_keep_out_what_is_asked_for(transpor
 
         async def send() -> None:
             for round in range(1, 20):
-                await party.send(Gradient(round, torch.ones(512, 512)))  # of a kind that is not asked for
+                await party.send(Gradient(round, torch.ones(512, 512)))  # of a kind that is not awaited
             await party.send(embedding(20))
 
         sending = asyncio.create_task(send())

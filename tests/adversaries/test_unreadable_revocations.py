@@ -1,4 +1,4 @@
-"""The list of revoked certificates goes away in a run: a warning at once, and then no round until it is back."""
+"""The list of revoked certificates disappears in a run: a warning at once, then no round until it is back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rounds_stop_until_the_list_is_read_again(tmp_path: Path) -> None:
         words = listed.read_bytes()
         listed.unlink()
         await asyncio.sleep(2.5)
-        assert [str(listed) in told["reason"] for told in there.logged("revocations")] == [True]
+        assert [str(listed) in event["reason"] for event in there.logged("revocations")] == [True]
         await asyncio.wait_for(there.hub.gate(), 0.1)  # it may be on its way to another place
         await asyncio.sleep(20)
         waiting = asyncio.create_task(there.hub.gate())

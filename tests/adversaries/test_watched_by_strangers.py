@@ -1,4 +1,4 @@
-"""Strangers at the metrics and the health service: another host's name, half a header, connections that say nothing."""
+"""Strangers at the metrics and the health service: another host's name, half a header, silent connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def status(url: str, host: str) -> int:
     [("localhost:9", 200), ("127.0.0.1", 200), ("[::1]:9", 200), ("evil.example", 403), ("evil.example:9400", 403),
      ("127.0.0.1.evil.example", 403), ("[", 403), ("10.0.0.1", 403)],
 )  # fmt: skip
-def test_a_web_site_whose_name_leads_to_loopback_reads_no_metrics(host: str, expected: int) -> None:
+def test_a_web_site_resolving_to_loopback_reads_no_metrics(host: str, expected: int) -> None:
     with Exposition("127.0.0.1:0", "server.metrics") as shown:
         assert status(f"http://{shown.address}/metrics", host) == expected
 
@@ -63,9 +63,7 @@ def held(port: int, words: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("words", [b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Half"])
-def test_connections_that_say_half_do_not_keep_metrics_from_who_asks(
-    words: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incomplete_requests_do_not_block_the_metrics(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "affordable", lambda _most: MANY // 2)
     with Exposition("127.0.0.1:0", "server.metrics") as shown, held(int(shown.address.rpartition(":")[2]), words):
         assert status(f"http://{shown.address}/metrics", "localhost") == 200
@@ -86,12 +84,12 @@ def test_nor_the_dashboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("words", [b"", b"PRI * HT"])
-def test_connections_that_say_nothing_do_not_keep_the_health_service_from_answering(words: bytes) -> None:
+def test_silent_connections_do_not_block_the_health_service(words: bytes) -> None:
     with Health("127.0.0.1:0", "server.health") as health, held(int(health.address.rpartition(":")[2]), words):
         assert state(health.address, "", 20) == "SERVING"
 
 
-def test_the_health_service_closes_connections_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_service_closes_silent_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.common.observability.health._PATIENCE", 0.3)
     with Health("127.0.0.1:0", "server.health") as health:
         host, _, port = health.address.rpartition(":")

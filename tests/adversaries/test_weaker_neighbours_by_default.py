@@ -1,4 +1,4 @@
-"""A federation names no adjacency, and gets the weaker one, which hides who took part though the roster is public."""
+"""A federation that names no adjacency gets the weaker one, which hides participation although the roster is public."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRIVATE = "federation.privacy={clip: 1, epsilon: 8, delta: 1e-5}"
 SHORT = ("federation.rounds=3", "federation.epochs=0")
 
 
-def test_a_budget_is_about_other_data_unless_said_otherwise() -> None:
+def test_a_budget_is_for_replaced_data_by_default() -> None:
     federation = config(SPLIT, *SHORT, PRIVATE).federation
     plan = Schedule(federation, 1797, 0).privacy
     assert plan is not None and federation.privacy.adjacency == "replace"

@@ -1,4 +1,4 @@
-"""Bounds on epsilon against mechanisms whose epsilon is known, and intervals against their definition."""
+"""Bounds on epsilon against mechanisms of known epsilon, and intervals against their definition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colonnade.attacks.bounds import Counts, clopper_pearson, least_epsilon
 
 @given(st.integers(1, 400), st.data())
 def test_an_interval_ends_where_the_binomials_tails_are_small(trials: int, data: st.DataObject) -> None:
-    """By the definition: at either end, what was seen or more extreme has probability 2.5 %."""
+    """By the definition: at either end, the observed or a more extreme count has probability 2.5 %."""
     successes = data.draw(st.integers(0, trials))
     low, high = clopper_pearson(successes, trials)
     assert 0 <= low <= successes / trials <= high <= 1
@@ -57,7 +57,7 @@ def test_a_gaussian_mechanism_keeps_its_epsilon_at_every_delta(delta: float) -> 
         assert 0 <= least_epsilon(Counts(hits, trials, alarms, trials), delta) <= exact
 
 
-def test_nothing_is_claimed_where_nothing_is_told_apart() -> None:
+def test_no_bound_is_claimed_if_nothing_is_distinguished() -> None:
     assert least_epsilon(Counts(50, 100, 50, 100), 0.0) == 0
     assert least_epsilon(Counts(0, 100, 0, 100), 0.0) == least_epsilon(Counts(100, 100, 100, 100), 0.0) == 0
     assert least_epsilon(Counts(20, 100, 80, 100), 0.0) == 0  # worse than chance: the other way round is another test
@@ -65,6 +65,6 @@ def test_nothing_is_claimed_where_nothing_is_told_apart() -> None:
 
 
 def test_both_sides_count() -> None:
-    """Who is never missed is as telling as who is never falsely named."""
+    """No missed members count as much as no false positives."""
     assert least_epsilon(Counts(100, 100, 60, 100), 0.0) == pytest.approx(least_epsilon(Counts(40, 100, 0, 100), 0.0))
     assert Counts(90, 100, 30, 100).accuracy == pytest.approx(0.8)

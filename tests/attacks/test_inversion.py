@@ -38,7 +38,7 @@ def inverted(said: Tensor, known: int = 250) -> Inversion:
 
 @pytest.fixture(scope="module", autouse=True)
 def short() -> Iterator[None]:
-    """What is tested here is clear after a third of the epochs."""
+    """A third of the epochs suffices for the tests here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(network, "_EPOCHS", 100)
         patch.setattr(network, "_HIDDEN", 128)
@@ -65,7 +65,7 @@ def test_nothing_comes_out_of_noise(nothing: Inversion) -> None:
     assert found.readable.true > 0.7
 
 
-def test_the_floor_is_the_mean_of_what_is_known_and_knows_nothing_of_the_rest(nothing: Inversion) -> None:
+def test_the_baseline_is_the_mean_of_the_known_rows_only(nothing: Inversion) -> None:
     found = nothing
     mean = IMAGES[:250].double().mean(0)
     assert found.floor == pytest.approx((IMAGES[250:700].double() - mean).square().mean().item(), rel=1e-5)
@@ -85,13 +85,13 @@ def test_split_learning_on_the_digits_can_be_inverted_and_blinded_words_cannot(t
 
 
 def test_features_that_are_sent_outright_come_out(tmp_path: Path) -> None:
-    """`centralized` is the planted leak: the whole way, from a capture to numbers."""
+    """`centralized` is the planted leak, end to end: from a capture to numbers."""
     found = invert(captured(tmp_path, {"name": "centralized"}), "party2", 0.2, 1, 0)
     assert found is not None and found.mse < 0.2 * found.floor
 
 
 def test_epochs_are_averaged(tmp_path: Path) -> None:
-    """Of messages under noise: twelve of a row say more of it than one."""
+    """Twelve noisy messages of a row reveal more than one."""
     privacy = "federation.privacy={clip: 10, noise_multiplier: 0.04, seeded: true, delta: 1.0e-5}"
     run = captured(tmp_path, SPLIT, "federation.epochs=12", "every_party.optimiser={lr: 1.0e-4}", privacy)
     one, many = (invert(run, "party2", 0.2, epochs, 0) for epochs in (1, 12))
@@ -103,7 +103,7 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
         invert(captured(tmp_path, SPLIT), "party1", 0.001, 1, 0)
 
 
-def test_what_has_no_line_for_a_row_is_not_attacked(tmp_path: Path) -> None:
+def test_messages_without_a_line_per_row_are_not_attacked(tmp_path: Path) -> None:
     assert (
         invert(captured(tmp_path, {"name": "fedvs", "embedding": 8}, "federation.epochs=1"), "party1", 0.2, 1, 0)
         is None
@@ -120,7 +120,7 @@ def test_what_has_no_line_for_a_row_is_not_attacked(tmp_path: Path) -> None:
         ((2, 5, 8, 8), None),
     ],
 )
-def test_what_counts_as_an_image(shape: tuple[int, ...], image: tuple[int, ...] | None) -> None:
+def test_image_shapes(shape: tuple[int, ...], image: tuple[int, ...] | None) -> None:
     found = as_images(torch.zeros(shape))
     assert image == (None if found is None else tuple(found.shape))
 
@@ -138,7 +138,7 @@ def test_the_attackers_network_is_drawn_from_its_seed_alone() -> None:
     assert torch.equal(first, once(1)) and not torch.equal(first, once(2))
 
 
-def test_pictures_have_originals_above_what_was_made(tmp_path: Path) -> None:
+def test_pictures_show_originals_above_reconstructions(tmp_path: Path) -> None:
     originals, made = IMAGES[:25, None], 1 - IMAGES[:25, None]
     draw(tmp_path / "pairs.png", originals, made)
     with Image.open(tmp_path / "pairs.png") as image:
@@ -151,7 +151,7 @@ def test_pictures_have_originals_above_what_was_made(tmp_path: Path) -> None:
         assert torch.equal(small[10:, left : left + 8], (255 * (1 - IMAGES[number])).round().long())
 
 
-def test_without_pillow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pillow_the_error_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Label inference where the answer is known: labels in the open, noise, and gradients that name them."""
+"""Label inference with known results: labels in the open, noise, and gradients that name them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_split_learning_on_the_digits_leaks_labels(tmp_path: Path) -> None:
 
 
 def test_loss_differences_of_rows_leak_through_their_directions_and_those_of_batches_little(tmp_path: Path) -> None:
-    """As they came, differences along other directions in every row say nothing; as estimates they do."""
+    """Raw differences along other directions in every row reveal nothing; as estimates they do."""
     row = captured(tmp_path / "row", {"name": "czofo", "embedding": 10, "delta": "row", "directions": 16})
     best, *_ = infer(row, "party1")
     assert best.field == "Differences, estimated" and best.accuracy > best.chance + 0.2
@@ -112,7 +112,7 @@ def test_loss_differences_of_rows_leak_through_their_directions_and_those_of_bat
 
 @pytest.mark.parametrize("protocol", [{"name": "agg_vfl"}, {"name": "vimadmm", "embedding": 10, "tau": 2}])
 def test_some_protocols_name_nearly_every_label(tmp_path: Path, protocol: dict[str, object]) -> None:
-    """As docs/security.md says of them."""
+    """The statement of docs/security.md."""
     best, *_ = infer(captured(tmp_path, protocol), "party1")
     assert best.accuracy > 0.95 and best.method == "argmin"
 

@@ -1,4 +1,4 @@
-"""Membership where it is in the open, where it is nowhere, and of a small overfitted federation."""
+"""Membership inference on revealed membership, on none, and on a small overfitted federation."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_planted_membership_is_found_and_none_is_found_in_noise() -> None:
     assert found.least_epsilon < 0.5
 
 
-def test_a_gaussian_shift_is_told_apart_as_well_as_it_can_be() -> None:
-    """Two normal laws one apart: no test has more than Phi(1/2) = 69 %, and this one comes near it."""
+def test_a_gaussian_shift_is_distinguished_optimally() -> None:
+    """Two normal laws one apart: no test has more than Phi(1/2) = 69 %, and this one comes near."""
     found = tell_apart(made_up(1.0, "target", 6000), [made_up(1.0, n, 3000) for n in range(3)], 0.0, 0)
     assert 0.64 < found.accuracy < 0.71 and found.auc == pytest.approx(0.76, abs=0.03)  # Phi(1 / sqrt 2)
 
@@ -63,7 +63,7 @@ def test_balancing_draws_as_many_of_either_kind() -> None:
     assert len(torch.unique(even.features, dim=0)) == 400
 
 
-def test_signals_are_what_they_are_called() -> None:
+def test_signals_match_their_names() -> None:
     probabilities = torch.tensor([[0.7, 0.1, 0.2], [0.0, 1.0, 0.0]], dtype=torch.float64)
     parts = [torch.tensor([[3.0, 4.0], [0.0, 1.0]])]
     (first, second) = signals(probabilities, torch.tensor([2, 1]), parts).tolist()
@@ -74,7 +74,7 @@ def test_signals_are_what_they_are_called() -> None:
 
 
 def test_a_classifier_of_its_own_has_not_seen_the_rows_that_it_judges() -> None:
-    """On labels that mean nothing a classifier that had would be nearly always right."""
+    """With random labels, a classifier trained on the judged rows would be nearly always right."""
     labels = torch.randint(0, 3, (90,), generator=generator("labels"))
     probabilities = own_classifier(noise(90, 80), labels, 4)
     assert probabilities.shape == (90, 4) and (probabilities[:, 3] == 0).all()
@@ -87,7 +87,7 @@ def overfitted(tmp_path_factory: pytest.TempPathFactory) -> AttackedRun:
     return captured(tmp_path_factory.mktemp("overfitted"), SPLIT, *SMALL)
 
 
-def test_what_the_server_predicts_is_what_its_run_did(overfitted: AttackedRun) -> None:
+def test_the_server_predicts_as_in_its_run(overfitted: AttackedRun) -> None:
     """The mean loss of the test rows, by the restored head on captured embeddings, is that of the summary."""
     found = candidates(overfitted)
     assert found.by == "head" and len(found.member) == 400 and int(found.member.sum()) == 200
@@ -116,14 +116,14 @@ def test_an_overfitted_federation_betrays_its_members(overfitted: AttackedRun) -
     assert tell_apart(candidates(overfitted), known, 1e-5, 0).auc > 0.56
 
 
-def test_a_model_that_has_learned_little_betrays_nobody(tmp_path: Path) -> None:
-    """Its parameters still move fast: were members seen as they were when they trained, their age would betray them."""
+def test_an_underfitted_model_reveals_no_members(tmp_path: Path) -> None:
+    """Its parameters still move fast: embeddings of members from training time would reveal them by their age."""
     run = captured(tmp_path, SPLIT, *SMALL, "federation.epochs=2")
     known = [candidates(shadow) for shadow in shadows(run, pool(run), 2, 0, simulate_captured)]
     assert 0.4 < tell_apart(candidates(run), known, 1e-5, 0).accuracy < 0.6
 
 
-def test_where_all_rows_are_used_shadows_take_those_that_were_held_out(tmp_path: Path) -> None:
+def test_shadows_take_held_out_rows_if_all_others_are_used(tmp_path: Path) -> None:
     run = captured(tmp_path, SPLIT, "federation.rows={validation: 200, test: 300}", "federation.epochs=1")
     own, part = pool(run), run.schedule.partition
     assert own.source == "its validation and test rows" and own.train == 250
@@ -142,7 +142,7 @@ def test_a_shadow_is_like_its_target_but_for_rows_seed_and_faults(overfitted: At
 
 
 def test_rows_of_batches_that_are_not_full_are_left_out_where_there_are_full_ones(tmp_path: Path) -> None:
-    """Where messages are clipped as a whole, a row of a small one is larger: that would betray parts, not members."""
+    """If messages are clipped as a whole, a row of a small one is larger: that would reveal parts, not members."""
     for name in ("split", "linear_admm"):
         sets = ("federation.rows={train: 250, validation: 0, test: 330}", "federation.batch=100")
         found = candidates(captured(tmp_path / name, {"name": name}, *sets))
@@ -169,10 +169,10 @@ def test_other_protocols_are_opened_too(tmp_path: Path, protocol: dict[str, obje
     found = candidates(captured(tmp_path, protocol, *SMALL[:2], "federation.epochs=2"))
     assert found.by == by and torch.isfinite(found.features).all() and 0 < found.member.sum() < len(found.member)
     shown = 0 if protocol["name"] == "fedvs" or protocol.get("aggregate") == "blinded" else 4
-    assert found.features.shape[1] == 12 + shown  # of sums nobody's part is seen
+    assert found.features.shape[1] == 12 + shown  # of sums no party's part is seen
 
 
-def test_everybodys_checkpoint_is_needed(tmp_path: Path) -> None:
+def test_checkpoints_of_all_members_are_needed(tmp_path: Path) -> None:
     run = captured(tmp_path, SPLIT, *SMALL[:2], "federation.epochs=1")
     for folder, member in ((tmp_path, "server"), (tmp_path / "parties" / "party3", "party3")):
         Checkpoints(folder / "checkpoints").prune(())
@@ -180,7 +180,7 @@ def test_everybodys_checkpoint_is_needed(tmp_path: Path) -> None:
             candidates(run)
 
 
-def test_where_a_model_cannot_be_opened_everybodys_messages_are_needed(tmp_path: Path) -> None:
+def test_messages_of_all_parties_are_needed_if_a_model_cannot_be_opened(tmp_path: Path) -> None:
     run = captured(tmp_path, {"name": "centralized"}, "federation.epochs=1")
     (tmp_path / "parties" / "party3" / "capture-evaluations.bin").unlink()
     with pytest.raises(InputError, match="party3: nothing was captured that has a line for every row"):
@@ -190,8 +190,8 @@ def test_where_a_model_cannot_be_opened_everybodys_messages_are_needed(tmp_path:
         candidates(open_run(tmp_path))
 
 
-def test_answers_are_what_was_sent_in_the_last_evaluation(overfitted: AttackedRun) -> None:
-    """Nothing is protected there: what parties answer about test rows is in their captures, bit by bit."""
+def test_predictions_are_those_sent_in_the_last_evaluation(overfitted: AttackedRun) -> None:
+    """Nothing is protected: the parties' outputs for test rows are in their captures, bit by bit."""
     rows, parts = predicted(overfitted)
     held = torch.isin(rows, overfitted.schedule.partition.test)
     for name, part in zip(overfitted.config.federation.names, parts, strict=True):
@@ -200,8 +200,8 @@ def test_answers_are_what_was_sent_in_the_last_evaluation(overfitted: AttackedRu
         assert torch.equal(sent[0], rows[held][order]) and torch.equal(sent[1], part[held][order])
 
 
-def test_answers_are_noised_and_rounded_as_in_the_run(tmp_path: Path) -> None:
-    """Under noise of sigma C = 2 on entries of up to .01, what is answered about any rows is noise of 2."""
+def test_predictions_are_noised_and_rounded_as_in_the_run(tmp_path: Path) -> None:
+    """Under noise of sigma C = 2 on entries of up to .01, the outputs for any rows are noise of 2."""
     private = "federation.privacy={clip: 0.1, noise_multiplier: 20, delta: 1.0e-5}"
     run = captured(tmp_path, SPLIT, *SMALL[:2], private, "federation.compress={up: 1}", "federation.epochs=1")
     rows, parts = predicted(run)

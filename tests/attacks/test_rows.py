@@ -1,4 +1,4 @@
-"""Which rows messages are about, against models that do not learn and data that are known."""
+"""Rows that messages are about, against models that do not learn and known data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, name: str, *sets: str) -> tuple[Config, Outcome]:
 
 
 @pytest.mark.parametrize("name", SENT)
-def test_what_left_is_the_model_of_the_rows_that_it_is_said_to_be_about(tmp_path: Path, name: str) -> None:
+def test_sent_embeddings_are_the_models_of_the_named_rows(tmp_path: Path, name: str) -> None:
     cfg, outcome = run(tmp_path, name, *STILL)
     ctx, schedule = outcome.clients["party2"], outcome.server.schedule
     for file, parts in ((TRAINING, {"train"}), (EVALUATIONS, {"validation", "test"})):
@@ -52,7 +52,7 @@ def test_what_left_is_the_model_of_the_rows_that_it_is_said_to_be_about(tmp_path
 
 
 @pytest.mark.parametrize("name", ["split", "vafl", "czofo"])
-def test_what_came_back_is_about_the_rows_that_left_before(tmp_path: Path, name: str) -> None:
+def test_returned_gradients_belong_to_the_rows_sent_before(tmp_path: Path, name: str) -> None:
     cfg, outcome = run(tmp_path, name)
     captured = read_capture(tmp_path / "parties" / "party1" / TRAINING, cfg.federation)
     found = list(pieces(outcome.server.schedule, captured))
@@ -62,7 +62,7 @@ def test_what_came_back_is_about_the_rows_that_left_before(tmp_path: Path, name:
 
 
 def test_a_gradient_is_the_one_of_its_row(tmp_path: Path) -> None:
-    """Where nobody learns, a row's gradient is the same in every epoch, but for the size of its batch."""
+    """Without learning, a row's gradient is the same in every epoch, but for the size of its batch."""
     cfg, outcome = run(tmp_path, "split", *STILL, "federation.epochs=3")
     captured = read_capture(tmp_path / "parties" / "party1" / TRAINING, cfg.federation)
     first = torch.zeros(1797, 6)
@@ -91,7 +91,7 @@ def piece(epoch: int, rows: list[int], *values: float) -> Piece:
     return Piece("Embedding.h", "out", epoch, "train", torch.tensor(rows), torch.tensor(values)[:, None])
 
 
-def told(epochs: int) -> FieldRecords:
+def named(epochs: int) -> FieldRecords:
     made = FieldRecords(epochs)
     for one in (piece(1, [0, 1], 1, 2), piece(2, [1, 0], 3, 4), piece(3, [0, 1], 5, 6), piece(4, [1], 8)):
         made.add(one)
@@ -102,12 +102,12 @@ def told(epochs: int) -> FieldRecords:
 def test_the_newest_of_every_row_are_averaged_also_where_the_last_epoch_is_cut_short(
     epochs: int, means: list[float]
 ) -> None:
-    rows, values = told(epochs).newest()
+    rows, values = named(epochs).newest()
     assert rows.tolist() == [0, 1] and values.flatten().tolist() == means
 
 
 def test_the_first_and_the_last_epoch_are_kept() -> None:
-    made = told(1)
+    made = named(1)
     assert [one.epoch for one in made.first] == [1]
     assert [one.epoch for one in made.last] == [3, 4]
 

@@ -1,4 +1,4 @@
-"""SSIM against its definition, window by window in numpy, and against what it must be."""
+"""SSIM against its definition, window by window in numpy, and against known values."""
 
 from __future__ import annotations
 

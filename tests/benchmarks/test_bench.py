@@ -1,4 +1,4 @@
-"""The bench: whole, kept as it goes, and not lost where one benchmark fails."""
+"""The bench: complete, saved as it runs, and not lost if one benchmark fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def registry(**calls: Counted) -> dict[str, Benchmark]:
     return {name: Benchmark(call, 0.1) for name, call in calls.items()}
 
 
-def test_every_module_is_a_benchmark_or_says_why_not() -> None:
+def test_every_module_is_a_benchmark_or_states_why_not() -> None:
     folder = Path(benchmarks.__file__).parent
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
     run_by_us = {benchmark.call.__module__.rpartition(".")[2] for benchmark in BENCHMARKS.values()}
@@ -78,7 +78,7 @@ def test_no_number_keeps_no_bound() -> None:
     assert not Figure("a", math.nan, 2.0, "s", least=True).holds
 
 
-def test_a_line_says_what_against_what_with_units() -> None:
+def test_a_line_names_both_quantities_with_units() -> None:
     lines = list(rows({"one": Result((KEPT, BROKEN)), "two": Result(failed="X: no"), "three": Result(skipped="why")}))
     assert all(len(line) == len(HEADINGS) for line in lines)
     assert lines[0] == ("one", "quick", "1 ms", "1 ms, a floor", "1", "<= 2", "yes")
@@ -123,7 +123,7 @@ def test_a_bench_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert kept.results["first"].figures == (KEPT,) and kept.results["last"].figures == (BROKEN,)
 
 
-def test_what_is_kept_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_results_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "bench.json").write_text("{}")
     with pytest.raises(SystemExit):
         main(["--out", str(file)], registry(only=Counted(KEPT)))
@@ -168,9 +168,11 @@ def test_list_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0.1 min" in capsys.readouterr().out and not only.runs
 
 
-def test_the_processor_is_what_the_system_calls_it(tmp_path: Path) -> None:
-    (told := tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: A Processor\nmodel name\t: A Processor\n")
-    assert machine.processor(told) == "A Processor"
-    told.write_text("")
-    assert machine.processor(told) and machine.processor(told) != "A Processor"
+def test_the_processor_has_the_systems_name(tmp_path: Path) -> None:
+    (cpuinfo := tmp_path / "cpuinfo").write_text(
+        "processor\t: 0\nmodel name\t: A Processor\nmodel name\t: A Processor\n"
+    )
+    assert machine.processor(cpuinfo) == "A Processor"
+    cpuinfo.write_text("")
+    assert machine.processor(cpuinfo) and machine.processor(cpuinfo) != "A Processor"
     assert all(word in machine.describe() for word in ("cores", "GiB", "Python", "torch"))

@@ -1,4 +1,4 @@
-"""Scaling curves: the bytes they count, the pictures they draw, and what a sampler says of a frame."""
+"""Scaling curves: the bytes they count, the pictures they draw, and a sampler's attribution of a frame."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Browser:
-    """One page of a browser of its own, which is gone at the end of the `with`.
+    """One page of a browser of its own, which is closed at the end of the `with`.
 
     Attributes:
-        console: what the page has said there, errors and warnings of the browser included.
+        console: the page's output there, with errors and warnings of the browser.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Browser:
         self._wait_for("Page.loadEventFired")
 
     def value(self, expression: str) -> Any:
-        """What a line of JavaScript comes to in the page."""
+        """Value of a line of JavaScript in the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
@@ -93,16 +93,16 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def call(self, method: str, **given: Any) -> dict[str, Any]:
-        """Asks the browser for something, and waits for its answer."""
+        """Sends the browser a command, and waits for its response."""
         self._number += 1
         asked = {"id": self._number, "method": method, "params": given}
         asked |= {"sessionId": self._session} if self._session else {}
         os.write(self._out, json.dumps(asked).encode() + b"\0")
         while True:
-            told = self._hear()
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                return dict(told["result"])
+            reply = self._hear()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                return dict(reply["result"])
 
     def _wait_for(self, event: str) -> None:
         while self._hear().get("method") != event:
@@ -114,7 +114,7 @@ class Browser:
             assert piece, "the browser has ended"
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(line)
-        if told.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
-            self.console.append(json.dumps(told["params"]))
-        return told
+        reply: dict[str, Any] = json.loads(line)
+        if reply.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+            self.console.append(json.dumps(reply["params"]))
+        return reply

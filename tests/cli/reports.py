@@ -1,4 +1,4 @@
-"""Folders as runs leave them, and pages taken apart again by a parser that knows nothing of how they were made."""
+"""Folders as runs leave them, and pages read by an independent parser."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
     def cells(self, first: str) -> list[list[str]]:
-        """The rows that begin so."""
+        """The rows with this beginning."""
         return [row for row in self.rows if row and row[0] == first]
 
     def lines(self, axis: str) -> list[list[tuple[str, str]]]:
-        """What the curves against an axis say, picture after picture: their points."""
+        """Points of the curves against an axis, picture by picture."""
         found: list[list[tuple[str, str]]] = []
         now = ""
         for name, attrs in self.tags:
@@ -138,7 +138,7 @@ def leave(folder: Path, said: dict[str, Any] | None = None, events: list[dict[st
 
 
 def add_parties(folder: Path) -> None:
-    """What lies below it where everyone is on this machine."""
+    """Its contents if all members are on this machine."""
     (folder / "config.yaml").write_text(yaml.safe_dump({"federation": {"id": "three", "note": VILE}}))
     for number, name in enumerate(NAMES, 1):
         home = folder / "parties" / name
@@ -152,7 +152,7 @@ def add_parties(folder: Path) -> None:
 
 
 def page(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *argv: Path | str) -> Page:
-    """What the command makes of folders, where it lies if nothing else is asked."""
+    """The page that the command writes for folders, at its default path."""
     code, said = command(monkeypatch, capfd, "report", *argv)
     assert code == 0, said
     folders = [word for word in argv if isinstance(word, Path)]

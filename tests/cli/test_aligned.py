@@ -20,7 +20,7 @@ from colonnade.common.runtime.json_lines import read_lines
 from colonnade.reports.explanation.trained import open_run
 from colonnade.simulation.contexts import server_context
 from colonnade.simulation.federation import Outcome, Simulation
-from tests.cli.test_up import events, family_of, finish, start, wait_for_round
+from tests.cli.test_up import events, finish, processes_of, start, wait_for_round
 from tests.household import colonnade
 from tests.tables import table_tree, write_tables
 
@@ -37,13 +37,15 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
     assert code == 0, output
 
     kept = {member: RunCache(home / "once") for member, home in homes(out).items()}
-    people = {m: [ids[m][row] for row in run_cache.get("alignment")["rows"].tolist()] for m, run_cache in kept.items()}
-    assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
-    assert people[SERVER] == people["party1"] == people["party2"] and len(set(people[SERVER])) == len(people[SERVER])
+    persons = {m: [ids[m][row] for row in run_cache.get("alignment")["rows"].tolist()] for m, run_cache in kept.items()}
+    assert set(persons[SERVER]) == set.intersection(*map(set, ids.values()))
+    assert persons[SERVER] == persons["party1"] == persons["party2"] and len(set(persons[SERVER])) == len(
+        persons[SERVER]
+    )
     assert {run_cache.number("alignment") for run_cache in kept.values()} == {kept[SERVER].number("alignment")}
     (aligned,) = events(out, "aligned")
-    assert (aligned["rows"], aligned["common"]) == (len(ids[SERVER]), len(people[SERVER]))
-    # Half of the people are in either class; only rows that belong together say which.
+    assert (aligned["rows"], aligned["common"]) == (len(ids[SERVER]), len(persons[SERVER]))
+    # Half of the rows are in either class; only rows that belong together determine it.
     assert json.loads((out / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
 
     for name in ("party1", "party2"):
@@ -54,7 +56,7 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
         assert "Person" not in (homes(out)[name] / "ledger.jsonl").read_text()
 
     trained = open_run(out)
-    assert len(trained.server.labels) == len(people[SERVER])
+    assert len(trained.server.labels) == len(persons[SERVER])
 
     # The run goes on with the alignment that it has.
     code, output = colonnade("up", "--resume", out, "--set", "federation.epochs=14")
@@ -66,21 +68,21 @@ def test_from_tables_with_keys_to_a_model_and_on(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_a_party_that_dies_while_rows_are_aligned_comes_back_and_they_are_aligned_anew(tmp_path: Path) -> None:
-    ids, out = write_tables(tmp_path, people=12_000), tmp_path / "run"
+    ids, out = write_tables(tmp_path, persons=12_000), tmp_path / "run"
     process = start("up", write(tmp_path, epochs=0, rounds=3), "--out", out)
     wait_for_round(out, 1, process, "aligning")
-    family_of(process)["party2"].kill()
+    processes_of(process)["party2"].kill()
     output = finish(process)
     assert process.returncode == 0, output
     assert len(events(out, "rollback")) == len(events(out, "aligned")) == 1
     rows = {member: RunCache(home / "once").get("alignment")["rows"].tolist() for member, home in homes(out).items()}
-    people = {member: [ids[member][row] for row in own] for member, own in rows.items()}
-    assert people[SERVER] == people["party1"] == people["party2"]
-    assert set(people[SERVER]) == set.intersection(*map(set, ids.values()))
+    persons = {member: [ids[member][row] for row in own] for member, own in rows.items()}
+    assert persons[SERVER] == persons["party1"] == persons["party2"]
+    assert set(persons[SERVER]) == set.intersection(*map(set, ids.values()))
 
 
-def test_an_empty_intersection_is_said_by_everybody(tmp_path: Path) -> None:
-    write_tables(tmp_path, people=30)
+def test_an_empty_intersection_is_reported_by_all_members(tmp_path: Path) -> None:
+    write_tables(tmp_path, persons=30)
     table = (tmp_path / "party2.csv").read_text()
     (tmp_path / "party2.csv").write_text(table.replace("Person", "RowIndex"))
     file, out = tmp_path / "federation.yaml", tmp_path / "run"
@@ -100,7 +102,7 @@ def simulated(folder: Path, **federation: object) -> Outcome:
     return Simulation(parse(table_tree(keys={"seeded": True}, **federation)), folder).run()
 
 
-def test_a_simulated_run_aligns_too_and_learns_what_belongs_together(tmp_path: Path) -> None:
+def test_a_simulated_run_aligns_too_and_learns_from_matching_rows(tmp_path: Path) -> None:
     ids = write_tables(tmp_path)
     one, again = simulated(tmp_path), simulated(tmp_path)
     common = len(set.intersection(*map(set, ids.values())))
@@ -108,8 +110,8 @@ def test_a_simulated_run_aligns_too_and_learns_what_belongs_together(tmp_path: P
     assert one.server.metrics == again.server.metrics and one.server.metrics["test_accuracy"] > 0.8
 
 
-def test_spaces_around_keys_count_if_the_federation_says_so(tmp_path: Path) -> None:
-    ids = write_tables(tmp_path, people=40)
+def test_spaces_around_keys_count_if_configured(tmp_path: Path) -> None:
+    ids = write_tables(tmp_path, persons=40)
     table = (tmp_path / "party1.csv").read_text()
     (tmp_path / "party1.csv").write_text(table.replace("Person", " Person"))
     how = {"batch": 4, "epochs": 1}
@@ -121,7 +123,7 @@ def test_spaces_around_keys_count_if_the_federation_says_so(tmp_path: Path) -> N
 
 
 def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) -> None:
-    write_tables(tmp_path, people=20)
+    write_tables(tmp_path, persons=20)
     table = (tmp_path / "party1.csv").read_text()
     (tmp_path / "party1.csv").write_text(table.replace("Person", "RowIndex"))
     with pytest.raises(DataError, match="no key is common to all members"):
@@ -129,7 +131,7 @@ def test_a_simulated_empty_intersection_is_an_error_and_no_hang(tmp_path: Path) 
 
 
 def test_check_finds_wrong_keys_before_anything_starts(tmp_path: Path) -> None:
-    write_tables(tmp_path, people=60)
+    write_tables(tmp_path, persons=60)
     check(write(tmp_path), ())
     with pytest.raises(DataError, match="party2: its data have no keys"):
         check(tmp_path / "federation.yaml", ("parties.party2.data.id=null", "parties.party2.data.drop=[who]"))
@@ -141,8 +143,8 @@ def leave_run(folder: Path) -> None:
     (folder / "simulated.json").write_text(json.dumps({"base": str(folder)}))
 
 
-def test_what_cannot_go_with_keys_is_refused(tmp_path: Path) -> None:
-    write_tables(tmp_path, people=60)
+def test_options_that_conflict_with_keys_are_refused(tmp_path: Path) -> None:
+    write_tables(tmp_path, persons=60)
     terms = DealTerms("127.0.0.1:7000", 30)
     with pytest.raises(ConfigError, match=r"federation\.align = psi: dealing one configuration out needs"):
         deal(write(tmp_path), (), tmp_path / "dealt", terms)

@@ -1,4 +1,4 @@
-"""`colonnade attack` as a user has it: a table, a file, pictures, and errors in words."""
+"""`colonnade attack` as a user sees it: a table, a file, pictures, and error messages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_folder_that_holds_no_run(
     assert code == 2 and "holds no run that has ended: there is no summary.json" in said
 
 
-def test_a_run_that_captured_nothing_says_how_to_switch_it_on(
+def test_a_run_without_capture_explains_how_to_enable_it(
     simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(simulated, tmp_path / "run", ignore=shutil.ignore_patterns("capture*", "attacks"))
@@ -108,7 +108,7 @@ def test_wrong_options_of_a_membership(
 def test_membership_of_a_private_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """From its command to its file: under strong noise nothing is found, and the claim stands beside the bound."""
+    """From command to file: under strong noise nothing is found, and the claim is shown with the bound."""
     private = {"clip": 1.0, "noise_multiplier": 5.0, "delta": 1.0e-5}
     made = tree({"name": "split", "embedding": 6}, epochs=2, privacy=private)
     made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 200}, "batch": 100}

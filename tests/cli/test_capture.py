@@ -1,4 +1,4 @@
-"""Captures of real processes and of a simulation: the same messages, and all that the ledger names."""
+"""Captures of real processes and of a simulation: the same messages, and everything in the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from colonnade.common.messaging.message import tensors
 from colonnade.common.observability.capture import read_capture
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
-from tests.cli.test_up import events, family_of, finish, start, wait_for_round
+from tests.cli.test_up import events, finish, processes_of, start, wait_for_round
 from tests.federation import tree
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
@@ -62,11 +62,11 @@ def test_processes_and_a_simulation_capture_the_same(tmp_path: Path) -> None:
 
 
 def test_a_capture_survives_a_killed_party(tmp_path: Path) -> None:
-    """What the party does again, from the last checkpoint on, is read once."""
+    """Messages repeated since the last checkpoint are read once."""
     file, out = write(tmp_path, parties=2, epochs=30, checkpoint={"rounds": 5}), tmp_path / "run"
     process = start("up", file, "--out", out)
     wait_for_round(out, 2, process, "checkpoint")
-    family_of(process)["party2"].kill()
+    processes_of(process)["party2"].kill()
     output = finish(process)
     assert process.returncode == 0, output
     rounds = json.loads((out / "summary.json").read_text())["rounds"]

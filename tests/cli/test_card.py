@@ -1,4 +1,4 @@
-"""`colonnade card`: what a run's folder says, as a model card, and nothing that it does not say."""
+"""`colonnade card`: the contents of a run's folder as a model card, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made(folder: Path) -> str:
     return (folder / "card.md").read_text()
 
 
-def test_it_says_what_came_of_it_and_who_sees_what(tmp_path: Path) -> None:
+def test_it_states_results_and_visibility(tmp_path: Path) -> None:
     folder = leave(tmp_path / "run", summary(metrics={"test_accuracy": 0.921875, "test_auc": 0.98765}))
     said = made(folder)
     assert "# Model card: three" in said and "test accuracy 92.19%" in said

@@ -32,7 +32,7 @@ def bad(*words: str | Path) -> ColonnadeError:
 
 
 def join(folder: Path, name: str, *words: str) -> Path:
-    """What the people of a party and of the authority type, and the files that they send."""
+    """Commands of a party and of the authority, and the files that they send."""
     member, ca = folder / name, folder / "ca"
     role = ["--role", "server"] if name == "server" else []
     good("request", name, member, *words)
@@ -56,14 +56,14 @@ def test_from_nothing_to_identities(folder: Path) -> None:
     assert hosts == ("fl.example.org", "localhost", "10.0.0.7", "127.0.0.1", "::1")
 
 
-def test_every_step_says_the_next(tmp_path: Path) -> None:
+def test_every_step_names_the_next(tmp_path: Path) -> None:
     ca, alice, out = tmp_path / "ca", tmp_path / "alice", tmp_path / "a.pem"
     said = good("ca", ca)
     assert f"Keep {ca / 'key.pem'} here" in said
     assert "colonnade certs sign" in said
     said = good("request", "alice", alice)
     assert f"Keep {alice / 'key.pem'} here" in said
-    assert f"send {alice / 'request.csr'} to whoever holds the authority" in said
+    assert f"send {alice / 'request.csr'} to the holder of the authority" in said
     shown = next(line for line in said.splitlines() if "sha256:" in line).split()[-1]
     said = good("sign", alice / "request.csr", "--ca", ca, "--out", out)
     assert shown in said, "the two people compare the same fingerprint"
@@ -78,7 +78,7 @@ def test_the_servers_request_needs_the_servers_role(folder: Path) -> None:
     assert not out.exists()
 
 
-def test_a_key_stays_unless_told(folder: Path) -> None:
+def test_a_key_is_kept_by_default(folder: Path) -> None:
     good("request", "alice", folder / "alice")
     before = (folder / "alice/key.pem").read_bytes()
     error = bad("request", "alice", folder / "alice")

@@ -1,4 +1,4 @@
-"""`colonnade check` of a coded federation: the table, the margins, and what it refuses before anything runs."""
+"""`colonnade check` of a coded federation: the table, the margins, and refusals before anything runs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_it_refuses_sums_that_could_wrap(tmp_path: Path, capsys: pytest.CaptureF
         ),
     ],
 )
-def test_it_refuses_what_a_run_would(sets: tuple[str, ...], error: type[Exception], said: str, tmp_path: Path) -> None:
+def test_it_refuses_the_same_as_a_run(sets: tuple[str, ...], error: type[Exception], said: str, tmp_path: Path) -> None:
     with pytest.raises(error, match=said):
         check(write(tmp_path), sets)
 

@@ -1,4 +1,4 @@
-"""Starts that import everything themselves, as a user's do: other tests fork their processes from one that has."""
+"""Starts that import everything themselves, as a user's do: other tests fork from a process with the imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All protocols side by side: the file, the runs, and what the pages say of them."""
+"""Comparison of all protocols: the file, the runs, and their pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLAN = read_plan()
 
 
 def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **metrics: float) -> RunRecord:
-    """A run that is at `accuracy` in round 20 and below 90 % before."""
+    """A run that reaches `accuracy` in round 20 and is below 90 % before."""
     return RunRecord(
         metrics={"test_accuracy": accuracy, **metrics},
         points=(
@@ -55,7 +55,7 @@ def record(accuracy: float, *, megabytes: float = 1.0, seconds: float = 10.0, **
     )
 
 
-def lane(name: str, *, reference: bool = False, **found: RunRecord) -> ProtocolResults:
+def results(name: str, *, reference: bool = False, **found: RunRecord) -> ProtocolResults:
     entry = Entry(set=(f"federation.protocol={name}",), late={"Embedding": "fedvs"}, way="its way", reference=reference)
     return ProtocolResults(name, entry, {condition.replace("_", "-"): [one] for condition, one in found.items()})
 
@@ -77,7 +77,7 @@ class TestPlan:
             assert (federation.rounds, federation.batch) == budget
 
     @pytest.mark.parametrize("name", PLAN.protocols)
-    def test_stragglers_are_late_with_what_parties_send_in_training(self, name: str) -> None:
+    def test_stragglers_delay_messages_of_parties_in_training(self, name: str) -> None:
         kinds = set(CONTRACTS[name].kinds) - {"Evaluation"}
         assert set(PLAN.protocols[name].late) <= {kind for kind in kinds if _from_a_party(name, kind)}
         assert bool(PLAN.protocols[name].late) == bool(kinds)
@@ -108,15 +108,15 @@ class TestPlan:
 
 class TestLane:
     def test_the_quicker_way_counts(self) -> None:
-        one = lane("split", slow=record(0.95, seconds=30), own=record(0.92, seconds=4))
+        one = results("split", slow=record(0.95, seconds=30), own=record(0.92, seconds=4))
         assert one.fastest == (OWN, 4)
 
     def test_a_way_that_never_gets_there_does_not(self) -> None:
-        one = lane("split", slow=record(0.95, seconds=30), own=record(0.5, seconds=4))
+        one = results("split", slow=record(0.95, seconds=30), own=record(0.5, seconds=4))
         assert one.fastest == (SLOW, 30)
 
-    def test_what_was_not_run_is_no_number(self) -> None:
-        one = lane("split", plain=record(0.95))
+    def test_a_cell_without_a_run_is_no_number(self) -> None:
+        one = results("split", plain=record(0.95))
         assert math.isnan(one.under("row", 8))
         assert math.isnan(one.fastest[1])
         assert math.isnan(one.rebuilt)
@@ -126,13 +126,13 @@ class TestLane:
         assert value(record(0.95), "rounds@96") == math.inf
 
 
-LANES = [
-    lane("split", plain=record(0.96, megabytes=8), slow=record(0.96, seconds=40), client_8=record(0.4),
+RESULTS = [
+    results("split", plain=record(0.96, megabytes=8), slow=record(0.96, seconds=40), client_8=record(0.4),
          row_8=record(0.6), attacked=record(0, labels=0.9, labels_chance=0.2, rebuilt=0.4, readable=0.7)),
-    lane("fdml", plain=record(0.95, megabytes=2), own=record(0.91, seconds=9), client_8=record(0.7),
+    results("fdml", plain=record(0.95, megabytes=2), own=record(0.91, seconds=9), client_8=record(0.7),
          attacked=record(0, labels=1.0, labels_chance=0.2, rebuilt=1.2, readable=0.2)),
-    lane("zoo_vfl", plain=record(0.6, megabytes=0.1), own=record(0.6, seconds=1), attacked=record(0)),
-    lane("centralized", reference=True, plain=record(0.99, megabytes=0.2)),
+    results("zoo_vfl", plain=record(0.6, megabytes=0.1), own=record(0.6, seconds=1), attacked=record(0)),
+    results("centralized", reference=True, plain=record(0.99, megabytes=0.2)),
 ]  # fmt: skip
 
 
@@ -147,74 +147,74 @@ class TestPages:
             ("epsilon 8 of a row's own embeddings: no guarantee for a row", []),
             ("fewest labels named beyond chance", ["split"]),
             ("least rebuilt by the server", ["split"]),
-            ("parties come when they like", ["zoo_vfl"]),
+            ("parties join at any time", ["zoo_vfl"]),
         ],
     )
     def test_needs_follow_from_the_numbers(self, need: str, best: list[str]) -> None:
-        (found,) = [one for one in needs(LANES, [8.0]) if one.need == need]
+        (found,) = [one for one in needs(RESULTS, [8.0]) if one.need == need]
         assert list(found.best) == best
 
-    def test_noise_that_leaves_nothing_names_nobody_and_the_best_that_there_is(self) -> None:
-        found = {one.need: one for one in needs(LANES, [8.0])}
+    def test_noise_that_destroys_accuracy_names_no_protocol_but_the_best_result(self) -> None:
+        found = {one.need: one for one in needs(RESULTS, [8.0])}
         rows, party = (
             found["epsilon 8 of a row's own embeddings: no guarantee for a row"],
             found["epsilon 8 of a party's whole data"],
         )
         assert (rows.take, rows.why) == ("none", "at best split 60.0 %")
         assert party.take == "none"
-        assert party.why.startswith("at best split 40.0 % when asked without the noise;")  # fdml has the labels
+        assert party.why.startswith("at best split 40.0 % when evaluated without the noise;")  # fdml has the labels
 
-    def test_an_accuracy_without_the_noise_names_nobody_for_a_whole_party(self) -> None:
-        great = [lane("split", plain=record(0.96), client_8=record(0.97), row_8=record(0.97))]
+    def test_accuracy_without_the_noise_names_no_protocol_for_a_whole_party(self) -> None:
+        great = [results("split", plain=record(0.96), client_8=record(0.97), row_8=record(0.97))]
         found = {one.need: one.take for one in needs(great, [8.0])}
         assert found["epsilon 8 of a party's whole data"] == "none"
         assert found["epsilon 8 of a row's own embeddings: no guarantee for a row"] == "split"
 
     @pytest.mark.parametrize(("accuracy", "take"), [(0.899, "none"), (0.9, "vafl")])
     def test_the_floor(self, accuracy: float, take: str) -> None:
-        found = needs([lane("vafl", plain=record(0.96), row_8=record(accuracy))], [8.0])
+        found = needs([results("vafl", plain=record(0.96), row_8=record(accuracy))], [8.0])
         assert [
             one.take for one in found if one.need == "epsilon 8 of a row's own embeddings: no guarantee for a row"
         ] == [take]
 
-    def test_who_shares_labels_is_named_for_no_protection(self) -> None:
+    def test_protocols_that_share_labels_are_listed_under_no_protection(self) -> None:
         leak = record(0, labels=0.3, labels_chance=0.2, rebuilt=0.9, readable=0.2)
-        lanes = [
-            lane(name, plain=record(0.99), client_8=record(0.99), row_8=record(0.99), attacked=leak)
+        every = [
+            results(name, plain=record(0.99), client_8=record(0.99), row_8=record(0.99), attacked=leak)
             for name in CONTRACTS
             if CONTRACTS[name].shares_labels
         ]
-        named = {one.need for one in needs(lanes, [8.0]) if one.best}
+        named = {one.need for one in needs(every, [8.0]) if one.best}
         assert named == {"the most accurate", "fewest bytes to 95 %", "fewest rounds to 95 %"}
 
-    def test_everybody_who_gives_the_labels_away_is_named_for_none(self) -> None:
+    def test_every_protocol_that_shares_labels_is_listed_without_protection(self) -> None:
         leak = record(0, labels=1.0, labels_chance=0.2, rebuilt=0.9, readable=0.2)
-        found = {one.need: one for one in needs([lane("split", plain=record(0.96), attacked=leak)], [8.0])}
+        found = {one.need: one for one in needs([results("split", plain=record(0.96), attacked=leak)], [8.0])}
         assert found["fewest labels named beyond chance"].take == "none"
         assert found["fewest labels named beyond chance"].why == "at best split 100%, by chance 20%"
 
-    def test_sums_alone_are_said_of_those_who_show_nothing_else(self) -> None:
-        everyone = [lane(name, plain=record(0.96)) for name in CONTRACTS]
+    def test_sums_only_is_stated_for_protocols_that_show_nothing_else(self) -> None:
+        everyone = [results(name, plain=record(0.96)) for name in CONTRACTS]
         (found,) = [one for one in needs(everyone, []) if one.need == "the server sees sums alone"]
         assert set(found.best) == {"fedvs", "split_avg", "vimadmm_j"}
         assert "each party's predictions" in found.why
 
     def test_a_row_has_a_cell_for_every_column(self) -> None:
-        cells = dict(zip(head([8.0]), row(LANES[1], [8.0]), strict=True))
+        cells = dict(zip(head([8.0]), row(RESULTS[1], [8.0]), strict=True))
         assert cells["MB to 95 %"] == "2.00"
         assert cells["s to 90 %, waiting"] == "-"
         assert cells["labels named (chance)"] == "100% (20%)"
         assert cells["columns rebuilt"] == "0%"  # worse than the mean row
 
     def test_pictures_have_everyone_that_has_something_to_show(self) -> None:
-        drawn = {figure.key: [curve.name for curve in figure.drawn] for figure in figures(LANES)}
+        drawn = {figure.key: [curve.name for curve in figure.drawn] for figure in figures(RESULTS)}
         assert drawn["bytes"] == ["split", "fdml", "zoo_vfl", "centralized"]
         assert drawn["epsilon-row"] == ["split"]
 
     def test_the_pages_name_everyone_and_load_nothing(self, tmp_path: Path) -> None:
-        html, markdown = ComparisonPages(PLAN, LANES, 1).write(tmp_path)
+        html, markdown = ComparisonPages(PLAN, RESULTS, 1).write(tmp_path)
         for text in (html.read_text(), markdown.read_text()):
-            assert all(one.name in text for one in LANES)
+            assert all(one.name in text for one in RESULTS)
         assert not re.findall("http://(?!www.w3.org/2000/svg|www.w3.org/1999/xlink)", html.read_text())
         linked = [
             line.split("](")[1].rstrip(")") for line in markdown.read_text().splitlines() if line.startswith("![")
@@ -226,7 +226,7 @@ class TestPages:
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 def test_a_box_hides_the_curves_of_its_protocol(tmp_path: Path) -> None:
-    html, _ = ComparisonPages(PLAN, LANES, 1).write(tmp_path)
+    html, _ = ComparisonPages(PLAN, RESULTS, 1).write(tmp_path)
     shown = "[...document.querySelectorAll('polyline')].filter((e) => e.getClientRects().length).length"
     with Browser() as browser:
         browser.open(html)
@@ -275,6 +275,6 @@ def test_two_protocols_on_the_virtual_clock(tmp_path: Path) -> None:
     )
 
 
-def test_a_plan_says_what_is_wrong_with_it() -> None:
+def test_errors_in_a_plan_are_reported() -> None:
     with pytest.raises(ConfigError, match="no protocol"):
         ComparisonPlan(base="x", epsilons=(1,), client=(), row=(), attacked=(), protocols={}, left_out={"wimadmm": "?"})

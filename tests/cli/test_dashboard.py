@@ -1,4 +1,4 @@
-"""The dashboard: addresses, who is answered, pages that are made anew, and what a browser keeps."""
+"""The dashboard: addresses, admitted hosts, refreshed pages, and state kept by a browser."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_addresses() -> None:
         True, True, True, False, False, False]  # fmt: skip
 
 
-def test_a_page_is_made_when_somebody_asks_and_not_too_often(tmp_path: Path) -> None:
+def test_a_page_is_rendered_on_request_and_not_too_often(tmp_path: Path) -> None:
     now = {"at": 0.0}
     folder = tmp_path / "run"
     current = Current(folder, lambda: now["at"])
@@ -85,7 +85,7 @@ def test_a_page_is_made_when_somebody_asks_and_not_too_often(tmp_path: Path) -> 
     assert current.page().decode() == last
 
 
-def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_reported(tmp_path: Path) -> None:
     current = Current(leave(tmp_path / "run"))
     (tmp_path / "run" / "summary.json").write_text("{")
     assert b"summary.json is torn or no summary" in current.page()
@@ -148,7 +148,7 @@ def test_elsewhere_any_name_will_do(tmp_path: Path) -> None:
     served(leave(tmp_path / "run"), ask, "0.0.0.0:0")
 
 
-def test_a_port_in_use_says_what_to_do(tmp_path: Path) -> None:
+def test_a_port_in_use_gives_a_hint(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(EnvironmentFault, match=f"cannot listen on 127.0.0.1:{port}") as caught:
@@ -156,7 +156,7 @@ def test_a_port_in_use_says_what_to_do(tmp_path: Path) -> None:
     assert "choose another --dashboard" in caught.value.hint
 
 
-def test_the_world_is_told_that_it_reads_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_address_gives_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Dashboard(tmp_path, "0").close()
     assert "TLS" not in capsys.readouterr().out
     Dashboard(tmp_path, "0.0.0.0:0").close()
@@ -172,7 +172,7 @@ def wait_for(browser: Browser, line: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-def test_a_browser_keeps_what_its_reader_has_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_keeps_its_readers_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.reports.dashboard.current.PERIOD", 0.1)
     folder = tmp_path / "run"
     served_page = Dashboard(folder, "0")
@@ -230,7 +230,7 @@ def test_a_reader_can_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.processes
 def test_up_serves_its_page_and_leaves_it(tmp_path: Path) -> None:
-    """Also of a run that goes on."""
+    """Holds for a run in progress too."""
     file, out = write_file(tmp_path, {"name": "split", "embedding": 8}, parties=2, epochs=2), tmp_path / "run"
     process = start("up", file, "--out", out, "--dashboard")
     assert process.stdout is not None

@@ -12,7 +12,7 @@ from colonnade.common.errors import DataError
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A terminal that no row is folded in, and no data sets."""
+    """A wide terminal, and no data sets."""
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
     monkeypatch.setattr(places, "cache", lambda: tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""What `colonnade deal` gives to whom, and that the members learn from it what `up` learns."""
+"""`colonnade deal`: the files of every member, and members that learn from them the same as under `up`."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_everyone_gets_their_own_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_dealt_members_learn_what_up_learns_and_take_up_their_run_again(tmp_path: Path) -> None:
-    """Started with the same words each time, as a container or a service is."""
+def test_dealt_members_learn_the_same_as_up_and_resume_their_run(tmp_path: Path) -> None:
+    """Started by the same command each time, as a container or a service is."""
     out, port = tmp_path / "dealt", free_port()
     file = write(tmp_path, SPLIT, parties=2, rounds=40, epochs=0, checkpoint={"rounds": 5})
     deal(file, ("every_party.threads=1", "server.threads=1"), out, DealTerms(f"127.0.0.1:{port}", days=1))
@@ -114,7 +114,7 @@ def test_the_same_is_dealt_once_and_something_else_is_refused(tmp_path: Path, ca
         deal(file, ("federation.id=other",), out, TERMS)
 
 
-def test_what_an_attempt_left_behind_is_dealt_anew(tmp_path: Path) -> None:
+def test_leftovers_of_an_attempt_are_dealt_anew(tmp_path: Path) -> None:
     file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
     deal(file, (), out, TERMS)
     (out / "dealt.json").unlink()
@@ -140,7 +140,7 @@ def test_places_for_other_members_are_refused(tmp_path: Path, places: tuple[str,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_what_is_dealt_can_be_given_away_and_the_authority_stays(tmp_path: Path) -> None:
+def test_dealt_folders_can_be_moved_and_the_authority_stays(tmp_path: Path) -> None:
     file, out = write(tmp_path, SPLIT), tmp_path / "dealt"
     deal(file, (), out, DealTerms("server:7400", days=1, owner=(10001, 10002)))
     for name in ("server", "party4"):

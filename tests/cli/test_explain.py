@@ -50,7 +50,7 @@ def home(folder: Path, member: str) -> Path:
 
 
 def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> Path:
-    """What `up` leaves: the newest checkpoints of every member, and what says that the run is over."""
+    """A folder as `up` leaves it: the newest checkpoints of every member, and the end of the run."""
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(json.dumps({"base": str(folder)}))
     (folder / "run.json").write_text(json.dumps({"run": RUN}))
@@ -69,7 +69,7 @@ Case = tuple[Path, Outcome]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Case]]:
-    """A run of every protocol, in one event loop, as a folder and as what is left in memory."""
+    """A run of every protocol, in one event loop, as a folder and in memory."""
     cases = {}
     for name, more in PROTOCOLS.items():
         cfg = config({"name": name, "embedding": 8, **more}, "federation.rounds=12", "federation.epochs=0")
@@ -153,7 +153,7 @@ def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
 
 
 def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> None:
-    """Parties are then ranked by what is lost without them, and that is said."""
+    """Parties are then ranked by the loss without them, and the page states it."""
     (tmp_path / "head.py").write_text(
         "import torch\n"
         "class Head(torch.nn.Module):\n"
@@ -173,7 +173,7 @@ def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> 
     assert losses == sorted(losses, reverse=True)
 
 
-def test_a_party_whose_data_are_noise_falls_in_rank(tmp_path: Path) -> None:
+def test_a_party_with_noise_as_data_falls_in_rank(tmp_path: Path) -> None:
     ranks = []
     for extra in ((), ("parties.party2.data.noise={std: 10}",)):
         cfg = config({"name": "vimadmm", "embedding": 16, "tau": 5}, "federation.epochs=4", *extra)
@@ -190,7 +190,7 @@ def test_the_command_writes_a_page_that_needs_nothing_else(
     left = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
     code, said = run(monkeypatch, capfd, "explain", left, "--out", out, "--keep", "top:50%")
     assert code == 0, said
-    page, told = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
+    page, result = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
     tags: list[tuple[str, dict[str, str | None]]] = []
 
     class Reader(HTMLParser):
@@ -201,11 +201,11 @@ def test_the_command_writes_a_page_that_needs_nothing_else(
     assert sum(tag == "svg" for tag, _ in tags) == 6 and sum(tag == "tr" for tag, _ in tags) == 5
     assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in tags)
     maps = page[page.index('class="maps"') :]
-    assert len(re.findall("<use [^>]*style=", maps)) == 3 * told["rows"]
-    assert told["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
-    assert told["round"] == told["rounds"] == 12 and told["accuracy"] == pytest.approx(told["reported"])
+    assert len(re.findall("<use [^>]*style=", maps)) == 3 * result["rows"]
+    assert result["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
+    assert result["round"] == result["rounds"] == 12 and result["accuracy"] == pytest.approx(result["reported"])
     kept = load(out / "keep-top-2.yaml")
-    assert set(kept.federation.names) == set(told["ranked"][:2])
+    assert set(kept.federation.names) == set(result["ranked"][:2])
 
 
 def test_kept_parties_keep_their_columns(finished: dict[str, Case], tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_shares_of_parties() -> None:
         Keep.read("top:15").choose(ranked)
 
 
-def test_an_older_checkpoint_is_used_and_said(copied: Path) -> None:
+def test_use_of_an_older_checkpoint_is_reported(copied: Path) -> None:
     """One member has not saved the last round: the round before is the newest that all hold."""
     for file in home(copied, "party3").glob("checkpoints/round-00000012.*"):
         file.unlink()
@@ -254,12 +254,12 @@ def test_an_older_checkpoint_is_used_and_said(copied: Path) -> None:
     assert any("is of round 11" in sentence for sentence in sentences(opened, measure(opened, 1.0)))
 
 
-def test_both_halves_of_a_protocol_can_be_opened() -> None:
+def test_both_sides_of_a_protocol_can_be_opened() -> None:
     assert set(JOINT) | set(ACTIVE) == set(LOCAL) <= set(CONTRACTS) and not set(JOINT) & set(ACTIVE)
 
 
 def test_maps_of_equal_embeddings() -> None:
-    """A party that sees black pixels only has one embedding for all rows, and a map all the same."""
+    """A party that sees black pixels only has one embedding for all rows, and still a map."""
     assert torch.isfinite(flatten_map(torch.ones(20, 5), 0)).all()
     classes = torch.arange(60) % 2
     apart = flatten_map(torch.randn(60, 5, generator=torch.Generator().manual_seed(0)) + 50 * classes[:, None], 0)
@@ -286,7 +286,7 @@ def test_bars_stand_on_their_floor_and_names_are_escaped() -> None:
 
 
 def _height(picture: str, fill: str) -> float:
-    """Of the bar of this colour."""
+    """The width of the bar of this colour."""
     (path,) = re.findall(f'<path d="([^"]*)"[^>]*style="fill: {fill}"', picture)
     places = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)]
     return max(places) - min(places)
@@ -351,15 +351,15 @@ def test_a_run_without_test_rows_uses_validation_or_refuses(tmp_path: Path) -> N
 
 
 def test_a_run_and_what_is_kept_of_it(tmp_path: Path) -> None:
-    """What `up` leaves is what the command opens, and what --keep writes is what `up` runs."""
+    """The command opens what `up` leaves, and `up` runs what --keep writes."""
     few = {"test": 0.05}  # rows: drawing the maps takes longest
     file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1, rows=few), tmp_path / "run"
     for words in (("up", file, "--out", out), ("explain", out, "--keep", "top:3")):
         code, output = colonnade(*words)
         assert code == 0, output
-    told = json.loads((out / "explain.json").read_text())
-    assert told["accuracy"] == pytest.approx(told["reported"])
+    result = json.loads((out / "explain.json").read_text())
+    assert result["accuracy"] == pytest.approx(result["reported"])
     code, output = colonnade("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
     assert code == 0, output
     kept = summary_of(tmp_path / "kept")
-    assert sorted(kept["parties"]) == sorted(told["ranked"][:3])
+    assert sorted(kept["parties"]) == sorted(result["ranked"][:3])

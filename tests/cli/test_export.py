@@ -1,4 +1,4 @@
-"""`colonnade export`: what is written is the party's model, and runs without Colonnade."""
+"""`colonnade export`: the file is the party's model, and runs without Colonnade."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOCOLS = [{"name": name} for name in ("vimadmm", "vimadmm_j", "fedvs", "agg_v
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["name"])
-def test_the_program_says_what_the_partys_half_said(protocol: dict[str, str], tmp_path: Path) -> None:
+def test_the_program_computes_what_the_party_side_sent(protocol: dict[str, str], tmp_path: Path) -> None:
     cfg = config(protocol, "federation.epochs=1")
     outcome = federate(cfg, save=True)
     run = leave_behind(tmp_path / "run", cfg, outcome)
@@ -64,7 +64,7 @@ def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> 
     assert record["input"]["columns"] == ["c0", "c1", "c2"] and record["output"]["what"] == "embedding"
 
 
-def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
+def test_a_refused_export_gives_its_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run"):
         export(tmp_path, "party1", None, None)
     cfg = config({"name": "centralized"}, "federation.epochs=1")

@@ -73,7 +73,7 @@ def test_the_command_line_waits_for_nothing_heavy_until_a_command_is_chosen() ->
     assert ran.stdout == "[]\n"
 
 
-def test_the_command_line_says_its_version() -> None:
+def test_the_command_line_prints_its_version() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "colonnade", "--version"], check=False, cwd=ROOT, capture_output=True, text=True
     )

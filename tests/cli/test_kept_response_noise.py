@@ -1,4 +1,4 @@
-"""Noise on what goes back: what was paid outlives rollbacks and restarts."""
+"""Response noise: the privacy spent outlives rollbacks and restarts."""
 
 from __future__ import annotations
 

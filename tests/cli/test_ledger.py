@@ -1,4 +1,4 @@
-"""`colonnade ledger`: what left a party, and whether its record is whole."""
+"""`colonnade ledger`: tensors that left a party, and the integrity of the record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_sums_up_what_left(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_summarises_the_releases(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     summarise(home, check=False, head=False)
     said = capfd.readouterr().out
     (row,) = [line.split("│")[1:-1] for line in said.splitlines() if "Embedding" in line]
@@ -40,7 +40,7 @@ def test_it_sums_up_what_left(home: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert newest(home / "ledger.jsonl") in said
 
 
-def test_an_epsilon_is_named_with_its_delta_and_whose_it_is(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_epsilon_is_named_with_its_delta_and_its_party(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ledger = Ledger(home / "ledger.jsonl")
     ledger.charge(Embedding(4, torch.zeros(4, 250)), "server", "gaussian C=1 sigma=4 delta=1e-05 replace", 1.25)
     ledger.close()
@@ -59,7 +59,7 @@ def test_it_verifies_and_names_the_first_broken_line(home: Path, capfd: pytest.C
         summarise(home, check=True, head=False)
 
 
-def test_what_a_crash_cut_short_is_said(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_truncated_by_a_crash_is_reported(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = home / "ledger.jsonl"
     count = len(path.read_text().splitlines())
     with path.open("a") as file:
@@ -75,6 +75,6 @@ def test_the_head_alone_can_be_noted_elsewhere(home: Path, capfd: pytest.Capture
     assert capfd.readouterr().out.strip() == newest(home / "ledger.jsonl")
 
 
-def test_where_there_is_none_that_is_said(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no ledger"):
         summarise(tmp_path, check=False, head=False)

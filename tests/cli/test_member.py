@@ -1,4 +1,4 @@
-"""A member's endpoints, as its section and its environment say."""
+"""A member's endpoints, as set by its section and its environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.federation import config
 OWN = config({"name": "split"}).parties["party1"]
 
 
-def test_the_environment_fills_in_what_the_section_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_supplies_settings_missing_in_the_section(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _watched(OWN) == OWN
     monkeypatch.setenv("COLONNADE_HEALTH", "7401")
     monkeypatch.setenv("COLONNADE_METRICS", "0.0.0.0:9400")

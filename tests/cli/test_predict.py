@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def copy(trained: Path, tmp_path: Path) -> Path:
-    """The same, for whoever changes something in it."""
+    """A copy, for tests that change it."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -129,7 +129,7 @@ def test_members_on_their_own_meet_and_one_that_trains_is_turned_away(copy: Path
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
-def test_the_server_waits_for_its_parties_as_long_as_it_is_told(
+def test_the_server_waits_for_its_parties_for_the_given_time(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ids, file = write_ids(tmp_path / "ids.csv", [0]), tmp_path / "server.yaml"
@@ -181,7 +181,7 @@ def test_a_folder_without_a_run_is_refused(
     assert code != 0 and "holds no run" in output
 
 
-def test_what_an_earlier_start_has_written_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_predictions_of_an_earlier_start_are_not_requested_again(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     first = Predictions(file, ("id", "class"), "token")
     with first.open() as there:
@@ -200,7 +200,7 @@ def test_what_an_earlier_start_has_written_is_not_asked_for_again(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
-def test_what_was_begun_for_other_ids_is_begun_anew(tmp_path: Path) -> None:
+def test_predictions_begun_for_other_ids_begin_anew(tmp_path: Path) -> None:
     before = Predictions(tmp_path / "out.csv", ("id",), "before")
     with before.open():
         before.add([["1"]])
@@ -223,7 +223,7 @@ def _free_port() -> int:
 
 
 @pytest.mark.processes
-def test_a_service_answers_who_shows_a_token_until_it_is_stopped(trained: Path) -> None:
+def test_a_service_answers_callers_with_a_token_until_it_is_stopped(trained: Path) -> None:
     http = f"127.0.0.1:{_free_port()}"
     process = start("serve", trained, "--http", http, "--grpc", "")
     try:
@@ -245,11 +245,11 @@ def test_a_service_answers_who_shows_a_token_until_it_is_stopped(trained: Path) 
     ("more", "said"),
     [
         (["--http", "0.0.0.0:8000"], "tokens in the clear"),
-        (["--http", "", "--grpc", ""], "both shut"),
+        (["--http", "", "--grpc", ""], "both disabled"),
         (["--key", "key.pem"], "give both"),
     ],
 )
-def test_doors_that_are_none_are_refused(
+def test_invalid_listening_addresses_are_refused(
     more: list[str], said: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code, output = run(monkeypatch, capfd, "serve", trained, *more)

@@ -1,4 +1,4 @@
-"""Predictions by keys: of people whom the server does not know, without a party, and of tables that have changed."""
+"""Predictions by keys: of rows unknown to the server, without a party, and of changed tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_town(table: Path, town: str) -> None:
 
 @pytest.fixture(scope="module")
 def with_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, list[str]]]]:
-    """A run over tables that partly overlap, and who is in which."""
+    """A run over tables that partly overlap, and the keys of each."""
     folder = tmp_path_factory.mktemp("keys")
     ids = write_tables(folder)
     add_town(folder / "party1.csv", "Ulm")
@@ -34,14 +34,14 @@ def with_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     yield folder, ids
 
 
-def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
+def test_rows_known_only_to_the_parties_are_predicted_by_their_keys(
     with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
 ) -> None:
     folder, ids = with_keys
     both = set(ids["party1"]) & set(ids["party2"])
     new, lone = sorted(both - set(ids["server"])), sorted(set(ids["party1"]) - both)[0]
     known = [key for key in ids["server"] if key in both]
-    assert new  # of whom the server has no label
+    assert new  # without a label at the server
     asked = write_ids(tmp_path / "ids.csv", [*known, *new, lone, f"  {new[0].upper()} "])
     code, output = colonnade("predict", folder / "run", "--ids", asked, "--out", tmp_path / "out.csv")
     output = " ".join(output.split())
@@ -54,7 +54,7 @@ def test_people_that_only_the_parties_know_are_predicted_by_their_keys(
     hits = [said[key]["class"] == truth[key] for key in known]
     assert sum(hits) / len(hits) > 0.8
     assert all(said[key]["class"] for key in new) and said[lone]["class"] == ""
-    assert said[f"  {new[0].upper()} "]["p_1"] == said[new[0]]["p_1"]  # the id as it was asked for
+    assert said[f"  {new[0].upper()} "]["p_1"] == said[new[0]]["p_1"]  # the requested id
 
 
 def test_an_absent_party_is_left_out_of_the_alignment_too(
@@ -92,7 +92,7 @@ def test_numbers_of_aligned_tables_are_predicted_in_their_own_units(tmp_path: Pa
     assert low < 0.4 and high > 0.6
 
 
-def test_of_an_unseen_word_others_read_whose_it_is_and_not_what_it_says(
+def test_of_an_unseen_word_others_read_its_party_and_not_its_text(
     with_keys: tuple[Path, dict[str, list[str]]], tmp_path: Path
 ) -> None:
     folder, ids = with_keys

@@ -43,7 +43,7 @@ def test_details_that_were_altered_are_left_out(tmp_path: Path, details: Any) ->
     assert "0.9123" in said and "<table" in said and "Calibration" not in said and "Confusion matrix" not in said
 
 
-def test_a_regression_is_told_by_its_errors(
+def test_a_regression_is_described_by_its_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def measured(number: int, error: float) -> dict[str, Any]:

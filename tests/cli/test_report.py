@@ -1,4 +1,4 @@
-"""`colonnade report` against the files that it reads, taken apart again by a parser that knows nothing of it."""
+"""`colonnade report` against the files that it reads, by an independent parser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hrefs(made: Page) -> list[str]:
     return [str(attrs["href"]) for _, attrs in made.tags if "href" in attrs]
 
 
-def test_the_page_says_what_the_summary_says(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_the_page_shows_the_summary(tmp_path: Path, monkeypatch, capfd) -> None:
     folder = leave(tmp_path / "run")
     add_parties(folder)
     made = page(monkeypatch, capfd, folder)
@@ -105,7 +105,7 @@ def test_a_run_that_ended_badly(tmp_path: Path, monkeypatch, capfd, status: str)
 
 @pytest.mark.parametrize("left", ["nothing", "of an earlier start"])
 def test_a_run_that_goes_on(tmp_path: Path, monkeypatch, capfd, left: str) -> None:
-    """There is no summary, or one of before it was resumed: what counts is in the events."""
+    """There is no summary, or one from before the resumption: the events count."""
     begun = event("begin", 101, rounds=9, parties=list(NAMES), round=6)
     again = [event("listening", 100, waiting_for=list(NAMES)), begun, round_of(7, after=94)]
     folder = leave(tmp_path / "run", events=EVENTS + again if left != "nothing" else EVENTS[:-3])
@@ -137,7 +137,7 @@ def test_a_torn_last_line_is_no_event(tmp_path: Path, monkeypatch, capfd) -> Non
     assert page(monkeypatch, capfd, folder).words == whole
 
 
-def test_losses_that_are_no_numbers_are_left_out_and_said(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_non_finite_losses_are_omitted_and_reported(tmp_path: Path, monkeypatch, capfd) -> None:
     diverged = [*EVENTS[:-1], *({**round_of(number), "loss": None} for number in (7, 8)), EVENTS[-1]]
     made = page(monkeypatch, capfd, leave(tmp_path / "run", events=diverged))
     assert "2 values were no number and are left out" in made.words
@@ -152,7 +152,7 @@ PRIVATE = {
 
 
 @pytest.mark.parametrize("void", [None, "noise was drawn from the seed"])
-def test_what_every_party_spent(tmp_path: Path, monkeypatch, capfd, void: str | None) -> None:
+def test_privacy_spent_by_every_party(tmp_path: Path, monkeypatch, capfd, void: str | None) -> None:
     epsilon = dict.fromkeys(NAMES) if void else PRIVATE["epsilon"]["participation"]
     said = summary(privacy={**PRIVATE, "void": void}, epsilon=epsilon, delta=1e-5)
     made = page(monkeypatch, capfd, leave(tmp_path / "run", said))
@@ -176,7 +176,7 @@ def test_best_stopped_and_importance(tmp_path: Path, monkeypatch, capfd) -> None
     assert [href for href in hrefs(other) if not href.startswith("#")] == ["../run/explain.html"]
 
 
-def test_importance_is_what_explain_has_found(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_importance_is_taken_from_explain(tmp_path: Path, monkeypatch, capfd) -> None:
     folder = leave(tmp_path / "run")
     assert "Not measured." in page(monkeypatch, capfd, folder).words
     numbers = {"norm": 1.25, "growth": 2, "accuracy_noised": 0.5, "accuracy_missing": 0.25, "drop_missing": 0.5}
@@ -282,7 +282,7 @@ def test_wrong_inputs(spoil, message: str, tmp_path: Path, monkeypatch, capfd) -
     assert not list(tmp_path.rglob("*.html"))
 
 
-def test_where_the_page_goes(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_path_of_the_page(tmp_path: Path, monkeypatch, capfd) -> None:
     folder, taken = leave(tmp_path / "run"), tmp_path / "taken"
     taken.write_text("")
     code, said = command(monkeypatch, capfd, "report", folder, "--out", tmp_path)
@@ -299,15 +299,15 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch, capfd) -> None:
     slow = ("--chaos", "party2: delay=5s")
     code, said = command(monkeypatch, capfd, "simulate", file, "--out", out, *slow)
     assert code == 0, said
-    made, told = page(monkeypatch, capfd, out), json.loads((out / "summary.json").read_text())
-    assert f"test accuracy {told['metrics']['test_accuracy']:.2%} " in made.words and "simulated delays" in made.words
-    assert made.cells("party2")[0][2] == str(told["missing"]["party2"]) != "0" == made.cells("party1")[0][2]
+    made, totals = page(monkeypatch, capfd, out), json.loads((out / "summary.json").read_text())
+    assert f"test accuracy {totals['metrics']['test_accuracy']:.2%} " in made.words and "simulated delays" in made.words
+    assert made.cells("party2")[0][2] == str(totals["missing"]["party2"]) != "0" == made.cells("party1")[0][2]
     assert {attrs.get("value") for name, attrs in made.tags if name == "input"} == {"round", "seconds"}
 
 
 @pytest.mark.processes
 def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
-    """While it runs, and after it was interrupted from the files that a server alone has."""
+    """While it runs, and after an interruption, from the server's files alone."""
     file, out = write_file(tmp_path, {"name": "split", "embedding": 8}, parties=2, epochs=500), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
@@ -318,13 +318,13 @@ def test_a_run_of_real_processes(tmp_path: Path, monkeypatch, capfd) -> None:
     alone.mkdir()
     for name in ("summary.json", "events.jsonl", "run.json"):
         shutil.copy(out / name, alone)
-    made, told = page(monkeypatch, capfd, alone), json.loads((out / "summary.json").read_text())
-    assert "The run was interrupted." in made.words and f"after {told['rounds']} rounds" in made.words
+    made, totals = page(monkeypatch, capfd, alone), json.loads((out / "summary.json").read_text())
+    assert "The run was interrupted." in made.words and f"after {totals['rounds']} rounds" in made.words
     assert made.cells("torch") == [["torch", version("torch")]]
 
 
 def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeypatch) -> None:
-    """Before it has begun, while it goes on, when it was interrupted, and at its end, whose summary comes last."""
+    """Before the run, during it, after an interruption, and at its end, with the summary last."""
     folder, out = tmp_path / "run", tmp_path / "page" / "report.html"
     finished = leave(tmp_path / "finished")
     lines, said = (finished / "events.jsonl").read_text().splitlines(keepends=True), finished / "summary.json"
@@ -350,8 +350,8 @@ def test_a_page_is_made_again_until_the_run_is_completed(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", None])
-def test_a_run_that_nobody_goes_on_with_is_left_after_a_while(tmp_path: Path, monkeypatch, status: str | None) -> None:
-    """Not as long as a process holds the folder, and not at once: whoever was killed is started again."""
+def test_an_abandoned_run_is_left_after_a_while(tmp_path: Path, monkeypatch, status: str | None) -> None:
+    """A run counts as in progress while a process holds the folder, and for a while after: members are restarted."""
     folder = leave(tmp_path / "run")
     lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
     last = [] if status is None else [json.dumps(json.loads(lines[-1]) | {"status": status}) + "\n"]
@@ -373,7 +373,7 @@ def test_a_run_that_nobody_goes_on_with_is_left_after_a_while(tmp_path: Path, mo
     assert "refresh" not in (folder / "report.html").read_text()
 
 
-def test_a_folder_that_stays_empty_and_a_partys_own_are_said(tmp_path: Path, monkeypatch) -> None:
+def test_an_empty_folder_and_a_partys_own_are_reported(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("colonnade.cli.read.follow.time.sleep", lambda _: None)
     clock = iter(range(0, 10_000, 10))
     monkeypatch.setattr("colonnade.cli.read.follow.time.monotonic", lambda: next(clock))

@@ -1,4 +1,4 @@
-"""Pages in a real browser, where there is one."""
+"""Pages in a real browser, if one is installed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.cli.reports import add_parties, leave, page, summary
 pytestmark = pytest.mark.browser
 
 CONFUSION = {"test": {"confusion": [[40, 1], [19, 20]], "reliability": []}}
-# The lowest contrast of a text of the page to what lies below it, as WCAG 2 defines it;
-# what is half transparent is laid over what is below by a canvas.
+# The lowest contrast of a text of the page to its background, as WCAG 2 defines it;
+# a canvas lays semi-transparent colours over those below.
 CONTRAST = """(() => {
   const draw = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgb = (...layers) => {
@@ -81,7 +81,7 @@ def test_pages_fit_a_phone_and_need_no_script(browser: Browser, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_every_text_can_be_told_from_what_lies_below(
+def test_every_text_contrasts_with_its_background(
     browser: Browser, tmp_path: Path, monkeypatch, capfd, dark: bool
 ) -> None:
     folder = leave(tmp_path / "run", summary(metrics={"test_auc": 0.5}, details=CONFUSION, status="failed"))
@@ -96,7 +96,7 @@ def test_every_text_can_be_told_from_what_lies_below(
 
 
 def test_tab_goes_through_everything_and_enter_opens(browser: Browser, tmp_path: Path, monkeypatch, capfd) -> None:
-    """In the order of the page, seen where it is; nothing moves by itself."""
+    """The focus follows the order of the page and is visible; nothing moves by itself."""
     folder = leave(tmp_path / "run", summary(metrics={"test_auc": 0.5}, details=CONFUSION))
     add_parties(folder)
     page(monkeypatch, capfd, folder)

@@ -1,4 +1,4 @@
-"""What is measured of a run of the papers' lists, what is kept, and what pages say."""
+"""Runs of the papers' lists: measurements, kept records, and pages."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class TestMeasures:
     def test_values(self, measure: str, expected: float) -> None:
         assert value(RECORD, measure) == pytest.approx(expected)
 
-    def test_what_was_never_reached_is_infinite(self) -> None:
+    def test_rounds_to_a_target_never_reached_are_infinite(self) -> None:
         assert value(RECORD, "mb@95") == math.inf
 
-    def test_what_is_not_there_is_not_a_number(self) -> None:
+    def test_missing_values_are_nan(self) -> None:
         assert math.isnan(value(RECORD, "own@party9"))
         assert math.isnan(value(RECORD, "accuracy@0.1"))
 
@@ -97,7 +97,7 @@ class TestMeasures:
             (0.1, 0.76, "deviation", True),
         ],
     )
-    def test_what_counts_as_reached(self, ours: float, paper: float, measure: str, holds: bool) -> None:
+    def test_criteria_for_reached(self, ours: float, paper: float, measure: str, holds: bool) -> None:
         assert reached(ours, paper, measure) is holds
 
     def test_less_is_better_of_bytes_and_more_of_accuracy(self) -> None:
@@ -113,7 +113,7 @@ class TestStanding:
         assert standing.words == "91.00 ± 1.41"
 
     @pytest.mark.parametrize(("spread", "said"), [(None, "95"), (0.21, "95.00 ± 0.21"), (0.0, "95.00 ± 0.00")])
-    def test_the_papers_own_deviation_is_said(self, spread: float | None, said: str) -> None:
+    def test_the_papers_own_deviation_is_shown(self, spread: float | None, said: str) -> None:
         cell = Cell(row="", column="", paper=95, spread=spread, run="one")
         assert CellStanding(cell, ()).paper_words == said
 
@@ -145,7 +145,7 @@ class TestStanding:
         assert standing.reached is False
         assert standing.words == "a no such number, b 90.00 %"
 
-    def test_a_claim_says_how_many_seeds_its_means_have(self) -> None:
+    def test_a_claim_states_the_number_of_seeds_of_its_means(self) -> None:
         claim = Claim(text="", fewer={"a": "mb@90", "b": "mb@90"})
         half = ClaimStanding(claim, {"a": (1.0, 2.0, 3.0), "b": (4.0, math.inf)})
         assert (half.seeds, half.words, half.reached) == ("2 to 3", "a 2.00 MB, b never in 1 of 2", True)
@@ -158,7 +158,7 @@ class TestStanding:
 
 
 class TestResults:
-    def test_what_is_kept_is_not_run_again(self, tmp_path: Path) -> None:
+    def test_kept_runs_are_not_repeated(self, tmp_path: Path) -> None:
         results = Results(tmp_path)
         results.keep(job(), RECORD)
         again = Results(tmp_path)
@@ -177,7 +177,7 @@ class TestResults:
         changed = PaperRun(file="demo.yaml", set=("federation.epochs=2",), minutes=0.1)
         assert results.get(job(run=changed)) is None
 
-    def test_a_torn_file_says_what_to_do(self, tmp_path: Path) -> None:
+    def test_a_truncated_file_gives_a_hint(self, tmp_path: Path) -> None:
         (tmp_path / "results.json").write_text('{"paper/run/0": {')
         with pytest.raises(InputError, match=r"results\.json") as wrong:
             Results(tmp_path)
@@ -202,7 +202,7 @@ class TestResults:
 
 
 class TestRuns:
-    def test_a_run_is_what_simulate_would_have(self) -> None:
+    def test_a_run_equals_that_of_simulate(self) -> None:
         record = perform(job(seed=3))
         outcome = Simulation(load(QUICK.path, (*QUICK.set, "federation.seed=3"))).run()
         assert record.metrics["test_accuracy"] == pytest.approx(outcome.server.metrics["test_accuracy"], abs=1e-6)
@@ -215,13 +215,13 @@ class TestRuns:
         assert wire.rounds == virtual.rounds
         assert wire.bytes_up > virtual.bytes_up  # events count evaluations, and what the wire adds
 
-    def test_a_run_that_fails_says_why_and_the_others_go_on(self) -> None:
+    def test_a_failed_run_reports_its_reason_and_the_others_go_on(self) -> None:
         wrong = PaperRun(file="demo.yaml", set=("federation.epochs=1", "every_party.optimiser.lr=1e30"), minutes=0.1)
         outcomes = dict(run_all([job(run=wrong), job(seed=1)], 2))
         assert "finite" in str(outcomes[job(run=wrong)])
         assert isinstance(outcomes[job(seed=1)], RunRecord)
 
-    def test_a_fault_of_the_program_is_told_and_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_fault_of_the_program_is_logged_and_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         def faulty(job: Job) -> RunRecord:
             raise KeyError(job.name)
 
@@ -247,12 +247,12 @@ class TestRuns:
             ([60, 60], 1, "about 2.0 hours"),
         ],
     )
-    def test_how_long_runs_take(self, each: list[float], processes: int, said: str) -> None:
+    def test_durations_of_runs(self, each: list[float], processes: int, said: str) -> None:
         assert about([job(run=PaperRun(file="demo.yaml", minutes=one)) for one in each], processes) == said
 
 
 class TestPages:
-    def test_say_what_is_reached_and_what_is_left_out(self, tmp_path: Path) -> None:
+    def test_reached_and_omitted_cells_are_stated(self, tmp_path: Path) -> None:
         paper = read_paper("vim")
         standings = {"vim": stand(paper, lambda _run, _seed: RECORD, 2)}
         written = PaperPages({"vim": paper}, standings, 2).write(tmp_path)
@@ -278,7 +278,7 @@ class TestPages:
         assert "not run yet" in capsys.readouterr().out
         assert not (tmp_path / "results.json").exists()
 
-    def test_every_table_says_how_long_its_missing_runs_take(
+    def test_every_table_states_the_duration_of_its_missing_runs(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         ((_, paper),) = chosen("afe", quick=True)
@@ -299,7 +299,7 @@ class TestPages:
     @pytest.mark.parametrize(
         ("paper", "note", "said"), [(95, "", True), (95, "a reason", False), (90, "", False)], ids=str
     )
-    def test_what_is_short_without_a_reason_is_said_to_be(
+    def test_shortened_runs_without_a_reason_are_marked(
         self, tmp_path: Path, paper: float, note: str, said: bool
     ) -> None:
         cell = Cell(row="", column="", paper=paper, run="one")
@@ -307,11 +307,11 @@ class TestPages:
         assert ("no reason was found yet" in text) is said
         assert note in text
 
-    def test_a_claim_that_is_short_without_a_reason_is_said_to_be(self, tmp_path: Path) -> None:
+    def test_a_shortened_claim_without_a_reason_is_marked(self, tmp_path: Path) -> None:
         claim = Claim(text="", more={"one": "accuracy", "two": "auc"})
         assert "no reason was found yet" in _page(tmp_path, PaperTable(title="", claims=(claim,)))
 
-    def test_the_page_says_seeds_and_what_rounding_may_hide(self, tmp_path: Path) -> None:
+    def test_the_page_states_seeds_and_rounding(self, tmp_path: Path) -> None:
         claim = Claim(text="ahead", more={"one": "accuracy", "two": "own@party2"})
         text = _page(tmp_path, PaperTable(title="", claims=(claim,)), name="figures3to5")
         assert "| ahead | one 90.00 %, two 80.00 % | 2 | reached |" in text
@@ -320,7 +320,7 @@ class TestPages:
         assert "## Figures 3 to 5: " in text
 
     @pytest.mark.parametrize(("seeds", "said"), [(1, False), (2, False), (3, True)])
-    def test_the_sum_says_how_many_have_all_seeds(self, tmp_path: Path, seeds: int, said: bool) -> None:
+    def test_the_total_states_the_number_with_all_seeds(self, tmp_path: Path, seeds: int, said: bool) -> None:
         cells = (Cell(row="", column="", paper=90, run="one"), Cell(row="", column="", paper=90, run="later"))
         claim = Claim(text="", more={"one": "accuracy", "other": "accuracy"})
         table = PaperTable(title="", cells=cells, claims=(claim,))
@@ -332,14 +332,14 @@ class TestPages:
             assert ("0 of the 2 that were run have all 3 seeds yet, the others fewer." in text) is said
             assert ("seeds yet" in text) is said
 
-    def test_a_page_of_processes_says_what_its_bytes_are(self, tmp_path: Path) -> None:
+    def test_a_page_of_processes_defines_its_bytes(self, tmp_path: Path) -> None:
         paper = Paper(cite="", runs={}, tables={})
         PaperPages({"p": paper}, {"p": []}, 1, wire=True).write(tmp_path)
         assert "bytes count evaluations" in (tmp_path / "index.md").read_text()
 
 
 def _page(folder: Path, table: PaperTable, name: str = "table1") -> str:
-    """What is written of a paper with this table, whose runs all have the same record."""
+    """The page of a paper with this table, in which all runs have the same record."""
     paper = Paper(cite="A paper", note="Ten epochs.", runs=dict.fromkeys(table.runs, QUICK), tables={name: table})
     PaperPages({"p": paper}, {"p": stand(paper, lambda _run, _seed: RECORD, 2)}, 2).write(folder)
     return (folder / "p.md").read_text()

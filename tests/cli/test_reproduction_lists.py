@@ -69,7 +69,7 @@ def test_a_spread_that_is_none_is_refused(spread: float) -> None:
         ("(c)", 2, "no words", "2 cells, (c): no words"),
     ],
 )
-def test_what_is_left_out_says_its_reason_once(what: str, cells: int, why: str, said: str) -> None:
+def test_omitted_cells_state_their_reason_once(what: str, cells: int, why: str, said: str) -> None:
     assert Excluded(what=what, cells=cells, why=why).words == said
 
 

@@ -1,4 +1,4 @@
-"""The data that a paper makes of MNIST by leaving images out."""
+"""A paper's long-tailed variant of MNIST, made by leaving images out."""
 
 from __future__ import annotations
 

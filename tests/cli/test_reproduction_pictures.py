@@ -1,4 +1,4 @@
-"""The pictures of tables: what is drawn of cells and claims, and where."""
+"""Pictures of tables: marks for cells and claims, and their places."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cell(ours: tuple[float, ...], paper: float = 90, measure: str = "accuracy", 
 
 
 def claim(values: dict[str, float], measure: str = "accuracy", way: str = "more", text: str = "ahead") -> ClaimStanding:
-    """Of one seed each; what is not a number was not run."""
+    """Records of one seed each; NaN stands for a run that did not happen."""
     ours = {run: () if math.isnan(value) else (value,) for run, value in values.items()}
     return ClaimStanding(Claim.model_validate({"text": text, way: dict.fromkeys(values, measure)}), ours)
 
@@ -42,7 +42,7 @@ def drawn(cells: tuple[CellStanding, ...] = (), claims: tuple[ClaimStanding, ...
 
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is drawn of cells or claims, in their own units."""
+    """Drawn values of cells or claims, in their own units."""
     figures: list[Figure] = []
 
     def keep(size: tuple[int, int], paint: Any, **_: str) -> str:
@@ -113,7 +113,7 @@ class TestPictures:
             ("p-table1-claims.svg", ", what it says"),
         ]
 
-    def test_what_was_not_run_is_not_drawn(self) -> None:
+    def test_cells_without_runs_are_not_drawn(self) -> None:
         waiting = claim({"a": math.nan, "b": math.nan})
         assert drawn((cell(()), cell((), measure="mb")), (waiting,)) == []
 

@@ -1,4 +1,4 @@
-"""Which members are started again, and when."""
+"""Members that are restarted, and times of restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_pause_doubles_until_no_restart_is_left() -> None:
     assert restarts.hopeful("bob", -9)
 
 
-def test_who_ended_by_itself_is_not_started_again() -> None:
+def test_a_member_that_ended_by_itself_is_not_restarted() -> None:
     restarts = Restarts(LaunchConfig())
     assert not restarts.hopeful("ada", 0) and not restarts.hopeful("ada", 3) and restarts.hopeful("ada", -15)
 

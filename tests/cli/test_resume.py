@@ -1,4 +1,4 @@
-"""Runs that are interrupted and go on: as processes where one is killed or stopped, else in one event loop."""
+"""Interrupted runs that go on: as processes if one is killed or stopped, else in one event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.drill import drill
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.json_lines import read_lines
 from tests import warm
-from tests.cli.test_up import UNHURRIED, events, family_of, finish, start, summary_of, wait_for_round, write
+from tests.cli.test_up import UNHURRIED, events, finish, processes_of, start, summary_of, wait_for_round, write
 from tests.federation import federate
 from tests.household import colonnade
 from tests.patience import PATIENCE
@@ -31,12 +31,12 @@ def test_a_short_drill(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 of 3 survived (all 1, party 1, server 1)" in capsys.readouterr().out
 
 
-def test_a_party_that_is_killed_is_started_again_and_the_run_says_so(tmp_path: Path) -> None:
+def test_a_killed_party_is_restarted_and_the_run_reports_it(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, parties=3, epochs=12, checkpoint={"rounds": 5}), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 2, process, "checkpoint")  # rounds go on while a busy machine writes one
     kept = events(out, "checkpoint")[-1]["round"]
-    family_of(process)["party3"].kill()
+    processes_of(process)["party3"].kill()
     output = finish(process)
     assert process.returncode == 0, output
     assert "party3 was killed by SIGKILL, it is started again" in output
@@ -55,9 +55,9 @@ def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence:
     quorum = {"fastest": 3} if absence == "continue" else "wait"
     # A party is back in an instant here, in which the others go on if they may: 30 ms a round at least.
     rounds = 60 if absence == "continue" else 24
-    # An evaluation waits for those who were in its round: who is killed in one is waited for, whatever the policy.
+    # An evaluation waits for the parties of its round: one killed in it is waited for, whatever the policy.
     more = {"absence": absence, "quorum": quorum, "checkpoint": {"rounds": 5}, "evaluate": {"every": rounds}}
-    # Not VIMADMM: it may diverge when a party comes back with what it knew long ago (docs/protocols/vimadmm.md).
+    # Not VIMADMM: it may diverge when a party returns with an old state (docs/protocols/vimadmm.md).
     file, out = write(tmp_path, {"name": "split"}, rounds=rounds, epochs=0, **more), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out, "--chaos", "party1: delay=30ms", "--chaos", "party3: crash=12")
     assert code == 0, output
@@ -73,7 +73,7 @@ def test_a_run_may_wait_for_a_party_or_go_on_without_it(tmp_path: Path, absence:
 
 
 def test_a_party_that_crashes_amid_blinded_sums_comes_back_and_everyone_gets_new_keys(tmp_path: Path) -> None:
-    """The others go on without it; its rounds with them come again over the sets that they had."""
+    """The others go on without it; its rounds with them are repeated over the same sets."""
     protocol = {"name": "vimadmm_j", "embedding": 8, "tau": 1, "update": "signal", "aggregate": "blinded"}
     more = {"absence": "continue", "quorum": {"need": 3, "grace": 2}, "checkpoint": {"rounds": 5}, "batch": 500}
     file = write(tmp_path, protocol, rounds=120, epochs=0, evaluate={"every": 120}, **more)
@@ -120,7 +120,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resume(run: Path, *more: str) -> tuple[int, str]:
-    """The exit code of a run that is to go on, and what it prints."""
+    """The exit code and the output of a resumed run."""
     return colonnade("up", "--resume", run, *more)
 
 
@@ -135,7 +135,7 @@ def test_more_rounds_go_on_where_the_run_ended(finished: Path, tmp_path: Path) -
 
 
 def test_a_run_stops_early_and_all_members_keep_the_best_rounds_checkpoint(tmp_path: Path) -> None:
-    """The accuracy falls after a while at this rate; on the wire a run stops where one without does."""
+    """The accuracy falls after a while at this rate; on the wire a run stops in the same round as one without."""
     rough = {"checkpoint": {"rounds": 2}, "evaluate": {"every": 1}, "stop": {"drop": 0.1}}
     protocol, lr = {"name": "split", "embedding": 8}, "every_party.optimiser.lr=5"
     file, run = write(tmp_path, protocol, epochs=20, batch=500, **rough), tmp_path / "run"
@@ -222,13 +222,13 @@ def test_two_launchers_or_servers_do_not_work_in_one_folder(tmp_path: Path) -> N
         code, output = resume(out)
         assert code == 4 and f"({first.pid}) works in" in output
         code, output = colonnade("server", out / "server.yaml", "--resume", out, "--insecure")
-        assert code == 4 and f"({family_of(first)['server'].pid}) works in" in output
+        assert code == 4 and f"({processes_of(first)['server'].pid}) works in" in output
     finally:
         first.kill()
         first.communicate()
 
 
-def test_a_simulation_says_how_long_it_would_have_taken(tmp_path: Path) -> None:
+def test_a_simulation_reports_its_virtual_duration(tmp_path: Path) -> None:
     file, out = write(tmp_path, VIMADMM, epochs=1), tmp_path / "virtual"
     code, output = colonnade("simulate", file, "--out", out, "--chaos", "party2: delay.Embedding=10s")
     assert code == 0, output
@@ -256,7 +256,7 @@ def test_a_party_crashes_and_another_stands_still_as_its_configuration_says(tmp_
 
 
 def test_parties_wait_for_a_server_that_is_stopped_or_killed_and_started_again(tmp_path: Path) -> None:
-    """Nobody has launched them together. A server that is asked to end, as a service is, tells nobody of a failure."""
+    """Members started separately. A server asked to end, as a service is, reports no failure to the parties."""
     more = {"checkpoint": {"rounds": 5}, "timeouts": {"away": PATIENCE}}
     file = write(tmp_path, VIMADMM, parties=2, rounds=40, epochs=0, **more)
     names, address, home = ("party1", "party2"), tmp_path / "address", tmp_path / "members"

@@ -29,14 +29,14 @@ PARTIES = ("bank", "shop")
 
 
 @given(st.integers(1, 60), st.integers(2, 5), st.floats(0.05, 1), st.integers(0, 9))
-def test_all_know_the_common_people_and_everybody_else_is_known_to_some(
-    people: int, members: int, overlap: float, seed: int
+def test_common_rows_are_in_all_tables_and_other_rows_in_some(
+    persons: int, members: int, overlap: float, seed: int
 ) -> None:
-    known = share(people, members, overlap, seed)
+    known = share(persons, members, overlap, seed)
     assert len(known) == members and all(len(set(rows.tolist())) == len(rows) for rows in known)
-    assert len(set.intersection(*(set(rows.tolist()) for rows in known))) == round(overlap * people)
-    assert set().union(*(set(rows.tolist()) for rows in known)) == set(range(people))
-    assert all(map(np.array_equal, known, share(people, members, overlap, seed)))
+    assert len(set.intersection(*(set(rows.tolist()) for rows in known))) == round(overlap * persons)
+    assert set().union(*(set(rows.tolist()) for rows in known)) == set(range(persons))
+    assert all(map(np.array_equal, known, share(persons, members, overlap, seed)))
 
 
 @pytest.mark.parametrize("overlap", [0, -1, 1.5, float("nan")])
@@ -45,7 +45,7 @@ def test_an_overlap_that_is_none(overlap: float) -> None:
         share(10, 2, overlap, 0)
 
 
-def test_a_set_is_cut_by_columns_and_by_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_is_cut_by_columns_and_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
     (tmp_path / "credit-default").mkdir()
     rows = [[number, number * 10, number * 100, number % 2] for number in range(40)]
@@ -65,10 +65,10 @@ def test_a_set_is_cut_by_columns_and_by_people(tmp_path: Path, monkeypatch: pyte
         assert whole["LIMIT_BAL"] == str(number * 10) and whole["default.payment.next.month"] == str(number % 2)
 
 
-def federation(folder: Path, people: int = 60) -> Path:
-    """Two parties and a server that know the same people, in the same order."""
+def federation(folder: Path, persons: int = 60) -> Path:
+    """Two parties and a server with the same rows, in the same order."""
     draw = Random(0)
-    keys = draw.sample(range(1000), people)
+    keys = draw.sample(range(1000), persons)
     columns = {
         "bank": ("income,town", [f"{draw.gauss(0, 1):.3f},{draw.choice(['Kiel', 'Ulm', ''])}" for _ in keys]),
         "shop": ("visits", [str(draw.randrange(50)) for _ in keys]),
@@ -97,7 +97,7 @@ def federation(folder: Path, people: int = 60) -> Path:
     return folder / "federation.yaml"
 
 
-def test_what_is_dealt_is_keyed_typed_and_not_encoded(tmp_path: Path) -> None:
+def test_dealt_tables_are_keyed_typed_and_not_encoded(tmp_path: Path) -> None:
     file, out = federation(tmp_path), tmp_path / "dealt"
     deal(file, (), out, DealTerms("labels.example.org:7400", days=2))
     whole: Config = load(file)

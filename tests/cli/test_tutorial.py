@@ -1,4 +1,4 @@
-"""docs/tutorial.md, done: its files, its commands in its folders, and what it says that they say."""
+"""docs/tutorial.md, executed: its files, its commands in its folders, and the output that it quotes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FENCE = re.compile(r"^```(\w*)(?: title=\"(.*?)\")?\n(.*?)^```", re.M | re.S)
 FENCES = FENCE.findall(PAGE)
 RUNNING = ", left running"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
-# By run, or by how busy the machine is: checkpoints and messages that are made again, or left out.
+# Depends on the run, or on the load: checkpoints and messages that are repeated, or left out.
 VARYING = re.compile(r"sha256:|^\.\.\.$|test accuracy|embeding|allowed here|round 50 of 60|[12] of 3 blocks")
 MEMBERS = ("server", "clinic", "lab")
 
 
 class Follower:
-    """Does what the page says in a folder, on a port that is free, and keeps all that is said to it."""
+    """Executes the page in a folder, on a free port, and keeps all output."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as probe:
@@ -81,7 +81,7 @@ class Follower:
         assert done.returncode == 0, self.said
 
     def _invoke(self, words: list[str], here: Path) -> None:
-        """In this process, which has loaded everything."""
+        """Runs a command in this process, which has all imports."""
         before = Path.cwd()
         os.chdir(here)
         try:
@@ -112,7 +112,7 @@ def followed(tmp_path: Path) -> Iterator[Follower]:
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
-def test_the_tutorial_ends_as_it_says_and_shows_what_is_said(followed: Follower) -> None:
+def test_the_tutorial_reaches_its_result_and_shows_its_output(followed: Follower) -> None:
     summary = json.loads((followed.folder / "one/run-server/summary.json").read_text())
     assert summary["status"] == "completed" and summary["rounds"] == 60
     assert summary["metrics"]["test_accuracy"] > 0.85  # chance is .63
@@ -127,12 +127,12 @@ def test_the_tutorial_ends_as_it_says_and_shows_what_is_said(followed: Follower)
     assert len(shown) > 30
     for line in shown:
         words = " ".join(line.replace("7400", followed.port).split()).strip("│ ").split(" │ ")
-        # Of a table's line not what was counted, nor where its last column is broken, which depends on that.
+        # Of a table's line neither the counts nor the line break of its last column, which depends on them.
         kept = (words[0], " ".join(words[-1].split()[:2]) if len(words) > 1 else words[0])
         assert all(part in said for part in kept) or VARYING.search(line), (line, followed.said)
 
 
-def test_the_misspelt_key_is_answered_as_the_page_says(tmp_path: Path) -> None:
+def test_the_misspelt_key_gives_the_pages_error(tmp_path: Path) -> None:
     agreed = next(text for _, title, text in FENCES if title == "federation").replace("embedding", "embeding")
     member = next(text for _, title, text in FENCES if title == "two/lab.yaml")
     (tmp_path / "lab.yaml").write_text(agreed.replace("sha256:...", f"sha256:{'0' * 64}") + member)

@@ -63,7 +63,7 @@ def wait_for_round(out: Path, number: int, process: subprocess.Popen[str], kind:
         time.sleep(0.05)
 
 
-def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
+def processes_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     """The members' processes by name: the party's folder is in its command's arguments, the log's path in its files."""
     members = {}
     for child in psutil.Process(process.pid).children(recursive=True):
@@ -78,7 +78,7 @@ def family_of(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
 
 @pytest.mark.parametrize("name", ["vimadmm", "fedvs", "vfedmh"])
 def test_processes_learn_the_same_as_one_event_loop(tmp_path: Path, name: str) -> None:
-    """The same halves, unchanged: plain, coded and blinded. The others: tests/protocols/test_over_grpc.py."""
+    """The same protocol sides, unchanged: plain, coded and blinded. The others: tests/protocols/test_over_grpc.py."""
     file, out = write(tmp_path, {"name": name, "embedding": 16}), tmp_path / "run"
     process = start("up", file, "--out", out)
     output = finish(process)
@@ -98,9 +98,9 @@ def assert_as_simulated(file: Path, out: Path, output: str) -> None:
     assert summary["metrics"] == together.server.metrics
     for name, party in summary["bytes"]["parties"].items():
         sent = sum(_payload(m) for sender, _, m in together.messages if sender == name)
-        told = sum(_payload(m) for _, to, m in together.messages if to == name)
+        received = sum(_payload(m) for _, to, m in together.messages if to == name)
         up, down = party["up"]["payload"], party["down"]["payload"]
-        assert sent <= up <= sent + signed and told <= down <= told + 5 * signed
+        assert sent <= up <= sent + signed and received <= down <= received + 5 * signed
         assert up < party["up"]["wire"] < up * 1.005 + 300 * len(together.messages)
         ledger = map(json.loads, (out / "parties" / name / "ledger.jsonl").read_text().splitlines())
         assert sum(line.get("bytes", 0) for line in ledger) == up
@@ -109,7 +109,7 @@ def assert_as_simulated(file: Path, out: Path, output: str) -> None:
 
 
 def summary_of(out: Path) -> dict[str, Any]:
-    """What a run has left for who wants to know how it went."""
+    """Files of a run that describe how it went."""
     return dict(json.loads((out / "summary.json").read_text()))
 
 
@@ -134,7 +134,7 @@ def test_noised_and_compressed_they_learn_the_same_too(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_that_is_looked_at_again_keeps_its_epsilon(tmp_path: Path) -> None:
-    """Resumed with more rounds, what left before counts with the noise that it had."""
+    """After a resumption with more rounds, earlier releases count with their own noise."""
     more = {"privacy": {"clip": 1.0, "epsilon": 8.0}}
     file, out = write(tmp_path, {"name": "vimadmm", "embedding": 16}, rounds=6, epochs=0, **more), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
@@ -146,7 +146,7 @@ def test_a_finished_run_that_is_looked_at_again_keeps_its_epsilon(tmp_path: Path
     assert (again["epsilon"], again["status"]) == (before["epsilon"], "completed")
     code, said = colonnade("up", "--resume", out, "--set", "federation.rounds=30")
     assert code != 0 and "the privacy budget is spent" in said
-    longer = summary_of(out)  # there was no further round: the run is what it was
+    longer = summary_of(out)  # there was no further round: the run is unchanged
     assert (longer["epsilon"], longer["status"]) == (before["epsilon"], "completed")
 
 
@@ -176,7 +176,7 @@ def test_ctrl_c_stops_everyone_and_leaves_a_valid_summary(tmp_path: Path) -> Non
     file, out = write(tmp_path, {"name": "vimadmm"}, parties=2, epochs=500), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
-    members = family_of(process)
+    members = processes_of(process)
     process.send_signal(signal.SIGINT)
     output = finish(process)
     assert process.returncode == 130 and "Traceback" not in output
@@ -189,7 +189,7 @@ def test_a_killed_party_that_may_not_be_started_again_is_named_first_and_ends_th
     file, out = write(tmp_path, {"name": "vimadmm"}, parties=2, epochs=500), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED, "--set", "launch.restarts=0")
     wait_for_round(out, 3, process)
-    members = family_of(process)
+    members = processes_of(process)
     members["party2"].kill()
     output = finish(process)
     assert process.returncode == 1
@@ -222,7 +222,7 @@ def test_a_party_that_crashes_is_named_with_its_own_error(tmp_path: Path) -> Non
     assert first == "error: party2: ZeroDivisionError: tower fell"
 
 
-def test_nobody_is_left_when_up_itself_is_killed(tmp_path: Path) -> None:
+def test_no_process_remains_if_up_itself_is_killed(tmp_path: Path) -> None:
     file, out = write(tmp_path, {"name": "split"}, parties=2, epochs=5000), tmp_path / "run"
     process = start("up", file, "--out", out, *UNHURRIED)
     wait_for_round(out, 3, process)
@@ -260,25 +260,25 @@ def test_members_started_plainly_learn_the_same(tmp_path: Path) -> None:
 
 def test_children_of_the_fork_server_draw_numbers_of_their_own(tmp_path: Path) -> None:
     code = (
-        "import colonnade.cli.fork_server as nursery\n"
+        "import colonnade.cli.fork_server as fork_server\n"
         "def draw(argv):\n"
         "    import torch, numpy, random, sys\n"
         "    print(torch.randn(1).item(), numpy.random.rand(), random.random(),"
         " torch.get_num_threads(), 'grpc' in sys.modules)\n"
         "    return 0\n"
-        "nursery._run = draw\n"
-        "nursery.main()\n"
+        "fork_server._run = draw\n"
+        "fork_server.main()\n"
     )
     requests = [json.dumps({"start": n, "argv": [], "log": str(tmp_path / n), "threads": 3}) for n in ("one", "two")]
-    nursery = subprocess.Popen(
+    fork_server = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
-    assert nursery.stdin is not None and nursery.stdout is not None
-    nursery.stdin.write("\n".join(requests) + "\n")
-    nursery.stdin.flush()
-    reports = [json.loads(nursery.stdout.readline()) for _ in range(5)]
-    nursery.stdin.close()
-    assert nursery.wait(10) == 0
+    assert fork_server.stdin is not None and fork_server.stdout is not None
+    fork_server.stdin.write("\n".join(requests) + "\n")
+    fork_server.stdin.flush()
+    reports = [json.loads(fork_server.stdout.readline()) for _ in range(5)]
+    fork_server.stdin.close()
+    assert fork_server.wait(10) == 0
     assert sorted(r["exited"] for r in reports if "exited" in r) == ["one", "two"]
     one, two = ((tmp_path / n).read_text().split() for n in ("one", "two"))
     assert all(a != b for a, b in zip(one[:3], two[:3], strict=True))

@@ -1,4 +1,4 @@
-"""Which member `up` blames when a run has failed."""
+"""The member that `up` blames for a failed run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFUSED = "error: noisy-labels.safetensors was drawn for other settings\n  set t
 
 
 class Scripted:
-    """A family whose members end as told: by themselves when they are waited for, or by our signal."""
+    """Processes that end as given: by themselves when they are waited for, or by our signal."""
 
     def __init__(self, alone: dict[str, int], signalled: dict[str, int]) -> None:
         self._alone, self._signalled = alone, signalled
@@ -41,7 +41,7 @@ def run_with(folder: Path, processes: Scripted, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
-def test_who_was_ended_by_us_before_it_listened_is_not_to_blame(
+def test_a_member_ended_by_us_before_it_listened_is_not_blamed(
     ended: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run_with(tmp_path, Scripted({"server": 2}, {"party1": ended, "party2": 130}), monkeypatch)
@@ -49,7 +49,7 @@ def test_who_was_ended_by_us_before_it_listened_is_not_to_blame(
     assert code == 2 and "drawn for other settings" in output and "killed" not in output
 
 
-def test_who_was_killed_by_another_is_to_blame(
+def test_a_member_killed_by_another_process_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run_with(tmp_path, Scripted({"party1": -signal.SIGKILL}, {"server": 130, "party2": 130}), monkeypatch)
@@ -57,7 +57,7 @@ def test_who_was_killed_by_another_is_to_blame(
     assert code == 1 and "party1" in output and "killed by SIGKILL" in output
 
 
-def test_of_a_run_that_has_not_begun_nothing_is_left_but_what_was_there(
+def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)

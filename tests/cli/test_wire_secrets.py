@@ -1,4 +1,4 @@
-"""What a wire shows that somebody listens at, when tables are aligned and a model is trained over it, without TLS."""
+"""Contents of a tapped wire without TLS, while tables are aligned and a model is trained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import yaml
 from tests.cli.test_up import finish, start
 from tests.tables import table_tree, write_tables
 
-PEOPLE = 60
+PERSONS = 60
 
 
 class Tap(threading.Thread):
@@ -63,9 +63,9 @@ def tapped(to: int) -> Iterator[Tap]:
 
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
-    """All that crossed the lines of a run of two parties, and the folder with its tables."""
+    """All bytes on the connections of a run of two parties, and the folder with its tables."""
     folder = tmp_path_factory.mktemp("wire")
-    write_tables(folder, people=PEOPLE)
+    write_tables(folder, persons=PERSONS)
     tree = table_tree(epochs=2, batch=16)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -91,7 +91,7 @@ def rows_of(folder: Path, member: str) -> list[list[str]]:
 
 
 @pytest.mark.processes
-def test_the_tap_hears_what_is_said(heard: tuple[bytes, Path]) -> None:
+def test_the_tap_records_the_messages(heard: tuple[bytes, Path]) -> None:
     wire, _ = heard
     assert b"Census" in wire and b"Points" in wire and b"Gradient" in wire
     assert wire.count(b"party1") > 1

@@ -34,7 +34,7 @@ def write(folder: Path, *, name: str = "federation.yaml", **sections: dict) -> P
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
-    """`colonnade ARGV` in this process: exit code and what the error stream says."""
+    """`colonnade ARGV` in this process: exit code and standard error."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
     monkeypatch.delenv("COLONNADE_DEBUG", raising=False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -170,7 +170,7 @@ def test_a_port_in_use(monkeypatch, capfd, tmp_path: Path) -> None:
 
 
 def _expire(folder: Path) -> None:
-    """Signs the party's certificate again as it is, but for a time that is over."""
+    """Signs the party's certificate again unchanged, but expired."""
     old = x509.load_pem_x509_certificate((folder / "cert.pem").read_bytes())
     key = load_key(folder.parent / "ca" / "key.pem")
     now = datetime.datetime.now(datetime.UTC)

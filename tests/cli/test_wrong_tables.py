@@ -1,4 +1,4 @@
-"""Tables that are wrong, as a user meets them: `check` and `simulate` say whose, which file, what and what to do."""
+"""Invalid tables: `check` and `simulate` name the party, the file, the error and the remedy."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Change, str]] = {
 
 
 def both(file: Path, said: str) -> None:
-    """What `check` says, `simulate` says too."""
+    """`simulate` gives the same message as `check`."""
     with pytest.raises(DataError, match=said) as checked:
         check(file, ())
     with pytest.raises(DataError, match=said) as simulated:
@@ -102,11 +102,11 @@ def both(file: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.filterwarnings("error")  # as of halves that nobody awaited
+@pytest.mark.filterwarnings("error")  # as of coroutines that were not awaited
 def test_a_wrong_table_is_refused_by_name_file_place_and_remedy(case: str, tmp_path: Path) -> None:
     change, said = WRONG[case]
     tree = table_tree(batch=4, epochs=1, keys={"seeded": True})
-    write_tables(tmp_path, people=60)
+    write_tables(tmp_path, persons=60)
     change(tmp_path, tree)
     (tmp_path / "federation.yaml").write_text(yaml.safe_dump(tree))
     both(tmp_path / "federation.yaml", said)
@@ -141,7 +141,7 @@ def test_too_few_rows_are_refused_on_the_virtual_clock_too(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("align", ["psi", "sorted"])
 def test_check_counts_the_common_rows(align: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    ids = write_tables(tmp_path, people=40, share=1.0 if align == "sorted" else 0.9)
+    ids = write_tables(tmp_path, persons=40, share=1.0 if align == "sorted" else 0.9)
     (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree(batch=4, align=align)))
     check(tmp_path / "federation.yaml", ())
     common = len(set.intersection(*map(set, ids.values())))

@@ -1,4 +1,4 @@
-"""Parties that come by keys of their own through the server: both ends on the virtual clock."""
+"""Parties that agree on keys through the server: both ends on the virtual clock."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_two_sessions_have_different_keys(meeting: Meeting) -> None:
         two["bob"].seals.open("ada", one["ada"].seals.seal("bob", b"hello"))
 
 
-def test_parties_can_check_what_the_server_signs(certified: Meeting) -> None:
+def test_parties_can_verify_the_servers_signatures(certified: Meeting) -> None:
     outcome = certified.run()
     for keys in outcome.keys.values():
         assert keys.server is not None
@@ -64,12 +64,12 @@ def test_parties_can_check_what_the_server_signs(certified: Meeting) -> None:
             keys.server.check("this", b"said", Signer(certified.identities["bob"]).sign(b"said"))
 
 
-def test_without_certificates_nobody_signs() -> None:
+def test_without_certificates_there_are_no_signatures() -> None:
     outcome = Meeting().run()
     assert outcome.signer.sign(b"said") == b"" and [keys.server for keys in outcome.keys.values()] == [None] * 3
 
 
-# What a server may pass on in the place of what was said.
+# Alterations by a server that relays offers.
 
 
 def ring(**changes: Callable[[KeyRing], torch.Tensor]) -> Passes:
@@ -106,7 +106,7 @@ def test_our_own_key_must_come_back() -> None:
         keys[0, 0] ^= 1
         return keys
 
-    with pytest.raises(SealError, match=r"^the key of 'ada' came back as another$"):
+    with pytest.raises(SealError, match=r"^the key of 'ada' was replaced$"):
         Meeting(passes={"ada": ring(keys=ours_replaced)}).run()
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_opens_a_round_without_keys_is_at_fault() -> None:
         run_virtual(main())
 
 
-# What a party may do.
+# Alterations by a party.
 
 
 def offer(round: int = 0, size: int = 32) -> KeyOffer:
@@ -163,7 +163,7 @@ def proof(round: int = 0) -> KeyProof:
 
 
 def introduced(*sent: tuple[str, Message], later: tuple[str, Message] | None = None) -> None:
-    """The server's half with these messages on their way, and one more when it is done."""
+    """The server side, with these messages in transit, and one more when it is done."""
 
     async def main() -> None:
         clients, servers = connect(list(NAMES), KINDS, agreement_limits(len(NAMES)))
@@ -192,12 +192,12 @@ def test_links_know_that_their_session_has_keys() -> None:
     run_virtual(main())
 
 
-def test_who_offers_no_key_is_named() -> None:
+def test_a_party_that_offers_no_key_is_named() -> None:
     with pytest.raises(PartyLost, match=r"bob.*no KeyOffer for round 0 within 5 s"):
         introduced(("ada", offer()), ("eve", offer()))
 
 
-def test_who_does_not_confirm_is_named() -> None:
+def test_a_party_that_does_not_confirm_is_named() -> None:
     with pytest.raises(PartyLost, match=r"bob.*no KeyProof for round 0 within 5 s"):
         introduced(*(said for said in EVERYONE if said[0] != "bob" or isinstance(said[1], KeyOffer)))
 
@@ -225,5 +225,5 @@ def test_a_message_after_the_agreement_is_refused_by_name(round: int, late: Call
 
 
 def test_one_offer_each_is_enough() -> None:
-    """Else the tests above could not fail."""
+    """Shows that the tests above can fail."""
     introduced(*EVERYONE)

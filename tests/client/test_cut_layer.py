@@ -1,4 +1,4 @@
-"""Shapes behind bottom models, and a party's own terms, against autograd through the whole."""
+"""Shapes behind bottom models, and a party's own terms, against autograd through the joint model."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_every_rows_gradient_is_clipped_by_itself(by_hand: bool) -> None:
         assert torch.allclose(p.grad, expected, atol=1e-6) and expected.abs().max() > 1e-4
 
 
-def test_noise_of_steps_costs_what_the_configuration_says() -> None:
+def test_noise_of_steps_has_the_configured_cost() -> None:
     """sigma_0 = 2 sigma / sqrt(cost): a step's Gaussian mechanism, of sensitivity 2 C_0, costs cost / sigma^2."""
     noise = noisy(sigma=3.0, clip=0.5)
     nothing = [torch.zeros(8, 300, 400)]

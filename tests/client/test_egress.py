@@ -1,4 +1,4 @@
-"""The one way out: only what was released leaves, and never before the ledger says so."""
+"""The egress: only released tensors leave, and never before the ledger has the line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from colonnade.common.secure_aggregation.masked_sums import Masked
 
 
 class Outside:
-    """What is beyond the door: notes what passed, and how many lines the ledger had by then."""
+    """The other side of the egress: records the messages that pass, and the number of ledger lines by then."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
@@ -78,7 +78,7 @@ def test_no_other_tensor_passes_not_even_an_equal_one(
 ) -> None:
     private = torch.ones(2, 4)
     released = egress.release(private)
-    with pytest.raises(ContractError, match=r"this half sent Embedding.h: expected a tensor from ctx.release"):
+    with pytest.raises(ContractError, match=r"this side sent Embedding.h: expected a tensor from ctx.release"):
         egress(Embedding(1, disguise(private, released)))
     assert outside.passed == [] and lines(path) == []
 
@@ -140,12 +140,12 @@ def test_after_the_ledgers_end_nothing_leaves(path: Path, outside: Outside) -> N
     assert len(outside.passed) == 1
 
 
-def test_a_line_says_when_what_to_whom_and_how_protected(egress: Egress, path: Path) -> None:
+def test_a_line_has_time_message_receiver_and_protection(egress: Egress, path: Path) -> None:
     begin = time.time()
     egress(Embedding(7, egress.release(torch.ones(5, 3))))
     (line,) = lines(path)
     assert begin - 1e-3 <= line.pop("time") <= time.time() + 1e-3
-    assert len(line.pop("chain")) == 64  # what it says is in test_chain
+    assert len(line.pop("chain")) == 64  # its contents are tested in test_chain
     assert line == {
         "round": 7,
         "kind": "Embedding",
@@ -158,7 +158,7 @@ def test_a_line_says_when_what_to_whom_and_how_protected(egress: Egress, path: P
     }
 
 
-def test_a_line_has_the_mechanism_and_what_is_spent_so_far(path: Path, outside: Outside) -> None:
+def test_a_line_has_the_mechanism_and_the_budget_spent_so_far(path: Path, outside: Outside) -> None:
     spent = iter([0.5, 0.75])
 
     def noisy(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
@@ -181,9 +181,7 @@ def words() -> MaskedTensor:
     return MaskedTensor(torch.arange(8, dtype=torch.int32).view(2, 4), "blinded, a sum of 3", summed=True)
 
 
-def test_what_was_concealed_passes_and_is_written_down_by_its_name(
-    egress: Egress, outside: Outside, path: Path
-) -> None:
+def test_a_masked_tensor_passes_and_is_logged_by_its_name(egress: Egress, outside: Outside, path: Path) -> None:
     egress(Shares(2, 0, egress.admit_masked(boxes())))
     (message,) = outside.passed
     assert isinstance(message, Shares) and torch.equal(message.boxes, boxes())
@@ -195,57 +193,57 @@ def test_what_was_concealed_passes_and_is_written_down_by_its_name(
 @pytest.mark.parametrize(
     "disguise",
     [
-        lambda concealed: concealed.clone(),
-        lambda concealed: concealed[:],
-        lambda concealed: boxes(),
+        lambda masked: masked.clone(),
+        lambda masked: masked[:],
+        lambda masked: boxes(),
     ],
     ids=["a copy", "a view", "an equal one"],
 )
-def test_what_was_neither_concealed_nor_released_is_refused(
+def test_a_tensor_neither_masked_nor_released_is_refused(
     egress: Egress, outside: Outside, path: Path, disguise: Any
 ) -> None:
-    concealed = egress.admit_masked(boxes())
-    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
-        egress(Shares(2, 0, disguise(concealed)))
+    masked = egress.admit_masked(boxes())
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.admit_masked, got another"):
+        egress(Shares(2, 0, disguise(masked)))
     assert outside.passed == [] and lines(path) == []
 
 
-def test_what_was_concealed_passes_once_and_without_a_gradient_history(egress: Egress, outside: Outside) -> None:
-    concealed = egress.admit_masked(MaskedTensor(torch.ones(2, 4, requires_grad=True) * 2, "sealed"))
-    assert not concealed.requires_grad
-    egress(Shares(1, 0, concealed))
-    with pytest.raises(ContractError, match=r"expected a tensor from ctx.conceal"):
-        egress(Shares(2, 0, concealed))
+def test_a_masked_tensor_passes_once_and_without_a_gradient_history(egress: Egress, outside: Outside) -> None:
+    masked = egress.admit_masked(MaskedTensor(torch.ones(2, 4, requires_grad=True) * 2, "sealed"))
+    assert not masked.requires_grad
+    egress(Shares(1, 0, masked))
+    with pytest.raises(ContractError, match=r"expected a tensor from ctx.admit_masked"):
+        egress(Shares(2, 0, masked))
     assert len(outside.passed) == 1
 
 
 def test_each_way_out_is_for_its_own_fields(egress: Egress, outside: Outside) -> None:
     with pytest.raises(ContractError, match=r"Embedding.h: expected a tensor from ctx.release, got another"):
         egress(Embedding(1, egress.admit_masked(boxes())))
-    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.conceal, got another"):
+    with pytest.raises(ContractError, match=r"Shares.boxes: expected a tensor from ctx.admit_masked, got another"):
         egress(Shares(1, 0, egress.release(torch.ones(2, 4))))
     assert outside.passed == []
 
 
-def test_an_ordinary_tensor_cannot_be_concealed(egress: Egress) -> None:
-    with pytest.raises(InputError, match="a Tensor is not concealed"):
+def test_an_ordinary_tensor_cannot_be_masked(egress: Egress) -> None:
+    with pytest.raises(InputError, match="a Tensor is not masked"):
         egress.admit_masked(torch.ones(2, 4))  # type: ignore[arg-type]
 
 
-def test_what_goes_into_a_sum_must_have_been_released(egress: Egress) -> None:
-    """The receiver learns the sum: under the masks there must be what the privacy stage let out, and was paid for."""
+def test_tensors_in_a_sum_must_have_been_released(egress: Egress) -> None:
+    """The receiver learns the sum: the masks must cover a tensor released and paid for by the privacy stage."""
     with pytest.raises(InputError, match="what goes into a sum was not released"):
         egress.admit_masked(words())
 
 
-def test_what_is_concealed_was_not_changed_after_its_release(egress: Egress) -> None:
+def test_a_tensor_changed_after_its_release_cannot_be_masked(egress: Egress) -> None:
     released = egress.release(torch.ones(2, 4))
     released.add_(1)
-    with pytest.raises(InputError, match="what is concealed was not released"):
+    with pytest.raises(InputError, match="what is masked was not released"):
         egress.admit_masked(words(), released)
 
 
-def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
+def test_masking_does_not_pass_through_the_privacy_stage(path: Path, outside: Outside) -> None:
     def never(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         raise AssertionError("nothing is released")
 
@@ -254,9 +252,7 @@ def test_concealing_does_not_pass_through_the_privacy_stage(path: Path, outside:
     assert lines(path)[0]["epsilon"] is None
 
 
-def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with_what_it_cost(
-    path: Path, outside: Outside
-) -> None:
+def test_a_tensor_released_and_masked_is_logged_with_both_and_its_cost(path: Path, outside: Outside) -> None:
     def noised(private: Tensor, *, evaluation: bool, rows: Tensor | None = None) -> Released:
         return Released(private + 1, f"gaussian {evaluation}", 2.5)
 
@@ -268,21 +264,19 @@ def test_what_was_released_and_then_concealed_is_written_down_with_both_and_with
     assert (line["bytes"], line["rows"], line["about"]) == (32, 2, {"stage": 1})
 
 
-def test_what_lies_under_something_concealed_was_released_and_is_used_once(egress: Egress, outside: Outside) -> None:
-    """Else it would leave unpaid, or twice: once hidden and once as it is."""
+def test_the_tensor_under_a_mask_was_released_and_is_used_once(egress: Egress, outside: Outside) -> None:
+    """Otherwise it would leave unpaid, or twice: masked and in the clear."""
     released = egress.release(torch.ones(2, 4))
     egress.admit_masked(words(), released)
     for unpaid in (released, Released(torch.ones(2, 4), "none", None)):
-        with pytest.raises(InputError, match="what is concealed was not released"):
+        with pytest.raises(InputError, match="what is masked was not released"):
             egress.admit_masked(words(), unpaid)
     with pytest.raises(ContractError, match=r"expected a tensor from ctx.release"):
         egress(Embedding(1, released))
     assert outside.passed == []
 
 
-def test_what_is_no_function_of_private_rows_passes_and_is_written_down(
-    egress: Egress, outside: Outside, path: Path
-) -> None:
+def test_tensors_independent_of_private_rows_pass_and_are_logged(egress: Egress, outside: Outside, path: Path) -> None:
     egress(Opened(3, 0, torch.ones(7, dtype=torch.uint8)))
     assert len(outside.passed) == 1
     (line,) = lines(path)

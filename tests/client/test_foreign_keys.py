@@ -1,4 +1,4 @@
-"""Others' keys are counted over all that a party's folder has seen; a run and its predictions are counted apart."""
+"""Foreign keys are counted over the history of a party's folder; a run and its predictions are counted apart."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.alignment import federation
 
 
 def opened(folder: Path, most: int | None = 10) -> ForeignKeys:
-    """As a process finds it that has just started."""
+    """The record as a new process reads it."""
     return ForeignKeys("ada", most, path=folder / "once" / NAME)
 
 
-def test_a_repeat_is_free_and_what_differs_is_added_up_over_restarts(tmp_path: Path) -> None:
+def test_a_repeat_is_free_and_other_lists_add_up_over_restarts(tmp_path: Path) -> None:
     for _ in range(3):
         opened(tmp_path).count("server", 6, "one")
     opened(tmp_path).count("server", 4, "two")
@@ -50,7 +50,7 @@ def test_a_list_that_may_be_a_repeat_is_awaited_and_another_is_refused_at_once(t
         keys.expect("bob", 11)
 
 
-def test_attempts_are_counted_until_one_comes_to_its_end(tmp_path: Path) -> None:
+def test_attempts_are_counted_until_one_completes(tmp_path: Path) -> None:
     assert [opened(tmp_path).begin() for _ in range(3)] == [0, 1, 2] and not opened(tmp_path).settled
     opened(tmp_path).settle()
     assert opened(tmp_path).settled and opened(tmp_path).begin() == 0

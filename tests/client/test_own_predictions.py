@@ -1,4 +1,4 @@
-"""What a party predicts for itself is kept by who it is about."""
+"""A party's own predictions are kept by key."""
 
 from __future__ import annotations
 

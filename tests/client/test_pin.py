@@ -1,4 +1,4 @@
-"""A party's folder belongs to one run, whatever the server calls it later."""
+"""A party's folder belongs to one run, regardless of later names from the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.common.errors import CheckpointError, ContractError, EnvironmentF
 
 
 def opened(folder: Path) -> Pin:
-    """As a process finds it that has just started."""
+    """The pin as a new process reads it."""
     return Pin("ada", folder, Checkpoints(folder / "checkpoints"))
 
 
@@ -58,7 +58,7 @@ def test_another_run_is_refused_once_something_is_there(tmp_path: Path, leave) -
 
 
 def test_a_run_of_which_nothing_was_left_does_not_bind_the_folder(tmp_path: Path) -> None:
-    """As after a kill between the pin and the first message, with a server that begins another run."""
+    """Case of a kill between the pin and the first message, with a server that begins another run."""
     opened(tmp_path).admit(begin(7))
     pin = opened(tmp_path)
     assert pin.run == ""
@@ -114,7 +114,7 @@ def test_a_run_begins_anew_only_before_its_first_commit(tmp_path: Path, restarte
     pin = opened(tmp_path) if restarted else pin
     with pytest.raises(ContractError, match=r"Begin\.round: expected a checkpoint's"):
         pin.admit(begin(4))
-    pin.admit(begin(4, round=5))  # an older one that is kept may be gone back to
+    pin.admit(begin(4, round=5))  # a rollback to an older kept one is possible
 
 
 @pytest.mark.parametrize("run", ["", " ", "a b", "a/b", "x" * 65, "a\n", "ü"])

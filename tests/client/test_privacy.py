@@ -1,4 +1,4 @@
-"""A party's privacy in a run: what leaves, what it costs, what its policy refuses, what a restart remembers."""
+"""A party's privacy in a run: releases, costs, refusals of its policy, and state over restarts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def privacy(policy: PolicyConfig, *sets: str, ledger: Path | None = None) -> Pri
     return Privacy("party1", cfg.federation, policy, schedule.privacy, ledger)
 
 
-def test_what_travels_has_the_noise_that_the_config_says() -> None:
+def test_sent_embeddings_carry_the_configured_noise() -> None:
     """Captured messages of two runs with equal noise-free parts: a few hundred thousand entries of pure noise."""
     outcome = federate(private("federation.rounds=8", "federation.protocol.embedding=64"))
     sent = [m.h for sender, _, m in outcome.messages if sender != "server"]
@@ -75,7 +75,7 @@ def test_the_report_reconciles_with_the_messages_that_left() -> None:
     assert report["delta"] == 1e-5 and report["privacy"]["void"] is None
 
 
-def test_clean_evaluations_void_the_guarantee_and_say_so() -> None:
+def test_clean_evaluations_void_the_guarantee_visibly() -> None:
     outcome = federate(private("federation.benchmark=true", "federation.privacy.evaluate=clean"))
     counts = {name: p.releases for name, p in outcome.privacy.items()}
     assert set(counts.values()) == {3}
@@ -87,12 +87,12 @@ def test_clean_evaluations_void_the_guarantee_and_say_so() -> None:
 
 
 def test_local_steps_use_clean_embeddings() -> None:
-    """With noise that drowns everything, the party still learns from its own embeddings and what it is told."""
+    """With noise that drowns everything, the party still learns from its own embeddings and the responses."""
     noisy = federate(private("federation.privacy.seeded=true", "federation.rounds=2"))
     assert all(math.isfinite(values.detach().abs().sum().item()) for values in parameters(noisy).values())
     ctx = noisy.clients["party1"]
     h = ctx.state["model"](ctx.features[torch.arange(200)])
-    assert h.detach().norm().item() > 0.5  # what it keeps is not clipped
+    assert h.detach().norm().item() > 0.5  # the kept embeddings are not clipped
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_local_steps_use_clean_embeddings() -> None:
          r"min_noise_multiplier = 5(.0)?: .*evaluate = clean"),
     ],
 )  # fmt: skip
-def test_a_policy_refuses_what_is_weaker(policy: dict[str, Any], sets: tuple[str, ...], said: str) -> None:
+def test_a_policy_refuses_weaker_settings(policy: dict[str, Any], sets: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         privacy(PolicyConfig(**policy), *sets)
 
@@ -124,7 +124,7 @@ def test_a_policy_refuses_a_federation_without_privacy(rule: str) -> None:
 
 
 def test_a_policy_limits_the_budget_in_the_stronger_sense() -> None:
-    """Ten releases fit the federation's epsilon among neighbours that are absent, fewer the party's own."""
+    """Ten releases fit the federation's epsilon for absent neighbours, fewer the party's own."""
     strict = privacy(PolicyConfig(max_epsilon=3.0), "federation.privacy.epsilon=8")
     stage = strict.stage(State())
     with pytest.raises(BudgetSpent):
@@ -133,7 +133,7 @@ def test_a_policy_limits_the_budget_in_the_stronger_sense() -> None:
     assert epsilon(strict.releases, 20, 1e-5, "replace") <= 3 < epsilon(strict.releases + 1, 20, 1e-5, "replace")
 
 
-def test_a_run_that_is_started_again_remembers_what_it_spent(tmp_path: Path) -> None:
+def test_a_restarted_run_remembers_its_spent_budget(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     first = privacy(PolicyConfig(), "federation.privacy.epsilon=8", ledger=ledger)
     stage = first.stage(State())

@@ -1,4 +1,4 @@
-"""What cannot go together with blinded sums, and what is warned of."""
+"""Settings that conflict with blinded sums, and warnings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.protocols.test_blinded import BLIND, run
         ("fdml", ("federation.blinding.bound=1e-300",), r"blinding: no sum of 4 numbers", "finite bound"),
     ],
 )
-def test_what_cannot_be_blinded_is_refused_with_a_way_out(
+def test_options_that_cannot_be_blinded_are_refused_with_an_alternative(
     name: str, sets: tuple[str, ...], error: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError, match=error) as refused:
@@ -34,8 +34,8 @@ def test_what_cannot_be_blinded_is_refused_with_a_way_out(
     assert hint in str(refused.value.hint)
 
 
-def test_a_party_insists_on_sums_of_three_unless_it_says_otherwise() -> None:
-    """Of two, each knows the other's part."""
+def test_a_party_requires_sums_of_three_by_default() -> None:
+    """Two parties know each other's part from the sum."""
     blind = config({**BLIND["fdml"], "aggregate": "blinded"}, "federation.blinding.least=2").federation
     with pytest.raises(ConfigError, match=r"party1\.policy\.min_parties = 3: .* has blinding\.least = 2") as refused:
         PolicyConfig().refuse("party1", blind)
@@ -47,6 +47,6 @@ def test_a_party_insists_on_sums_of_three_unless_it_says_otherwise() -> None:
 def test_sums_of_two_are_warned_of() -> None:
     two = ("federation.blinding.least=2", "federation.quorum={need: 2, grace: 1}", "every_party.policy.min_parties=2")
     reasons = {(e["party"], e["reason"]) for e in run("fdml", *two).of_kind("warning")}
-    assert ("party3", "sums may be of two parties: whoever of them shows its part to the server shows the other's") in (
+    assert ("party3", "sums may be of two parties: either that shows its part to the server shows the other's") in (
         reasons
     )

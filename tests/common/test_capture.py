@@ -1,4 +1,4 @@
-"""Captures against what an independent recorder saw on the same links."""
+"""Captures against an independent recorder on the same links."""
 
 from __future__ import annotations
 
@@ -57,31 +57,31 @@ def home(tmp_path: Path, party: str) -> Path:
     return folder
 
 
-def told(message: Message) -> list[Any]:
+def field_values(message: Message) -> list[Any]:
     """All of a message, as values that compare."""
     fields = [getattr(message, name) for name in schema(type(message))]
     return [type(message).__name__, *(f.tolist() if isinstance(f, torch.Tensor) else f for f in fields)]
 
 
 def seen(outcome: Outcome, party: str, *, evaluation: bool) -> list[list[Any]]:
-    """What the test's own recorder saw of a party, in order."""
+    """A party's messages in the test's own recorder, in order."""
     return [
-        ["out" if sender == party else "in", *told(message)]
+        ["out" if sender == party else "in", *field_values(message)]
         for sender, to, message in outcome.messages
         if party in {sender, to} and evaluates(message) == evaluation
     ]
 
 
 def read(cfg: Config, path: Path) -> list[list[Any]]:
-    return [[one.way, *told(one.message)] for one in read_capture(path, cfg.federation)]
+    return [[one.way, *field_values(one.message)] for one in read_capture(path, cfg.federation)]
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_capture_is_what_crossed_the_link(tmp_path: Path, name: str) -> None:
+def test_a_capture_equals_the_traffic_of_the_link(tmp_path: Path, name: str) -> None:
     cfg, outcome = run(tmp_path, name, CAPTURE, "federation.epochs=1")
     for party in cfg.federation.names:
         for file, evaluation in ((TRAINING, False), (EVALUATIONS, True)):
-            # A message that is under way arrives after what was sent meanwhile: each way has its own order.
+            # A message in transit arrives after those sent meanwhile: each direction has its own order.
             for way in ("out", "in"):
                 found = [entry for entry in read(cfg, tmp_path / party / file) if entry[0] == way]
                 sent = [entry for entry in seen(outcome, party, evaluation=evaluation) if entry[0] == way]
@@ -89,7 +89,7 @@ def test_a_capture_is_what_crossed_the_link(tmp_path: Path, name: str) -> None:
         assert outcome.captures[party].size == sum(path.stat().st_size for path in (tmp_path / party).iterdir())
 
 
-def test_an_answer_comes_after_its_question(tmp_path: Path) -> None:
+def test_a_response_follows_its_request(tmp_path: Path) -> None:
     cfg, _ = run(tmp_path, "vafl", CAPTURE)
     ways = [one.way for one in read_capture(tmp_path / "party2" / TRAINING, cfg.federation)]
     assert ways == ["out", "in"] * (len(ways) // 2) and len(ways) > 20
@@ -138,7 +138,7 @@ def capture(folder: Path, federation: FederationConfig, session: int, **wanted: 
 
 
 def cross(made: Capture, *items: Item) -> list[Item]:
-    """Out for what a party sends, in for the rest; what got through."""
+    """Direction: out for a party's messages, in for the rest; only delivered ones."""
     passed: list[Item] = []
     for item in items:
         (made.outward if isinstance(item, Embedding | Evaluation) else made.inward)(passed.append)(item)
@@ -201,7 +201,7 @@ def test_rounds_pass_and_are_not_kept(tmp_path: Path, federation: FederationConf
     assert not has_capture(tmp_path)
 
 
-def test_what_cannot_be_kept_does_not_leave(tmp_path: Path, federation: FederationConfig) -> None:
+def test_messages_that_cannot_be_captured_are_not_sent(tmp_path: Path, federation: FederationConfig) -> None:
     passed: list[Item] = []
     (tmp_path / TRAINING).mkdir()
     with pytest.raises(EnvironmentFault, match=r"capture.bin cannot be written: Is a directory"):
@@ -221,20 +221,20 @@ def test_another_federations_capture_is_refused(
         list(read_capture(tmp_path / TRAINING, config(other).federation))
 
 
-def test_what_is_larger_than_agreed_is_refused(tmp_path: Path, federation: FederationConfig) -> None:
+def test_messages_larger_than_agreed_are_refused(tmp_path: Path, federation: FederationConfig) -> None:
     cross(capture(tmp_path, federation, 1), embedding(1, 1))
     smaller = config({"name": "split", "embedding": 2}).federation
     with pytest.raises(InputError, match=r"width <= 2 in dimension 1"):
         list(read_capture(tmp_path / TRAINING, smaller))
 
 
-def test_what_is_no_capture_is_refused(tmp_path: Path, federation: FederationConfig) -> None:
+def test_invalid_captures_are_refused(tmp_path: Path, federation: FederationConfig) -> None:
     (tmp_path / TRAINING).write_bytes(b"\x07" * 40)
     with pytest.raises(InputError, match="is no capture: a record goes way 7"):
         list(read_capture(tmp_path / TRAINING, federation))
 
 
-def test_who_may_not_read_the_party_may_not_read_its_capture(tmp_path: Path, federation: FederationConfig) -> None:
+def test_captures_are_as_private_as_the_partys_folder(tmp_path: Path, federation: FederationConfig) -> None:
     cross(capture(tmp_path, federation, 1), embedding(1, 1))
     assert (tmp_path / TRAINING).stat().st_mode & 0o077 == 0
 
@@ -245,7 +245,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
         config({"name": "split"}, f"parties.party1.capture={wrong}")
 
 
-def test_it_is_no_part_of_what_members_agree_on() -> None:
+def test_it_is_not_part_of_the_agreed_section() -> None:
     plain, kept = config({"name": "split"}), config({"name": "split"}, CAPTURE)
     assert plain.federation.hashes() == kept.federation.hashes()
     assert PartyConfig.model_fields["capture"].default is None and SERVER not in kept.parties

@@ -1,4 +1,4 @@
-"""Faults on purpose, on the virtual clock."""
+"""Fault injection, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Came = list[tuple[float, Item]]
 
 
 class Struck:
-    """Incidents that only say so."""
+    """Incidents that only log."""
 
     def __init__(self) -> None:
         self.what: list[tuple[str, int]] = []
@@ -57,7 +57,7 @@ def embedding(round: int, rows: int = 2) -> Embedding:
 
 
 def play(scene: Callable[[Callable[..., Chaos], Came], Coroutine[Any, Any, None]]) -> Came:
-    """Runs a scene, and says what came when."""
+    """Runs a scene, and returns the arrivals with their times."""
     came: Came = []
 
     def make(incidents: Struck | None = None, seed: int = 0, index: int = 0, **faults: Any) -> Chaos:
@@ -72,7 +72,7 @@ def receive(came: Came) -> Callable[[Item], None]:
 
 
 def sent(count: int = 1, rows: int = 2, **faults: Any) -> Came:
-    """What becomes of embeddings of rounds 1 .. count, sent at once."""
+    """Arrivals of embeddings of rounds 1 .. count, sent at once."""
 
     async def scene(make: Callable[..., Chaos], came: Came) -> None:
         send = make(**faults).outward(receive(came))
@@ -91,13 +91,13 @@ def test_times(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 day", "1e3s", "1s2s", "nans"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     with pytest.raises(ConfigError, match="is no time"):
         seconds(text)
 
 
 @pytest.mark.parametrize("text", ["exp", "exp(1s, 2s)", "uniform(1s)", "uniform(2s, 1s)", "normal(1s)", "exp(1)"])
-def test_what_is_no_pattern(text: str) -> None:
+def test_invalid_patterns(text: str) -> None:
     with pytest.raises(ConfigError):
         Pattern.parse(text)
 
@@ -146,7 +146,7 @@ def test_a_delay_is_drawn_anew_in_every_round_and_again_in_a_repeated_one() -> N
 
 
 @given(st.sampled_from(["exp(1s)", "uniform(0s, 2s)", "10ms"]), st.integers(0, 100), st.sampled_from(["", "1kbit/s"]))
-def test_what_is_sent_first_arrives_first(delay: str, seed: int, bandwidth: str) -> None:
+def test_messages_arrive_in_sending_order(delay: str, seed: int, bandwidth: str) -> None:
     came = sent(6, delay=delay, seed=seed, jitter="exp(100ms)", bandwidth=bandwidth)
     assert [item.round for _, item in came if isinstance(item, Embedding)] == [1, 2, 3, 4, 5, 6]
     assert [when for when, _ in came] == sorted(when for when, _ in came)
@@ -166,7 +166,7 @@ def answer(stage: int, block: int) -> Answer:
     return Answer(1, stage, block, "", torch.zeros(1, 1, dtype=torch.int32))
 
 
-def test_an_answer_that_takes_its_time_holds_up_only_its_own_kind() -> None:
+def test_a_slow_response_delays_only_its_own_kind() -> None:
     async def scene(make: Callable[..., Chaos], came: Came) -> None:
         send = make(delay={"Answer": "3s"}).outward(receive(came))
         for stage in range(2):
@@ -182,8 +182,8 @@ def test_an_answer_that_takes_its_time_holds_up_only_its_own_kind() -> None:
 
 
 @given(seed=st.integers(0, 100), kinds=st.lists(st.sampled_from([Answer, Opened]), min_size=1, max_size=12))
-def test_those_of_one_kind_arrive_in_the_order_in_which_they_were_sent(seed: int, kinds: list[type[Message]]) -> None:
-    """Rounds count the messages: each answer has a delay of its own, and other kinds have none."""
+def test_messages_of_one_kind_arrive_in_sending_order(seed: int, kinds: list[type[Message]]) -> None:
+    """Rounds count the messages: each response has a delay of its own, and other kinds have none."""
 
     async def scene(make: Callable[..., Chaos], came: Came) -> None:
         send = make(delay={"Answer": "exp(2s)"}, seed=seed).outward(receive(came))
@@ -199,8 +199,8 @@ def test_those_of_one_kind_arrive_in_the_order_in_which_they_were_sent(seed: int
     assert all(when == 0.5 * item.round for when, item in came if isinstance(item, Opened))
 
 
-def test_answers_that_are_ready_share_the_line() -> None:
-    """They are made beside each other, and pass the narrow line one after the other: 1 s each."""
+def test_pending_responses_share_the_line() -> None:
+    """They are computed concurrently, and pass the narrow line one after the other: 1 s each."""
 
     async def scene(make: Callable[..., Chaos], came: Came) -> None:
         send = make(delay={"Embedding": "3s"}, bandwidth="32kbit/s").outward(receive(came))
@@ -213,7 +213,7 @@ def test_answers_that_are_ready_share_the_line() -> None:
     assert came == [(pytest.approx(1), "Evaluation"), (pytest.approx(4), "Embedding"), (pytest.approx(5), "Embedding")]
 
 
-def test_what_was_sent_may_be_changed_while_it_is_under_way() -> None:
+def test_a_sent_tensor_may_be_changed_in_transit() -> None:
     async def scene(make: Callable[..., Chaos], came: Came) -> None:
         message = embedding(1)
         make(delay="1s").outward(receive(came))(message)
@@ -242,7 +242,7 @@ def test_bandwidths(text: str, bits: float) -> None:
     assert bits_per_second(text) == bits
 
 
-def test_answers_are_dropped_as_often_as_asked() -> None:
+def test_responses_are_dropped_at_the_configured_rate() -> None:
     kept = len(sent(2000, drop=0.3))
     assert 0.66 < kept / 2000 < 0.74
     assert len(sent(50, drop={"Evaluation": 0.9})) == 50
@@ -281,18 +281,18 @@ def test_a_pause_holds_everything_from_the_opening_of_its_round() -> None:
 
 
 @pytest.mark.parametrize("text", ["10s", "s@3", "10s@x", "10@3"])
-def test_what_is_no_pause(text: str) -> None:
+def test_invalid_pauses(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_pause(text)
 
 
 @pytest.mark.parametrize("text", ["5s", "9s-5s", "5s-5s", "a-b"])
-def test_what_is_no_partition(text: str) -> None:
+def test_invalid_partitions(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_partition(text)
 
 
-def test_the_command_line_says_the_same_as_a_file() -> None:
+def test_the_command_line_equals_a_file() -> None:
     faults = read_chaos(("party2: delay=exp(0.5s), drop.Embedding=0.1", "every_party: partition=5s-9s"))
     cfg = config({"name": "split"}, *faults)
     assert cfg.parties["party2"].chaos == ChaosConfig(delay="exp(0.5s)", drop={"Embedding": 0.1}, partition="5s-9s")
@@ -302,7 +302,7 @@ def test_the_command_line_says_the_same_as_a_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["party2", "party2:", ": delay=1s", "party2: delay", "party2: delay=1s, drop"])
-def test_what_the_command_line_does_not_understand(text: str) -> None:
+def test_invalid_command_line_faults(text: str) -> None:
     with pytest.raises(ConfigError, match="expected NAME: KEY=VALUE"):
         read_chaos((text,))
 
@@ -317,7 +317,7 @@ def test_what_the_command_line_does_not_understand(text: str) -> None:
         ("bandwidth=fast", "'fast' is no bandwidth"),
     ],
 )
-def test_a_wrong_fault_is_said_before_the_run(fault: str, said: str) -> None:
+def test_a_wrong_fault_is_reported_before_the_run(fault: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         config({"name": "split"}, *read_chaos((f"party1: {fault}",)))
     assert said in str(refused.value)

@@ -1,4 +1,4 @@
-"""Checkpoint files: whole, torn, altered, another's, and a disk that refuses them."""
+"""Checkpoint files: complete, truncated, altered, another member's, and failing disks."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def snapshot(seed: int = 0) -> Snapshot:
     return Snapshot(tensors, {"model": {"items": [["weight", {"tensor": "model.weight"}]]}, "round": 3})
 
 
-def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path / "new")
     store.prepare()
     store.save(7, snapshot(), OURS)
@@ -106,7 +106,7 @@ def test_a_round_that_was_not_saved_is_refused(two: Path) -> None:
         Checkpoints(two).load(15, OURS)
 
 
-def test_pruning_keeps_what_it_is_told(two: Path) -> None:
+def test_pruning_keeps_the_given_rounds(two: Path) -> None:
     store = Checkpoints(two)
     store.save(30, snapshot(), OURS)
     store.prune({20, 30})
@@ -114,19 +114,19 @@ def test_pruning_keeps_what_it_is_told(two: Path) -> None:
     assert len(list(two.iterdir())) == 4
 
 
-def test_what_an_earlier_start_left_half_written_is_removed(two: Path) -> None:
+def test_partial_files_of_an_earlier_start_are_removed(two: Path) -> None:
     (two / "round-00000030.json.partial").write_text("{")
     Checkpoints(two).prepare()
     assert not list(two.glob("*.partial"))
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_the_run(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file")
     with pytest.raises(EnvironmentFault, match="checkpoints cannot be written to"):
         Checkpoints(tmp_path / "checkpoints").prepare()
 
 
-def test_a_disk_that_is_full_leaves_the_checkpoint_before_and_says_so(two: Path) -> None:
+def test_a_full_disk_leaves_the_previous_checkpoint_and_is_reported(two: Path) -> None:
     child = os.fork()
     if child == 0:  # a limit on the size of files cannot be lifted again
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

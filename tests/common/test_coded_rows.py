@@ -1,4 +1,4 @@
-"""Rows in segments: every row stands in one place, and both ends find it there."""
+"""Rows in segments: every row has one place, the same at both ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expected(rows: Tensor, segments: int, place: int) -> list[int]:
 
 
 def columns(block: Block, segments: int) -> list[list[int]]:
-    """For every coded row of a block, the rows that it stands for, in segment order."""
+    """The rows that every coded row of a block stands for, in segment order."""
     return block.rows.view(segments, len(block.positions)).T.tolist()
 
 
@@ -71,7 +71,7 @@ def test_a_position_stands_for_its_row_in_each_segment(coding: tuple[Partition, 
 
 
 @given(coding=any_coding())
-def test_what_is_filled_up_stands_at_the_end_alone(coding: tuple[Partition, int, CodedRows]) -> None:
+def test_padding_is_only_at_the_end(coding: tuple[Partition, int, CodedRows]) -> None:
     partition, segments, rows = coding
     for part in PARTS:
         by_position = [some for block in rows.blocks(part) for some in columns(block, segments)]
@@ -143,7 +143,7 @@ def test_two_ends_derive_the_same() -> None:
     partition = Partition(torch.randperm(30), torch.arange(30, 40), torch.arange(40, 47))
     federation = FEDERATION.model_copy(update={"batch": 9, "shuffle": True})
     one, other = (CodedRows(partition, 4, federation) for _ in range(2))
-    other.training(7)  # whatever was asked before
+    other.training(7)  # regardless of earlier calls
     for t in (1, 2, 9):
         assert torch.equal(one.training(t).rows, other.training(t).rows)
 

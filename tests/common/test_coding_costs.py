@@ -1,4 +1,4 @@
-"""The costs of coding against what a simulated run sends, byte by byte."""
+"""The costs of coding against the messages of a simulated run, byte by byte."""
 
 from __future__ import annotations
 

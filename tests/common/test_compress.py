@@ -1,4 +1,4 @@
-"""What `federation.compress` may say, and what the ledger calls it."""
+"""Values of `federation.compress`, and their names in the ledger."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def agreed(up: str) -> FederationConfig:
         ("{sign: true}", Signs()),
     ],
 )
-def test_what_it_says_is_what_both_ends_do(up: str, form: Form) -> None:
+def test_both_ends_apply_the_configured_forms(up: str, form: Form) -> None:
     assert form_of(agreed(up).compress.up) == form
     assert form_of(agreed(up).compress.down) == AS_IS
 
@@ -74,7 +74,7 @@ def test_only_so_many_bits_and_whole_ones(value: str) -> None:
         ("{sign: true, scale: column}", r"compress\.up\.scale: unknown key"),
     ],
 )
-def test_what_means_nothing_is_refused(up: str, said: str) -> None:
+def test_meaningless_settings_are_refused(up: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^federation.{said}"):
         with_up(up)
 
@@ -88,7 +88,7 @@ def test_two_ways_of_saying_the_same_agree_and_others_do_not() -> None:
 
 @pytest.mark.parametrize("up", ["{bits: 4, scale: column}", "{top: 0.1}", "{sign: true}"])
 @pytest.mark.parametrize("protocol", [{"name": "fdml", "aggregate": "blinded"}, {"name": "fedvs", "segments": 1}])
-def test_what_must_not_lose_a_bit_is_not_compressed(protocol: dict, up: str) -> None:
+def test_exact_tensors_are_not_compressed(protocol: dict, up: str) -> None:
     with pytest.raises(ConfigError, match=r"federation.compress.up = (4 bits by column|top 0.1|sign)"):
         config(protocol, f"federation.compress.up={up}")
 

@@ -74,7 +74,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every_party__optimiser": {"lrr": 1}}, "every_party.optimiser.lrr: unknown key (did you mean 'lr'?)"),
     ({"parties": {"ada": {"model": {"hiden": 1}}}}, "parties.ada.model.hiden: unknown key (did you mean 'hidden'?)"),
     ({"parties": {"ada": {"modle": "mlp"}}}, "parties.ada.modle: unknown key (did you mean 'model'?)"),
-    # Words that choose one of several things.
+    # Enumerated values.
     ({"federation__protocol": "vimadm"},
      "federation.protocol.name = 'vimadm': unknown protocol (did you mean 'vimadmm'?)"),
     ({"federation__protocol": {"name": ["split"]}},
@@ -201,7 +201,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "said"), WRONG, ids=[said for _, said in WRONG])
-def test_a_wrong_value_is_said_in_one_line(values: dict[str, Any], said: str) -> None:
+def test_a_wrong_value_is_reported_in_one_line(values: dict[str, Any], said: str) -> None:
     assert str(error(tree(**values))) == said
 
 
@@ -228,16 +228,16 @@ def test_a_number_where_text_is_wanted_is_to_be_quoted() -> None:
     assert error({1: 2, **TREE}).hint == "put it in quotes"
 
 
-def test_a_key_that_is_no_text_is_said() -> None:
+def test_a_key_that_is_not_text_is_reported() -> None:
     assert str(error({**TREE, 1: 2})) == "1: a key must be text"
 
 
-def test_of_several_wrong_values_one_is_said() -> None:
+def test_of_several_wrong_values_one_is_reported() -> None:
     wrong = str(error(tree(federation__batch=0, federation__bach=3, server__threads=-1)))
     assert wrong == "federation.bach: unknown key (did you mean 'batch'?)"
 
 
-# What the members compare.
+# Sections that members compare.
 
 
 def hashes(**values: Any) -> dict[str, str]:
@@ -299,7 +299,7 @@ def test_hashes_are_equal_where_the_federation_is(values: dict[str, Any]) -> Non
     assert hashes(**values) == hashes()
 
 
-# What `up` writes for every member.
+# Files that `up` writes for every member.
 
 
 def again(config: Config) -> Config:
@@ -320,7 +320,7 @@ def again(config: Config) -> Config:
     ],
     ids=["plain", "split and own head", "adam", "csv", "own tower", "patches", "fingerprints"],
 )
-def test_what_is_written_for_a_member_is_read_as_the_same(values: dict[str, Any]) -> None:
+def test_a_members_written_configuration_reads_back_equal(values: dict[str, Any]) -> None:
     config = parse(tree(**values))
     assert again(config).model_dump() == config.model_dump()
     assert again(config).federation.hashes() == config.federation.hashes()

@@ -1,4 +1,4 @@
-"""The conformance suite: what every transport must do for a conversation."""
+"""The conformance suite of transports."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_messages_of_a_kind_arrive_in_order_and_unchanged(transport: Transport) 
 
 
 @both
-def test_what_was_sent_is_a_snapshot(transport: Transport) -> None:
+def test_sent_messages_are_snapshots(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         h = torch.ones(2, 4)
         await wired.servers["ada"].send(Embedding(1, h))
@@ -57,7 +57,7 @@ def test_what_was_sent_is_a_snapshot(transport: Transport) -> None:
 
 
 @both
-def test_a_round_collects_one_answer_of_every_party(transport: Transport) -> None:
+def test_a_round_collects_one_response_of_every_party(transport: Transport) -> None:
     async def party(wired: Wired, name: str) -> list[float]:
         link, heard = wired.servers[name], []
         async for t in link.rounds():
@@ -68,12 +68,12 @@ def test_a_round_collects_one_answer_of_every_party(transport: Transport) -> Non
         return heard
 
     async def body(wired: Wired) -> None:
-        halves = [asyncio.create_task(party(wired, name)) for name in PARTIES]
+        sides = [asyncio.create_task(party(wired, name)) for name in PARTIES]
         async for t in wired.clients.rounds(5):
             answers = await wired.clients.collect(Embedding, t, Quorum(), rows=2, width=4)
             assert list(answers) == PARTIES and not answers.missing
             await wired.clients.broadcast({name: Gradient(t, answers[name].h * 2) for name in answers})
-        assert [await half for half in halves] == [[16.0 * t for t in range(1, 6)]] * 3
+        assert [await side for side in sides] == [[16.0 * t for t in range(1, 6)]] * 3
 
     converse(transport, body)
 
@@ -134,7 +134,7 @@ def test_late_mail_is_dropped_and_counted(transport: Transport) -> None:
 
 
 @both
-def test_a_deadline_takes_who_is_there(transport: Transport) -> None:
+def test_a_deadline_takes_the_parties_present(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         await wired.servers["bob"].send(embedding(1))
         clock = asyncio.get_running_loop().time
@@ -214,7 +214,7 @@ def test_a_message_outside_its_contract_is_refused_and_named(
     transport: Transport, bad: torch.Tensor, said: str
 ) -> None:
     async def body(wired: Wired) -> None:
-        wired.servers["ada"]._carry(Embedding(1, bad))  # past our own half's check: a hostile party has none
+        wired.servers["ada"]._carry(Embedding(1, bad))  # bypasses our own side's check: a hostile party has none
         with pytest.raises(ContractError) as refused:
             await wired.clients.collect(Embedding, 1, Quorum(limit=5))
         assert str(refused.value) == f"ada sent Embedding.h: expected {said}"
@@ -223,7 +223,7 @@ def test_a_message_outside_its_contract_is_refused_and_named(
 
 
 @both
-def test_exact_dimensions_are_checked_where_the_half_names_them(transport: Transport) -> None:
+def test_exact_dimensions_are_checked_if_the_protocol_names_them(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         await wired.servers["ada"].send(embedding(1, rows=3))
         with pytest.raises(ContractError, match="rows = 2 in dimension 0, got shape \\(3, 4\\)"):
@@ -243,9 +243,9 @@ def test_an_oversized_message_is_refused_and_named(transport: Transport) -> None
 
 
 @both
-def test_our_own_half_cannot_break_its_contract(transport: Transport) -> None:
+def test_our_own_side_cannot_break_its_contract(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
-        with pytest.raises(ContractError, match=r"this half sent Embedding.h: expected rows <= 8"):
+        with pytest.raises(ContractError, match=r"this side sent Embedding.h: expected rows <= 8"):
             await wired.servers["ada"].send(embedding(1, rows=9))
 
     converse(transport, body)
@@ -266,8 +266,8 @@ def test_arrivals_serve_every_party_in_turn(transport: Transport) -> None:
 
 
 @both
-def test_arrivals_leave_out_what_was_given_up(transport: Transport) -> None:
-    """Everything of rounds up to the one that is named, and of those before a checkpoint that was asked for."""
+def test_arrivals_omit_abandoned_rounds(transport: Transport) -> None:
+    """All messages of rounds up to the named one, and of those before a requested checkpoint."""
 
     async def body(wired: Wired) -> None:
         for n in range(1, 6):
@@ -293,7 +293,7 @@ def test_arrivals_do_not_wait_for_ever(transport: Transport) -> None:
 
 
 @both
-def test_who_waits_for_nobodys_round_is_answered_in_a_later_one(transport: Transport) -> None:
+def test_a_party_without_a_round_is_answered_in_a_later_one(transport: Transport) -> None:
     async def body(wired: Wired) -> None:
         for n in (1, 2):
             wired.clients["ada"].open(n)

@@ -1,4 +1,4 @@
-"""Directions: the same at both ends, isotropic, and known from what they were drawn."""
+"""Directions: the same at both ends, isotropic, and reproducible from their seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRAWS: tuple[Draw, ...] = ("sphere", "normal", "signs", "orthogonal")
 def test_both_ends_draw_the_same(draw: Draw, seed: int, turn: int, rows: int, width: int) -> None:
     count = min(3, width)
     ours, theirs = (Directions(seed, draw, count, width) for _ in range(2))
-    theirs.of("party1", turn + 1, 2 * rows)  # what was drawn before changes nothing
+    theirs.of("party1", turn + 1, 2 * rows)  # earlier draws change nothing
     one, two = ours.of("party1", turn, rows), theirs.of("party1", turn, rows)
     assert one.u.shape == (rows, count, width) and one.u.dtype == torch.float32
     assert torch.equal(one.u, two.u) and one.mark == two.mark < 2**32
@@ -61,7 +61,7 @@ def test_normal_ones_are_normal() -> None:
     assert abs((u**4).mean() - 3) < 0.03
 
 
-def test_they_are_what_the_docstring_says() -> None:
+def test_they_match_the_docstring() -> None:
     """From the cipher's blocks, one at a time, and scipy's quantiles: any other implementation can follow."""
     key = hashlib.blake2b(b"directions/7/bank", digest_size=16).digest()
     blocks = b"".join(
@@ -76,8 +76,8 @@ def test_they_are_what_the_docstring_says() -> None:
     assert np.array_equal(signs, np.float32(0.5) * (2 * bits - 1))
 
 
-def test_what_is_drawn_ahead_is_what_would_have_been_drawn() -> None:
-    """Of more parties than are kept, in any order; what was not asked for after all is drawn anew."""
+def test_directions_drawn_ahead_equal_those_drawn_on_demand() -> None:
+    """More parties than are cached, in any order; unused directions are drawn anew."""
     plain, eager = (Directions(0, "sphere", 3, 4) for _ in range(2))
     parties = [f"party{number}" for number in range(12)]
     for turn in range(1, 6):

@@ -1,4 +1,4 @@
-"""What a member shows, and that it shows nothing unless it is asked to."""
+"""A member's endpoints, which are off by default."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def listening() -> set[tuple[str, int]]:
     return {(c.laddr.ip.removeprefix("::ffff:"), c.laddr.port) for c in mine if c.status == psutil.CONN_LISTEN}
 
 
-def test_by_default_no_port_is_opened_and_nothing_is_said() -> None:
+def test_by_default_no_port_is_opened_and_nothing_is_logged() -> None:
     config, events, before = parse(tree({"name": "split"})), list[Event](), listening()
     assert config.server is not None
     for own in (config.server, config.parties["party1"]):
@@ -61,7 +61,7 @@ def test_by_default_no_port_is_opened_and_nothing_is_said() -> None:
     assert not events
 
 
-def test_nothing_is_imported_for_who_asks_for_nothing() -> None:
+def test_nothing_is_imported_without_endpoints() -> None:
     code = (
         "import sys, server.run, client.run\n"
         "print([name for name in ('prometheus_client', 'grpc_health.v1') if name in sys.modules])"
@@ -139,7 +139,7 @@ class Fixed:
         return METRICS
 
 
-def test_what_is_collected_can_be_read_back() -> None:
+def test_collected_metrics_can_be_parsed() -> None:
     collector = Fixed()
     with Exposition(ANY, "server.metrics") as shown:
         shown.show(collector.collect)
@@ -195,11 +195,11 @@ def test_readiness_follows_a_party_and_a_server(health: Health) -> None:
         assert state(health.address, "") == "SERVING"
 
 
-def test_who_watches_sees_every_change_and_the_end() -> None:
+def test_health_watchers_see_every_change_and_the_end() -> None:
     names = HealthCheckResponse.ServingStatus.Name
     with Health(ANY, "server.health") as there, grpc.insecure_channel(there.address) as channel:
-        ready = HealthStub(channel).Endpoints(HealthCheckRequest(service="colonnade"), timeout=20)
-        live = HealthStub(channel).Endpoints(HealthCheckRequest(), timeout=20)
+        ready = HealthStub(channel).Watch(HealthCheckRequest(service="colonnade"), timeout=20)
+        live = HealthStub(channel).Watch(HealthCheckRequest(), timeout=20)
         assert [names(next(stream).status) for stream in (ready, live)] == ["NOT_SERVING", "SERVING"]
         there(event("join"))
         assert names(next(ready).status) == "SERVING"
@@ -210,8 +210,8 @@ def test_who_watches_sees_every_change_and_the_end() -> None:
         assert state(there.address, "").startswith("no answer")
 
 
-def test_both_answer_while_a_half_computes(health: Health) -> None:
-    """A half that sits in torch holds up its event loop, and nobody may take it for dead."""
+def test_both_endpoints_answer_during_a_computation(health: Health) -> None:
+    """A protocol side that computes in torch blocks its event loop, and must not count as dead."""
 
     async def main(done: threading.Event) -> bool:
         return done.wait(20)  # blocks the loop on purpose: only another thread can end it

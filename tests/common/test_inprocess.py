@@ -71,7 +71,7 @@ def test_a_deadlock_is_an_error_and_no_hang() -> None:
         run_virtual(main())
 
 
-def test_what_a_half_raises_comes_out() -> None:
+def test_an_error_of_a_protocol_side_is_raised() -> None:
     async def main() -> None:
         await asyncio.sleep(1)
         raise ValueError("of its own")
@@ -106,7 +106,7 @@ def test_items_of_one_sender_do_not_overtake_each_other() -> None:
     run_virtual(main())
 
 
-def test_a_delay_is_told_who_sends_what_to_whom() -> None:
+def test_a_delay_receives_sender_receiver_and_message() -> None:
     asked: list[tuple[str, str, Item]] = []
 
     def delay(sender: str, receiver: str, item: Item) -> float:

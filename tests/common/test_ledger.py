@@ -1,4 +1,4 @@
-"""The ledger over crashes and rollbacks: nothing that may have left is forgotten."""
+"""The ledger over crashes and rollbacks: no possible release is forgotten."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def charge(path: Path, *messages: Message, after: int = 0) -> None:
     ledger.close()
 
 
-def test_what_leaves_again_after_a_rollback_is_marked_and_what_leaves_first_is_not(tmp_path: Path) -> None:
+def test_repeated_releases_after_a_rollback_are_marked_and_first_ones_are_not(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     charge(path, embedding(1), embedding(2), embedding(3), evaluation(3, "validation", 0))
     charge(path, embedding(3), evaluation(3, "validation", 0), evaluation(3, "validation", 1), embedding(4), after=2)
@@ -49,7 +49,7 @@ def test_what_leaves_again_after_a_rollback_is_marked_and_what_leaves_first_is_n
                            ("Embedding", 4, False)]  # fmt: skip
 
 
-def test_an_entry_says_what_it_is_about(tmp_path: Path) -> None:
+def test_an_entry_describes_its_release(tmp_path: Path) -> None:
     charge(tmp_path / "ledger.jsonl", evaluation(3, "test", 2))
     (entry,) = entries(tmp_path / "ledger.jsonl")
     assert entry["about"] == {"part": "test", "block": 2}
@@ -103,7 +103,7 @@ def test_events_that_the_disk_does_not_take_end_the_run_in_words(tmp_path: Path)
     telemetry.close()
 
 
-def test_lines_are_added_to_what_is_there(tmp_path: Path) -> None:
+def test_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     for text in ('{"a": 1}\n', '{"a": 2}\n'):
         with open_to_append(path) as file:

@@ -1,4 +1,4 @@
-"""What has come and was not read, and who will send no more."""
+"""Unread messages, and senders that are gone."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_a_named_round_is_waited_for_and_a_later_one_stays() -> None:
     assert box.take("ada", Embedding, 3) is early
 
 
-def test_earlier_rounds_fall_and_are_counted_and_told() -> None:
-    told: list[tuple[str, Message]] = []
-    box = Mailbox(lambda peer, message: told.append((peer, message)))
+def test_messages_of_earlier_rounds_are_dropped_counted_and_logged() -> None:
+    logged: list[tuple[str, Message]] = []
+    box = Mailbox(lambda peer, message: logged.append((peer, message)))
     sent = [Embedding(n, ONE) for n in (1, 2, 3)]
     for message in sent:
         box.put("ada", message)
     assert box.take("ada", Embedding, 3) is sent[2]
-    assert box.late == {"ada": 2} and told == [("ada", sent[0]), ("ada", sent[1])]
+    assert box.late == {"ada": 2} and logged == [("ada", sent[0]), ("ada", sent[1])]
 
 
 def test_the_next_of_any_later_round() -> None:
@@ -50,7 +50,7 @@ def test_the_next_of_any_later_round() -> None:
     assert box.late == {"ada": 2}
 
 
-def test_a_second_answer_for_a_round_is_late_in_the_next() -> None:
+def test_a_second_response_for_a_round_is_late_in_the_next() -> None:
     box = Mailbox()
     for n in (1, 1, 2):
         box.put("ada", Embedding(n, ONE))

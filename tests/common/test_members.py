@@ -1,4 +1,4 @@
-"""Over whom a round was summed is never forgotten, whatever happens to the process."""
+"""The set that a round was summed over is never forgotten, even over crashes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STEPS = st.lists(
 
 
 def opened(folder: Path, run: str = "run1") -> MemberRecord:
-    """The record as a process finds it that has just started."""
+    """The record as a new process reads it."""
     return MemberRecord(RunCache(folder), run, ROSTER)
 
 
 @settings(max_examples=40)
 @given(steps=STEPS)
 def test_no_round_is_ever_entered_over_two_sets(steps: list, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Against a dictionary that nobody can make forget; after every step the disk alone knows as much."""
+    """Against a plain dictionary; after every step the disk alone has the same content."""
     folder, entered, round = tmp_path_factory.mktemp("once"), {}, 0
     record = opened(folder)
     for what, rounds, parties in steps:
@@ -73,7 +73,7 @@ def test_rounds_that_were_done_come_again_over_their_own_sets(tmp_path: Path) ->
 
 
 def test_after_a_restart_some_rounds_count_as_done_and_the_others_are_new(tmp_path: Path) -> None:
-    """Up to a multiple of 32, whenever the record was begun: so everyone draws the line at the same round."""
+    """Up to a multiple of 32, independent of the record's beginning: all members draw the line at the same round."""
     for begun in (1, 20, 32):
         folder = tmp_path / str(begun)
         opened(folder).enter(begun, ALL)
@@ -82,7 +82,7 @@ def test_after_a_restart_some_rounds_count_as_done_and_the_others_are_new(tmp_pa
 
 
 def test_rounds_before_the_first_that_we_were_in_do_not_make_us_forget_it(tmp_path: Path) -> None:
-    """Who is late for a run enters it somewhere, and goes back to its beginning with the others."""
+    """A member that is late for a run enters it in some round, and returns to its beginning with the others."""
     record = opened(tmp_path)
     assert record.enter(3, SOME) and record.enter(5, OTHERS)
     record = opened(tmp_path)
@@ -90,7 +90,7 @@ def test_rounds_before_the_first_that_we_were_in_do_not_make_us_forget_it(tmp_pa
     assert not record.enter(3, ALL) and record.bound(3) == opened(tmp_path).bound(3) == SOME
 
 
-def test_who_missed_rounds_takes_none_for_done_that_the_server_takes_for_new(tmp_path: Path) -> None:
+def test_a_member_that_missed_rounds_takes_no_new_round_for_a_completed_one(tmp_path: Path) -> None:
     server, party = opened(tmp_path / "server"), opened(tmp_path / "party")
     for round in range(1, 71):
         assert server.enter(round, SOME if 10 <= round < 13 else ALL)
@@ -119,7 +119,7 @@ def test_another_run_is_refused_and_forgets_nothing(tmp_path: Path, run: str) ->
 @pytest.mark.parametrize(
     "failing", ["safetensors.torch.save_file", "os.fsync", "colonnade.common.checkpointing.run_cache.write_durably"]
 )
-def test_a_full_disk_lets_nobody_in_and_forgets_nothing(
+def test_a_full_disk_admits_no_new_entry_and_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     def full(*_args: object) -> None:
@@ -138,7 +138,7 @@ def test_a_full_disk_lets_nobody_in_and_forgets_nothing(
 
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_torn_file_leaves_what_the_one_before_it_said(
+def test_a_truncated_file_leaves_the_previous_record(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("once")

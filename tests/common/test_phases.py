@@ -1,4 +1,4 @@
-"""Every second of a half is in one phase."""
+"""Every second of a protocol side is in one phase."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_all_time_is_counted_once_and_none_outside_of_phases(steps: list[tuple[s
     assert before == {name: sum(seconds for phase, seconds in steps if phase == name) for name in ALL}
 
 
-def test_what_lies_within_another_phase_is_part_of_that() -> None:
+def test_a_nested_phase_is_part_of_the_outer_one() -> None:
     clock = Clock()
     phases = Phases(COMPUTING, WAITING, EVALUATION, clock=clock)
     for base in ("", COMPUTING, EVALUATION):
@@ -51,7 +51,7 @@ def test_what_lies_within_another_phase_is_part_of_that() -> None:
     assert phases.seconds() == {COMPUTING: 101.0, WAITING: 10.0, EVALUATION: 111.0}
 
 
-def test_what_goes_wrong_aside_ends_it() -> None:
+def test_an_error_in_a_background_task_ends_it() -> None:
     clock = Clock()
     phases = Phases(COMPUTING, WAITING, clock=clock)
     phases.turn(COMPUTING)
@@ -62,8 +62,8 @@ def test_what_goes_wrong_aside_ends_it() -> None:
     assert phases.seconds() == {COMPUTING: 2.0, WAITING: 1.0}
 
 
-def test_a_half_that_asks_its_mailbox_waits() -> None:
-    async def half() -> dict[str, float]:
+def test_reading_the_mailbox_counts_as_waiting() -> None:
+    async def side() -> dict[str, float]:
         phases = Phases(COMPUTING, WAITING, clock=asyncio.get_running_loop().time)
         mailbox = Mailbox(phases=phases)
         phases.turn(COMPUTING)
@@ -75,4 +75,4 @@ def test_a_half_that_asks_its_mailbox_waits() -> None:
         await asyncio.sleep(6)
         return phases.seconds()
 
-    assert run_virtual(half()) == {COMPUTING: 3.0, WAITING: 9.0}
+    assert run_virtual(side()) == {COMPUTING: 3.0, WAITING: 9.0}

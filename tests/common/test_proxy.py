@@ -1,4 +1,4 @@
-"""The way through a proxy: the variables against gRPC's own reading of them, and what a proxy may say."""
+"""Connections through a proxy: the variables against gRPC's own reading of them, and a proxy's responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONNECTED = b"HTTP/1.1 200 Connection established\r\nVia: a test\r\n\r\nthe far 
 
 @contextmanager
 def proxy(answer: bytes = CONNECTED) -> Iterator[tuple[Proxy, list[bytes]]]:
-    """Answers every caller the same, and keeps what they asked."""
+    """Answers every caller the same, and records their requests."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -44,7 +44,7 @@ def proxy(answer: bytes = CONNECTED) -> Iterator[tuple[Proxy, list[bytes]]]:
 
 
 def asked_by_grpc(target: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether gRPC, left to itself, asks the proxy for the way to the target."""
+    """True if gRPC by default connects to the target through the proxy."""
     with proxy(b"HTTP/1.1 403 Forbidden\r\n\r\n") as (there, heard):
         for name, value in environ.items():
             monkeypatch.setenv(name, value.replace("PROXY", f"127.0.0.1:{there.port}"))
@@ -80,7 +80,7 @@ def test_the_environment_is_read_as_grpc_reads_it(target: str, environ: dict, mo
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
-def test_what_is_on_this_machine_is_dialled_directly(host: str) -> None:
+def test_local_addresses_are_dialled_directly(host: str) -> None:
     """gRPC would ask a proxy, which has another 127.0.0.1."""
     assert proxy_for(host, {"http_proxy": "http://proxy:3128"}) is None
 
@@ -117,7 +117,7 @@ def test_whatever_the_environment_holds_there_is_a_proxy_or_none_or_a_clear_word
         assert found is None or (found.host and found.port)
 
 
-def test_nothing_of_what_follows_the_answer_is_lost() -> None:
+def test_bytes_after_the_response_are_not_lost() -> None:
     with proxy() as (there, heard), there.connect("fd00::7", 7400, 5) as line:
         assert line.makefile("rb").read() == b"the far end"
     assert heard == [b"CONNECT [fd00::7]:7400 HTTP/1.1\r\nHost: [fd00::7]:7400\r\n\r\n"]

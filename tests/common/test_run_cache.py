@@ -1,4 +1,4 @@
-"""What is made once in a run is there again after a restart, whole or not at all."""
+"""The run cache: an entry survives a restart completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def same(one: object, other: dict[str, Tensor]) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where FIRST is kept as `data` under the number `a1`."""
+    """A cache with FIRST as `data` under the number `a1`."""
     RunCache(tmp_path / "once").keep("data", "a1", FIRST)
     return tmp_path / "once"
 
@@ -46,7 +46,7 @@ def test_nothing_is_there_at_first(run_cache: RunCache) -> None:
         run_cache.get("data")
 
 
-def test_what_was_kept_is_there_by_name_until_something_takes_its_place(run_cache: RunCache) -> None:
+def test_an_entry_is_found_by_name_until_it_is_replaced(run_cache: RunCache) -> None:
     run_cache.keep("data", "a1", FIRST)
     run_cache.keep("other", "b2", SECOND)
     assert (run_cache.number("data"), run_cache.number("other")) == ("a1", "b2")
@@ -58,7 +58,7 @@ def test_what_was_kept_is_there_by_name_until_something_takes_its_place(run_cach
 def test_a_new_object_on_the_same_folder_has_it(folder: Path) -> None:
     again = RunCache(folder)
     assert again.number("data") == "a1" and same(again.get("data"), FIRST)
-    assert same(RunCache(folder).get("data"), FIRST)  # also where nobody asks for its number first
+    assert same(RunCache(folder).get("data"), FIRST)  # also if its number is not requested first
     assert sorted(path.name for path in folder.iterdir()) == ["data.json", "data.safetensors"]
 
 
@@ -67,7 +67,7 @@ def test_a_folder_is_made_with_the_first_thing_that_is_kept(tmp_path: Path) -> N
     assert run_cache.number("data") == "" and not (tmp_path / "run").exists()
 
 
-def test_what_is_held_stays_as_it_was_when_another_takes_its_place(folder: Path) -> None:
+def test_a_loaded_entry_is_unchanged_after_its_replacement(folder: Path) -> None:
     """The tensors are read from the file's pages: the new file must not be written over the old one."""
     run_cache = RunCache(folder)
     held = run_cache.get("data")
@@ -98,7 +98,7 @@ def test_any_change_to_any_byte_is_noticed_and_it_can_be_made_again(
 
 
 @pytest.mark.parametrize("record", ["", "[]", "7", "{}", '{"number": "a1"}', '{"number": "a1", "sha256": null}'])
-def test_a_record_that_says_something_else_is_none(folder: Path, record: str) -> None:
+def test_a_record_of_another_kind_is_ignored(folder: Path, record: str) -> None:
     (folder / "data.json").write_text(record)
     assert RunCache(folder).number("data") == ""
 
@@ -110,7 +110,7 @@ def test_one_of_the_two_files_alone_is_nothing(folder: Path, lost: str) -> None:
 
 
 def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old record goes first: else it would stand beside tensors that are not its own."""
+    """The old record is removed first: else it would describe tensors that are not its own."""
 
     def crash(path: Path, content: bytes) -> None:
         raise KeyboardInterrupt
@@ -130,7 +130,7 @@ def test_a_crash_before_the_record_leaves_nothing_of_either(folder: Path, monkey
     ],
     ids=["tensors", "forced to the disk", "record"],
 )
-def test_a_full_disk_is_said_and_nothing_is_there(
+def test_a_full_disk_is_reported_and_leaves_no_entry(
     folder: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception
 ) -> None:
     def full(*_args: object) -> None:
@@ -149,7 +149,7 @@ def test_a_full_disk_is_said_and_nothing_is_there(
 
 
 def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
-    """Not pretended: a child that may write no more than 1000 bytes."""
+    """No mock: a child that may write no more than 1000 bytes."""
     if (child := os.fork()) == 0:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -163,7 +163,7 @@ def test_a_disk_that_takes_no_more_bytes_is_such_a_disk(folder: Path) -> None:
 
 
 def test_a_number_that_was_altered_is_noticed(folder: Path) -> None:
-    """The server compares numbers: another one would pass old tensors off as those of another making."""
+    """The server compares numbers: another one would present old tensors as new ones."""
     record = json.loads((folder / "data.json").read_text())
     assert record["number"] == "a1"
     (folder / "data.json").write_text(json.dumps({**record, "number": "a2"}))

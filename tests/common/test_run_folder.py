@@ -1,4 +1,4 @@
-"""The names and the format of run folders: old ones are read, newer ones are refused by everything that opens them."""
+"""The names and the format of run folders: old ones are read, newer ones are refused by all readers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_folder_holds_a_run_from_the_first_file_on(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"base": 3}', "\udcff"])
-def test_what_was_altered_says_nothing(tmp_path: Path, content: str) -> None:
+def test_an_altered_record_is_ignored(tmp_path: Path, content: str) -> None:
     for name in ("launch.json", "simulated.json", "run.json", "summary.json"):
         (tmp_path / name).write_text(content, errors="surrogateescape")
     run = RunFolder(tmp_path)

@@ -1,4 +1,4 @@
-"""The timetable that both sides derive alike."""
+"""The schedule that both sides derive alike."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rounds_are_as_many_as_the_config_says() -> None:
 @given(st.integers(0, 2**31), st.booleans(), st.integers(1, 16))
 def test_both_sides_derive_the_same_batches(seed: int, shuffle: bool, round: int) -> None:
     here, there = (schedule(seed=seed, shuffle=shuffle) for _ in range(2))
-    there.batch(16)  # what was asked before changes nothing
+    there.batch(16)  # earlier calls change nothing
     assert torch.equal(here.batch(round), there.batch(round))
 
 

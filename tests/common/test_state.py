@@ -48,7 +48,7 @@ def trained(state: State, optimiser: OptimiserConfig, steps: int) -> nn.Module:
 
 
 def through_json(snapshot: Snapshot) -> Snapshot:
-    """What a file gives back of a snapshot."""
+    """A snapshot after a round trip through a file."""
     return Snapshot(snapshot.tensors, json.loads(json.dumps(snapshot.values)))
 
 
@@ -77,14 +77,14 @@ def test_a_snapshot_does_not_change_with_the_state() -> None:
     assert torch.equal(again.keep("parts", lambda: [])[0], torch.ones(2))
 
 
-def test_what_was_not_saved_begins_anew() -> None:
+def test_state_that_was_not_saved_begins_anew() -> None:
     state = State(Snapshot({}, {"other": {"items": []}}))
     assert state.keep("list", lambda: [1]) == [1]
     assert "other" not in state
 
 
 @pytest.mark.parametrize("made", [torch.zeros(4), torch.zeros(3, dtype=torch.float64), nn.Linear(2, 2)])
-def test_what_does_not_fit_is_refused_with_its_name(made: object) -> None:
+def test_mismatched_state_is_refused_with_its_name(made: object) -> None:
     saved = State()
     saved.keep("duals", lambda: torch.zeros(3))
     with pytest.raises(CheckpointError, match="the checkpoint's duals does not fit"):
@@ -99,7 +99,7 @@ def test_a_model_of_another_shape_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [{1.5, 2.5}, object(), 3, [object()]])
-def test_what_cannot_be_saved_or_changed_is_refused_when_it_is_captured(value: object) -> None:
+def test_state_that_cannot_be_saved_or_restored_is_refused_at_capture(value: object) -> None:
     state = State()
     state.keep("thing", lambda: value)
     with pytest.raises(TypeError, match="thing"):

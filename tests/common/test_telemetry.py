@@ -1,4 +1,4 @@
-"""Events: one JSON object a line, at once, and to everyone who listens."""
+"""Events: one JSON object a line, at once, and to all listeners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_event_is_a_line_with_its_kind_and_time_before_the_call_returns(tmp_p
     assert begin - 1e-3 <= first["time"] <= time.time() + 1e-3
 
 
-def test_every_listener_hears_what_is_written(tmp_path: Path) -> None:
+def test_every_listener_receives_the_written_events(tmp_path: Path) -> None:
     one: list[Event] = []
     two: list[Event] = []
     telemetry = Telemetry(tmp_path / "events.jsonl", one.append, two.append)
@@ -51,7 +51,7 @@ def test_a_text_of_several_lines_stays_one_line(tmp_path: Path) -> None:
     assert event["reason"] == "one\ntwo\u2028three\r\n"
 
 
-def test_a_number_that_json_does_not_know_is_written_as_null_and_told_as_it_is(tmp_path: Path) -> None:
+def test_non_finite_numbers_are_written_as_null_and_passed_on_unchanged(tmp_path: Path) -> None:
     heard: list[Event] = []
     telemetry = Telemetry(tmp_path / "events.jsonl", heard.append)
     telemetry.event("round", loss=math.nan, slowest={"seconds": math.inf}, all=[1.0, -math.inf])

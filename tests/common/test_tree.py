@@ -1,4 +1,4 @@
-"""A configuration's file, values that are set for one run, and what all parties share."""
+"""A configuration's file, overrides for one run, and settings shared by all parties."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ("a: !!python/object/apply:os.getcwd []\n", "{path} is not YAML: "),
     ],
 )
-def test_a_file_that_is_no_configuration_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_configuration_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as wrong:
         load(path)
     assert str(wrong.value).startswith(said.format(path=path)) and "\n" not in str(wrong.value)
 
 
-def test_a_file_of_another_encoding_is_said(tmp_path: Path) -> None:
+def test_a_file_of_another_encoding_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "federation.yaml"
     path.write_bytes("id: Zürich".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"cannot be read: .*utf-8"):
@@ -117,11 +117,11 @@ def test_an_override_fills_a_section_that_the_file_leaves_empty() -> None:
         ("parties.boc.threads=1", "parties.boc: not in the roster federation.parties (did you mean 'bob'?)"),
     ],
 )
-def test_a_wrong_override_is_said_in_one_line(override: str, said: str) -> None:
+def test_a_wrong_override_is_reported_in_one_line(override: str, said: str) -> None:
     assert str(error(TREE, override)) == said
 
 
-# What all parties share.
+# Settings shared by all parties.
 
 
 def test_a_partys_own_values_go_before_those_of_every_party() -> None:
@@ -134,7 +134,7 @@ def test_a_partys_own_values_go_before_those_of_every_party() -> None:
 
 
 def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party_but_columns() -> None:
-    """A model of 5 layers has no `hidden` to take over: by name, kind or file they are of different kinds."""
+    """A model of 5 layers has no `hidden` to inherit: by name, kind or file they are of different kinds."""
     shared = {
         "every_party__model": {"name": "mlp", "hidden": 3},
         "every_party__optimiser": {"name": "sgd", "momentum": 0.5, "lr": 0.3},
@@ -161,7 +161,7 @@ SHARED = {"key": "who", "missing": "mean", "scale": "unit", "decimal": ","}
 
 @pytest.mark.parametrize("template", [SHARED, {"source": "csv", "path": "all.csv", "delimiter": ";", **SHARED}])
 @pytest.mark.parametrize("source", ["csv", "parquet", "arrow", "npy"])
-def test_every_partys_keys_for_tables_hold_whatever_the_source(template: dict[str, Any], source: str) -> None:
+def test_every_partys_keys_for_tables_hold_for_any_source(template: dict[str, Any], source: str) -> None:
     own = {name: {"data": {"source": source, "path": f"{name}.x"}} for name in ("ada", "bob")}
     for party in parse(tree(every_party__data=template, parties=own)).parties.values():
         read = party.data.model_dump()

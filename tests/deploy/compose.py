@@ -26,7 +26,7 @@ MEMBERS = ("server", *PARTIES)
 
 @cache
 def engine() -> docker.DockerClient | None:
-    """The engine, where there is one with the image."""
+    """The engine, if there is one with the image."""
     try:
         client = docker.from_env(timeout=60)
         client.images.get(IMAGE)
@@ -36,13 +36,13 @@ def engine() -> docker.DockerClient | None:
 
 
 def composer() -> list[str]:
-    """`docker compose` or `docker-compose`, whichever there is."""
+    """`docker compose` or `docker-compose`, as available."""
     plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
     return ["docker", "compose"] if plugin.returncode == 0 else ["docker-compose"]
 
 
 class Project:
-    """The services of the compose files, with what a test lays over them.
+    """The services of the compose files, with a test's overlays.
 
     Args:
         folder: for the overlay and the report.
@@ -64,7 +64,7 @@ class Project:
         self._environment = {"COLONNADE_IMAGE": IMAGE, "COLONNADE_REPORT": str(self.report), **environment}
 
     def run(self, *words: str, seconds: float = 200) -> tuple[int, str]:
-        """A command of compose to its end: exit code, and what it said."""
+        """Runs a command of compose to its end; returns exit code and output."""
         done = subprocess.run(
             [*self._argv, *words],
             env=os.environ | self._environment, cwd=ROOT, timeout=seconds, check=False,
@@ -73,22 +73,22 @@ class Project:
         return done.returncode, done.stdout
 
     def containers(self) -> dict[str, Container]:
-        """By service, ended ones too."""
+        """Containers by service, ended ones too."""
         client = engine()
         assert client is not None
         found = client.containers.list(all=True, filters={"label": f"com.docker.compose.project={self.name}"})
         return {container.labels["com.docker.compose.service"]: container for container in found}
 
     def container(self, service: str) -> Container:
-        """Of a service, as it is now."""
+        """Current state of a service's container."""
         return self.containers()[service]
 
     def logs(self, service: str) -> str:
-        """All that its container has said, on one line."""
+        """The log of its container, on one line."""
         return " ".join(self.container(service).logs().decode().split())
 
     def exit_codes(self) -> dict[str, int]:
-        """Of all services, which have ended."""
+        """Exit codes of all services, which have ended."""
         found = self.containers()
         assert all(container.status == "exited" for container in found.values())
         return {name: container.attrs["State"]["ExitCode"] for name, container in found.items()}
@@ -102,12 +102,12 @@ class Project:
         raise KeyError(path)
 
     def events(self, kind: str, service: str = "server") -> list[dict[str, Any]]:
-        """Of a member's run so far."""
+        """Events of a member's run so far."""
         lines = [json.loads(line) for line in self.file(service, "/runs/events.jsonl").splitlines() if line[-1:] == "}"]
         return [event for event in lines if event["kind"] == kind]
 
     def wait(self, until: Callable[[], object], what: str, seconds: float = 90) -> None:
-        """Raises AssertionError with the logs if it does not come about."""
+        """Waits for a condition; raises AssertionError with the logs if it is not met."""
         deadline = time.monotonic() + seconds
         while not until():
             if time.monotonic() > deadline:
@@ -120,12 +120,12 @@ class Project:
         return max((event["round"] for event in self.events("round")), default=0)
 
     def wait_for_more(self, rounds: int = 3) -> None:
-        """Until so many more rounds are done."""
+        """Waits for that many more rounds."""
         begun = len(self.events("round"))
         self.wait(lambda: len(self.events("round")) >= begun + rounds, f"{rounds} more rounds")
 
     def remove(self) -> None:
-        """Everything of it."""
+        """Removes everything of the project."""
         self.run("down", "--volumes", "--remove-orphans", "--timeout", "3")
         shutil.rmtree(self.report, ignore_errors=True)
 
@@ -139,7 +139,7 @@ class Project:
 
 @contextmanager
 def project(folder: Path, *files: str, over: dict[str, Any] | None = None, **environment: str) -> Iterator[Project]:
-    """A project that is gone afterwards, whatever happens. See `Project`."""
+    """A project that is always removed afterwards. See `Project`."""
     made = Project(folder, files, over, **environment)
     try:
         yield made
@@ -148,6 +148,6 @@ def project(folder: Path, *files: str, over: dict[str, Any] | None = None, **env
 
 
 def dealing(*sets: str) -> dict[str, Any]:
-    """An overlay in which the configuration is dealt with other values."""
+    """An overlay that deals the configuration with other values."""
     words = ["deal", "--out", "/members", "--connect", "server:7400", "--owner", "10001"]
     return {"services": {"deal": {"command": [*words, *(word for value in sets for word in ("--set", value))]}}}

@@ -1,4 +1,4 @@
-"""A tiny HTTP proxy: answers CONNECT, and prints what it was asked for and what it answered."""
+"""A tiny HTTP proxy: answers CONNECT, and prints requests and responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def serve(address: str, port: int) -> None:
-    """Until killed."""
+    """Serves until killed."""
     with socket.create_server((address, port)) as listening:
         while True:
             threading.Thread(target=_handle, args=(listening.accept()[0],), daemon=True).start()

@@ -19,7 +19,7 @@ _NETNS = Path("/etc/netns")  # `ip netns exec` lays NAME's files here over /etc
 
 
 def available() -> str:
-    """Why no namespaces can be made here, or "" if they can."""
+    """Reason that no namespaces can be made here, or "" if they can."""
     if os.geteuid() != 0:
         return "namespaces need root"
     if missing := [tool for tool in ("ip", "iptables", "ip6tables") if shutil.which(tool) is None]:
@@ -35,7 +35,7 @@ class Network:
     """Namespaces that see nothing but each other. Their names carry this process's number.
 
     Args:
-        hosts: what /etc/hosts says in all of them.
+        hosts: content of /etc/hosts in all of them.
     """
 
     def __init__(self, hosts: str) -> None:
@@ -62,13 +62,13 @@ class Network:
         (_NETNS / space / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n{self._hosts}")
         subprocess.run(["ip", "netns", "add", space], check=True)
         self.ip(name, "link set lo up")
-        for processes in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-            self.run(name, "sh", "-c", f"echo {int(forwards)} > /proc/sys/net/{processes}")
+        for family in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+            self.run(name, "sh", "-c", f"echo {int(forwards)} > /proc/sys/net/{family}")
 
     def cable(self, end: str, addresses: str, other: str, others: str, *, routed: bool = True) -> None:
         """Lays a cable from a machine to another, interfaces `to-MACHINE`; addresses by spaces.
 
-        With `routed`, all that `end` has no other way to goes to `other`.
+        With `routed`, `other` is the default route of `end`.
         """
         left, right = ("name", f"to-{other}", "netns", self._space(end)), (f"to-{end}", "netns", self._space(other))
         subprocess.run(["ip", "link", "add", *left, "type", "veth", "peer", "name", *right], check=True)
@@ -104,7 +104,7 @@ class Network:
         return process
 
     def reaches(self, name: str, host: str, port: int) -> bool:
-        """Whether a machine can open a connection to another's port."""
+        """True if a machine can open a connection to another's port."""
         dial = f"import socket; socket.create_connection(({host!r}, {port}), 1)"
         return self.run(name, sys.executable, "-S", "-c", dial).returncode == 0
 
@@ -113,7 +113,7 @@ class Network:
 
 
 def colonnade(*argv: object) -> tuple[object, ...]:
-    """The words of `colonnade ARGV`."""
+    """The command line of `colonnade ARGV`."""
     return (*COLONNADE, *argv)
 
 
@@ -131,14 +131,14 @@ def stop(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def events(out: Path, kind: str) -> list[dict]:
-    """What a member's events.jsonl has of a kind so far."""
+    """Events of a kind in a member's events.jsonl so far."""
     path = out / "events.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
 def await_events(out: Path, kind: str, number: int, *alive: subprocess.Popen[str]) -> list[dict]:
-    """Waits until there are so many, while these processes live."""
+    """Waits until there are that many, while these processes live."""
     deadline = time.monotonic() + PATIENCE
     while len(found := events(out, kind)) < number:
         dead = [process for process in alive if process.poll() is not None]

@@ -1,4 +1,4 @@
-"""The compose files against each other: what every member needs is said of every member."""
+"""The compose files against each other: the settings that every member needs are in every service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml as its users take it: a federation in containers, what goes wrong in one, and what each may do."""
+"""docker-compose.yml in use: a federation in containers, their failures, and their privileges."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_image_is_small_and_holds_no_compiler(demo: Project) -> None:
 
 
 def test_up_again_ends_at_once_and_down_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A finished run is not trained again, and nothing that was dealt is dealt twice."""
+    """A finished run is not trained again, and dealt files are not dealt twice."""
     with project(tmp_path, over=dealing("federation.epochs=1", "every_party.model.hidden=8")) as made:
         assert made.run("up", "--no-color")[0] == 0
         rounds = len(made.events("round"))
@@ -160,7 +160,7 @@ def test_far_parties_say_how_their_line_is_made_long(tmp_path: Path) -> None:
         assert min(event["seconds"] for event in rounds) > 0.06
 
 
-# What happens to containers while a run goes on.
+# Failures of containers during a run.
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_a_party_that_is_paused_is_waited_for(running: Project) -> None:
     party = running.container("party2")
     party.pause()
     try:
-        time.sleep(1)  # for what is under way
+        time.sleep(1)  # for messages in transit
         at = running.rounds()
         time.sleep(3)
         assert running.rounds() == at
@@ -270,12 +270,12 @@ def test_the_server_stops_within_ten_seconds_and_everyone_goes_on_when_it_is_bac
     running.wait_for_more()
 
 
-# What is wrong, said where it is wrong.
+# Errors, reported by the service at fault.
 
 
 @pytest.fixture(scope="module")
 def dealt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """Volumes of a federation that nobody has started."""
+    """Volumes of a federation that was not started."""
     with project(tmp_path_factory.mktemp("dealt"), over=dealing("federation.timeouts.away=3")) as made:
         code, said = made.run("up", "--no-color", "deal")
         assert code == 0, said
@@ -305,7 +305,7 @@ def test_wrong_input_is_one_clear_line_in_the_right_log(dealt: Project, wrong: s
     assert said.count("error:") == 1
 
 
-def test_a_taken_port_is_said_by_the_server(dealt: Project) -> None:
+def test_a_taken_port_is_reported_by_the_server(dealt: Project) -> None:
     client = engine()
     assert client is not None
     squat = (

@@ -1,4 +1,4 @@
-"""The dashboard asks for what members show, and what is deployed beside a federation opens nothing to others."""
+"""The dashboard queries metrics that members export, and its services are not exposed to others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the server and a party show late in a run that has everything: by the job that reads it."""
+    """Metrics of the server and a party late in a run with every feature, by the job that scrapes them."""
     found: dict[str, str] = {}
 
     def look(run: Watched, event: Event) -> None:
@@ -50,11 +50,11 @@ def families(text: str) -> Iterator[Metric]:
 
 
 def labels_by_name(text: str) -> dict[str, set[str]]:
-    return {s.name: set(s.labels) for processes in families(text) for s in processes.samples}
+    return {s.name: set(s.labels) for family in families(text) for s in family.samples}
 
 
 @pytest.mark.parametrize(("title", "target"), TARGETS, ids=[f"{t}-{x['refId']}" for t, x in TARGETS])
-def test_every_query_asks_for_what_there_is(shown: dict[str, str], title: str, target: dict[str, Any]) -> None:
+def test_every_query_uses_existing_metrics(shown: dict[str, str], title: str, target: dict[str, Any]) -> None:
     """Every name and every label, at every job that the query is about."""
     jobs = re.findall(r'job=~?"([a-z|]+)"', target["expr"])
     names = re.findall(r"\b(?:colonnade|process)_\w+", target["expr"])
@@ -90,20 +90,18 @@ def test_no_two_panels_overlap() -> None:
 @pytest.mark.parametrize("job", ["server", "parties"])
 def test_names_follow_the_conventions(shown: dict[str, str], job: str) -> None:
     """prometheus.io/docs/practices/naming: a prefix, base units, `_total` for counters and for nothing else."""
-    own = [processes for processes in families(shown[job]) if not processes.name.startswith("process_")]
+    own = [family for family in families(shown[job]) if not family.name.startswith("process_")]
     assert len(own) >= 10
-    for processes in own:
-        assert re.fullmatch(r"colonnade(_[a-z]+)+", processes.name) and processes.documentation.endswith(".")
-        assert not re.search(r"_(ms|milliseconds|kb|mb|percent|minutes|count|sum|total)$", processes.name)
-        assert {s.name.endswith("_total") for s in processes.samples} == {processes.type == "counter"}
+    for family in own:
+        assert re.fullmatch(r"colonnade(_[a-z]+)+", family.name) and family.documentation.endswith(".")
+        assert not re.search(r"_(ms|milliseconds|kb|mb|percent|minutes|count|sum|total)$", family.name)
+        assert {s.name.endswith("_total") for s in family.samples} == {family.type == "counter"}
 
 
 def test_every_metric_is_documented(shown: dict[str, str]) -> None:
     documented = set(re.findall(r"`(colonnade_\w+)`", (DEPLOY.parent / "docs/operations.md").read_text()))
     there = {
-        processes.name + "_total" * (processes.type == "counter")
-        for text in shown.values()
-        for processes in families(text)
+        family.name + "_total" * (family.type == "counter") for text in shown.values() for family in families(text)
     }
     of_regression = {"colonnade_rmse"}  # in the place of an accuracy
     assert {name for name in there if name.startswith("colonnade_")} == documented - of_regression
@@ -118,7 +116,7 @@ def test_labels_name_members_and_kinds_and_nothing_else(shown: dict[str, str]) -
         "protocol": {"vimadmm"}, "federation": {"test"}, "version": {VERSION},
     }  # fmt: skip
     for text in shown.values():
-        for sample in (s for processes in families(text) for s in processes.samples):
+        for sample in (s for family in families(text) for s in family.samples):
             assert all(said in allowed[label] for label, said in sample.labels.items()), sample
 
 
@@ -148,7 +146,7 @@ def test_promtool_can_parse_every_query(tmp_path: Path, expression: str) -> None
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_every_member_shows_what_is_read() -> None:
+def test_every_member_exports_the_queried_metrics() -> None:
     for name in ("server", *(f"party{index}" for index in range(1, 5))):
         assert OVERLAY["services"].pop(name) == {"environment": {"COLONNADE_METRICS": "0.0.0.0:9400"}}
     assert OVERLAY["services"].keys() == {"prometheus", "grafana"}
@@ -179,7 +177,7 @@ def test_a_service_beside_the_federation_is_pinned_and_bound(name: str) -> None:
             assert source in OVERLAY["volumes"]
 
 
-def test_grafana_finds_what_it_is_given() -> None:
+def test_grafana_finds_its_provisioned_files() -> None:
     grafana = DEPLOY / "metrics/grafana"
     mounts = [mount.split(":") for mount in OVERLAY["services"]["grafana"]["volumes"]]
     inside = {Path(source).name: target for source, target, *_ in mounts}

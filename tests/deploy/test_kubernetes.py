@@ -1,4 +1,4 @@
-"""What deploy/kubernetes renders to, by kustomize itself: against the API's schemas, and against what we promise."""
+"""Output of deploy/kubernetes by kustomize: against the API's schemas, and against the documented properties."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(not _renderer(), reason="neither kustomize nor k
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document]]:
-    """The documents of every overlay, with an operator's files beside each that asks for some."""
+    """The documents of every overlay, with an operator's files for each that needs some."""
     tree = shutil.copytree(ROOT, tmp_path_factory.mktemp("kubernetes") / "kubernetes")
     for overlay in tree.glob("overlays/**/kustomization.yaml"):
         for name in GIVEN:
@@ -71,7 +71,7 @@ def of(documents: list[Document], kind: str) -> list[Document]:
 
 
 def pods(documents: list[Document]) -> Iterator[tuple[str, dict[str, str], Document]]:
-    """Name, labels and pod spec of everything that runs."""
+    """Name, labels and pod spec of every workload."""
     for document in documents:
         if "template" in document.get("spec", {}):
             template = document["spec"]["template"]
@@ -79,7 +79,7 @@ def pods(documents: list[Document]) -> Iterator[tuple[str, dict[str, str], Docum
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_every_document_is_what_the_api_takes(rendered: dict[str, list[Document]], overlay: str) -> None:
+def test_every_document_is_valid_for_the_api(rendered: dict[str, list[Document]], overlay: str) -> None:
     for document in rendered[overlay]:
         if document["apiVersion"] != "cert-manager.io/v1":  # not of the API itself
             kubernetes_validate.validate(document, VERSION, strict=True)
@@ -95,7 +95,7 @@ def test_the_schemas_would_notice_a_slip(rendered: dict[str, list[Document]]) ->
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_nothing_runs_with_more_rights_than_it_needs(rendered: dict[str, list[Document]], overlay: str) -> None:
-    """The API's own profile `restricted`, and a root file system that nobody writes."""
+    """The API's own profile `restricted`, and a read-only root file system."""
     for name, _, pod in pods(rendered[overlay]):
         shared = pod["securityContext"]
         assert shared["runAsNonRoot"] is True and shared["runAsUser"] == shared["fsGroup"] == 10001, name
@@ -169,7 +169,7 @@ def test_every_pod_has_one_policy_which_allows_the_one_port(rendered: dict[str, 
         assert (ports, out) == (({7400}, set()) if name == "server" else (set(), {7400, 53}))
 
 
-def test_in_the_demo_parties_reach_the_server_and_nobody_else(rendered: dict[str, list[Document]]) -> None:
+def test_in_the_demo_parties_reach_only_the_server(rendered: dict[str, list[Document]]) -> None:
     demo = rendered["demo"]
     labels = {name: labels for name, labels, _ in pods(demo)}
     for policy in of(demo, "NetworkPolicy"):
@@ -201,7 +201,7 @@ def test_members_end_and_are_started_again_only_where_that_helps(
         never, ignore = job["spec"]["podFailurePolicy"]["rules"]
         assert never["action"] == "FailJob" and never["onExitCodes"]["values"] == [2, 5]
         assert ignore["action"] == "Ignore"
-        assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # what podFailurePolicy asks for
+        assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # required by podFailurePolicy
         claims = [v for v in job["spec"]["template"]["spec"]["volumes"] if v["name"] == "run"]
         assert claims[0]["persistentVolumeClaim"]["claimName"] in {
             claim["metadata"]["name"] for claim in of(rendered[overlay], "PersistentVolumeClaim")
@@ -238,7 +238,7 @@ def test_a_mounted_key_is_read_by_our_user_through_its_group(entered: Path, mode
 
 
 def _loads(keys: Path, user: int) -> bool:
-    """Whether a process of that user, and group, takes the identity."""
+    """True if a process of that user and group accepts the identity."""
     if (child := os.fork()) == 0:
         try:
             os.setgroups([])
@@ -256,7 +256,7 @@ def _loads(keys: Path, user: int) -> bool:
 
 
 @pytest.mark.parametrize("member", ["server", "party"])
-def test_what_cert_manager_makes_by_our_request_is_an_identity(
+def test_a_certificate_of_cert_manager_by_our_request_is_an_identity(
     rendered: dict[str, list[Document]], member: str, tmp_path: Path
 ) -> None:
     (asked,) = (certificate["spec"] for certificate in of(rendered[f"cert-manager/{member}"], "Certificate"))
@@ -281,7 +281,7 @@ def test_what_cert_manager_makes_by_our_request_is_an_identity(
 
 
 def _issue(asked: Document, key: ec.EllipticCurvePrivateKey, authority: Authority) -> x509.Certificate:
-    """A certificate with what the request names, and nothing of our own code."""
+    """A certificate with the names of the request, made without our own code."""
     now = datetime.now(UTC)
     usages = {"server auth": ExtendedKeyUsageOID.SERVER_AUTH, "client auth": ExtendedKeyUsageOID.CLIENT_AUTH}
     return (

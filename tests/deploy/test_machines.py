@@ -1,4 +1,4 @@
-"""Organisations with machines of their own, as deploy/machines.md says it: addresses, routers, NAT, proxy, firewall.
+"""Organisations with machines of their own, as in deploy/machines.md: addresses, routers, NAT, proxy, firewall.
 
 bank --- proxy ---.
 shop (IPv6) ------ router --- server
@@ -50,7 +50,7 @@ def blocks(heading: str, kind: str) -> list[str]:
 
 
 def follow(heading: str, folder: Path) -> list[str]:
-    """Runs the commands below a heading in a folder, and returns what each of them says."""
+    """Runs the commands below a heading in a folder, and returns the output of each."""
     said = []
     for line in "".join(blocks(heading, "sh")).splitlines():
         words = shlex.split(line)
@@ -148,7 +148,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def proxy(world: World) -> Iterator[Path]:
-    """The proxy runs; the file has a line for each CONNECT, with what it answered."""
+    """The proxy runs; the file has a line for each CONNECT, with its response."""
     log = world.folder / "proxy.log"
     script = ROOT / "tests" / "deploy" / "connect_proxy.py"
     process = world.network.start("proxy", "sh", "-c", f"exec {sys.executable} -S {script} 10.1.0.3 3128 > {log}")
@@ -164,7 +164,7 @@ def until(happens: Any, *alive: subprocess.Popen[str]) -> None:
 
 
 def test_a_run_goes_to_its_end_whichever_way_each_party_comes(world: World, proxy: Path) -> None:
-    """By a proxy, and from behind a NAT under a name that no certificate holds, before the server; by IPv6 after."""
+    """Parties start through a proxy and behind a NAT, by a name in no certificate, before the server; by IPv6 after."""
     reaches, run = world.network.reaches, world["server"] / "paths"
     world.write(*PARTIES, epochs=3)
     members = {name: world.start(name, out="paths") for name in ("bank", "clinic")}
@@ -184,7 +184,7 @@ def test_a_run_goes_to_its_end_whichever_way_each_party_comes(world: World, prox
 
 
 def _dials_in(world: World, name: str, address: str) -> bool:
-    """Whether the server reaches a port that is open at a party; its neighbour does, or nothing would be shown."""
+    """True if the server reaches an open port at a party; its neighbour does, as a control."""
     listen = f"import socket, time; s = socket.create_server(({address!r}, 9000)); print(1, flush=True); time.sleep(99)"
     process = world.network.start(name, sys.executable, "-S", "-c", listen)
     assert process.stdout is not None and process.stdout.readline() == "1\n"

@@ -33,7 +33,7 @@ def settings(unit: str) -> dict[str, list[str]]:
 
 
 def installed(folder: Path, unit: str) -> Path:
-    """The unit as it is installed, with a program that is here."""
+    """The unit as installed, with a program of this machine."""
     path = folder / UNITS[unit]
     path.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", (FOLDER / unit).read_text(), flags=re.M))
     return path
@@ -57,7 +57,7 @@ def test_the_sandbox_is_tight(tmp_path: Path, unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_what_starting_again_does_not_mend_is_not_started_again(unit: str) -> None:
+def test_errors_that_a_restart_cannot_fix_cause_no_restart(unit: str) -> None:
     never = {int(code) for code in settings(unit)["RestartPreventExitStatus"][0].split()}
     assert never == {InputError.exit_code, BudgetSpent.exit_code}
     assert not never & {PeerError.exit_code, EnvironmentFault.exit_code}

@@ -30,7 +30,7 @@ def run(*sets: str, **how) -> Outcome:
 
 
 def kept(outcome: Outcome) -> dict[str, Tensor]:
-    """Everyone's two networks, flat."""
+    """All members' two networks, flat."""
     states = {name: ctx.state for name, ctx in outcome.clients.items()}
     pairs = {name: (state["model"], state["head"]) for name, state in states.items()}
     pairs[SERVER] = (outcome.server.state["active model"], outcome.server.state["head"])
@@ -42,7 +42,7 @@ def _flat(module: nn.Module) -> Tensor:
 
 
 class Joint:
-    """Everyone's networks as they were before the first round, in one process, with SGD as configured by default."""
+    """All members' networks as they were before the first round, in one process, with SGD as configured by default."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.server, self.clients = outcome.server, outcome.clients
@@ -98,14 +98,14 @@ def test_it_takes_the_steps_of_one_joint_model(different: tuple[str, ...]) -> No
 
 def test_all_are_sent_the_gradient_at_their_own_predictions() -> None:
     outcome = run("federation.rounds=1")
-    told = {to: m.dr for sender, to, m in outcome.messages if isinstance(m, Gradient)}
+    sent = {to: m.dr for sender, to, m in outcome.messages if isinstance(m, Gradient)}
     each = Joint(outcome).predictions(rows := outcome.server.schedule.batch(1))
     leaves = [r.detach().requires_grad_() for r in each.values()]
     functional.cross_entropy(torch.stack(leaves).mean(0), outcome.server.labels[rows]).backward()
-    assert list(told) == ["party1", "party2", "party3", "party4"]
-    for dr in told.values():
+    assert list(sent) == ["party1", "party2", "party3", "party4"]
+    for dr in sent.values():
         torch.testing.assert_close(dr, leaves[0].grad)
-        assert torch.equal(dr.argmin(1), outcome.server.labels[rows])  # so says docs/security.md
+        assert torch.equal(dr.argmin(1), outcome.server.labels[rows])  # as docs/security.md states
 
 
 def lost(sender: str, _to: str, item: object) -> float:
@@ -114,8 +114,8 @@ def lost(sender: str, _to: str, item: object) -> float:
 
 
 @pytest.mark.parametrize("missing", ["leave_out", "zero", "last"])
-def test_what_a_missing_party_is_to_the_others(missing: str) -> None:
-    """Left out, the average is over four; as zeros, or with what it said an epoch ago, over five."""
+def test_imputation_of_a_missing_party(missing: str) -> None:
+    """Left out, the average is over four; as zeros, or with its output of an epoch ago, over five."""
     sets = (f"federation.protocol.missing={missing}", "federation.quorum={need: 3}", "federation.rounds=9")
     outcome = run(*sets, delay=lost)
     joint = Joint(outcome)
@@ -133,14 +133,14 @@ def test_what_a_missing_party_is_to_the_others(missing: str) -> None:
     each = joint.predictions(tested)
     r = sum(each[name] for name in each if name != "party4") / (4 if missing == "leave_out" else 5)
     loss = functional.cross_entropy(r, outcome.server.labels[tested]).item()
-    assert outcome.server.metrics["test_loss"] == pytest.approx(loss, rel=1e-4)  # nobody's last is of test rows
+    assert outcome.server.metrics["test_loss"] == pytest.approx(loss, rel=1e-4)  # no last prediction is of test rows
 
 
 def test_a_round_may_be_left_out_for_a_missing_party() -> None:
     outcome = run("federation.protocol.missing=skip", "federation.quorum={need: 3}", delay=lost)
     assert [event["round"] for event in outcome.of_kind("skipped")] == [7]  # the last one is not, it is evaluated
-    told = [to for _, to, m in outcome.messages if isinstance(m, Gradient) and m.round == 8]
-    assert told == ["party1", "party2", "party3"]
+    sent = [to for _, to, m in outcome.messages if isinstance(m, Gradient) and m.round == 8]
+    assert sent == ["party1", "party2", "party3"]
 
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:

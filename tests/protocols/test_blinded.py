@@ -1,4 +1,4 @@
-"""Protocols over sums that the server learns without their parts: the same run as in the clear, and little in it."""
+"""Protocols over sums that the server learns without their parts: the same run as in the clear, with hidden parts."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def said(outcome: Outcome, kind: type, sender: str | None = None) -> list[Any]:
 
 
 def sets_of(outcome: Outcome) -> dict[int, list[int]]:
-    """Over whom every round went, as its parties were told."""
+    """Sets of every round, as sent to its parties."""
     return {m.round: m.members.tolist() for m in said(outcome, Members)}
 
 
-# What the server learns.
+# The server's view.
 
 
 @every
@@ -78,7 +78,7 @@ def test_a_sum_is_that_of_the_clear_within_the_rings_error_and_no_part_is_to_be_
 
 
 @every
-def test_what_is_learned_is_the_same_although_masks_are_fresh(name: str) -> None:
+def test_the_learned_model_is_the_same_under_fresh_masks(name: str) -> None:
     one, two = run(name), run(name)
     assert all(torch.equal(values, parameters(two)[member]) for member, values in parameters(one).items())
     assert not any(torch.equal(a.words, b.words) for a, b in zip(said(one, Masked), said(two, Masked), strict=True))
@@ -101,11 +101,11 @@ def test_only_declared_messages_with_exactly_the_declared_bytes(name: str, bits:
         assert [m.members.nbytes for m in mine if isinstance(m, Members)] == [4] * 4
 
 
-# Who is late.
+# Late parties.
 
 
 def slow(party: str, rounds: range, seconds: float = 3.0) -> Callable[[str, str, object], float]:
-    """Everything takes half a second; what a party sends of some rounds takes longer."""
+    """Every message takes half a second; a party's messages of some rounds take longer."""
 
     def delay(sender: str, _to: str, item: object) -> float:
         late = sender == party and isinstance(item, Masked) and item.round in rounds
@@ -129,7 +129,7 @@ def test_a_straggler_rests_and_comes_back(name: str, absence: str) -> None:
     assert losses[1] == losses[0] and losses[-1] < losses[0]
 
 
-def test_who_fails_again_and_again_rests_twice_as_long_every_time() -> None:
+def test_the_pause_of_a_repeatedly_failing_party_doubles() -> None:
     outcome = run("fdml", *LATE, "federation.rounds=20", delay=slow("party4", range(2, 99), 1e4))
     assert [e["round"] for e in outcome.of_kind("abandoned")] == [2, 5, 10, 19]
 
@@ -155,7 +155,7 @@ def test_an_evaluation_without_a_sum_is_given_up() -> None:
     assert "test_accuracy" not in outcome.server.metrics and "val_accuracy" in outcome.server.metrics
 
 
-def test_whom_everybody_waits_for_ends_the_run() -> None:
+def test_a_party_that_all_wait_for_ends_the_run() -> None:
     with pytest.raises(PartyLost, match="party4 was lost: no Masked for round 2 within 60 s"):
         run("fdml", delay=slow("party4", range(2, 3), 1e4))
 
@@ -164,13 +164,13 @@ def test_whom_everybody_waits_for_ends_the_run() -> None:
 
 
 def once_each(outcome: Outcome) -> bool:
-    """Whether nobody sent two messages of one round and stage."""
+    """True if no party sent two messages of one round and stage."""
     sent = Counter((by, m.round, m.stage) for by, _, m in outcome.messages if isinstance(m, Masked))
     return set(sent.values()) == {1}
 
 
 def lying(party: str, round: int, *tells: list[int]) -> Callable[[Any], None]:
-    """Tells a party these sets in the place of the one that a round has."""
+    """Sends a party these sets in place of a round's own."""
 
     def alter(cohort: Any) -> None:
         carry = cohort[party]._carry
@@ -187,7 +187,7 @@ def lying(party: str, round: int, *tells: list[int]) -> Callable[[Any], None]:
     return alter
 
 
-def test_a_second_set_of_the_same_round_gets_no_second_answer() -> None:
+def test_a_second_set_of_the_same_round_gets_no_second_response() -> None:
     outcome = run("fdml", on_cohort=lying("party1", 2, [1, 1, 1, 1], [1, 1, 1, 0]))
     assert once_each(outcome)
     assert [m.stage for m in said(outcome, Masked, "party1") if m.round == 2] == [0]
@@ -218,24 +218,24 @@ def test_a_set_that_hides_too_little_is_refused(members: list[int], error: str) 
     assert sent == []
 
 
-def test_where_every_round_waits_for_everyone_a_party_answers_for_no_other_set() -> None:
-    """A server cannot pretend that somebody is away, to see what it sends from two sums."""
+def test_a_party_answers_for_no_smaller_set_if_every_round_waits_for_all() -> None:
+    """A server cannot pretend that a party is absent, to derive its values from two sums."""
     with pytest.raises(ContractError, match=r"expected at least 4 parties, as federation\.quorum .*, got 3"):
         run("fdml", on_cohort=lying("party1", 2, [1, 1, 1, 0]))
 
 
-def test_sums_over_other_sets_than_were_told_do_not_come_out() -> None:
+def test_sums_over_other_sets_than_announced_do_not_decode() -> None:
     """The server leaves one out at some parties: their masks have no counterpart."""
     with pytest.raises(ContractError, match=r"one of the parties sent Masked\.words: .* got a sum out of range"):
         run("fdml", *LATE, on_cohort=lying("party1", 2, [1, 1, 1, 0]))
 
 
-# What is the same before and after a restart.
+# State over restarts.
 
 
 @pytest.fixture
 def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
-    """What members keep from one run of this test to the next; all are starts of the same run."""
+    """Folders that members keep over the runs of this test; all are starts of the same run."""
     kept: dict[str, RunCache] = {}
 
     def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -253,7 +253,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
 
 
 def test_a_run_that_goes_back_goes_over_the_same_sets_and_ends_the_same(disks: dict[str, RunCache]) -> None:
-    """The straggler is as quick as the others the second time: it is left out all the same."""
+    """The straggler is as quick as the others the second time: it is still left out."""
     more = (*LATE, "federation.rounds=8")
     before = run("fdml", *more, delay=slow("party4", range(2, 3)), save=True)
     after = run("fdml", *more, start=(2, before.saved[2]))
@@ -279,11 +279,11 @@ def test_rounds_that_were_done_with_a_party_that_is_gone_are_given_up(disks: dic
     skipped = [e["round"] for e in after.of_kind("skipped")]
     assert skipped[:29] == list(range(4, 33)) and len(skipped) < 33  # up to 32 they may have been done
     assert sets_of(after)[40] == [1, 1, 1, 0]
-    assert (4 in sets_of(after)) == (how == "silent")  # nobody is asked in vain where it is known
+    assert (4 in sets_of(after)) == (how == "silent")  # no request to a party known to be absent
 
 
 def test_a_party_sends_nothing_for_a_round_that_it_has_done_over_another_set(disks: dict[str, RunCache]) -> None:
-    """The server has forgotten: with its record gone it is as good as one that lies."""
+    """The server has forgotten: without its record it acts like one that lies."""
     before = run("fdml", *LATE, delay=slow("party4", range(2, 3)), save=True)
     del disks[SERVER]
     after = run("fdml", *LATE, start=(2, before.saved[2]))
@@ -327,8 +327,8 @@ def test_values_beyond_the_bound_are_clipped_with_one_warning() -> None:
     assert warned == dict.fromkeys(outcome.clients, 1)
 
 
-def test_what_is_no_number_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.client.privacy.egress.Door.release", lambda _self, private, **_: private / 0 * 0)
+def test_non_finite_values_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.client.privacy.egress.Egress.release", lambda _self, private, **_: private / 0 * 0)
     with pytest.raises(InputError, match="a number is not finite and has no word"):
         run("fdml")
 

@@ -1,4 +1,4 @@
-"""C-VFL against autograd: everybody descends the joint loss while all others stand still."""
+"""C-VFL against autograd: every member descends the joint loss while all others stand still."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def run(*sets: str, **how) -> Outcome:
 
 
 def begun(outcome: Outcome, *sets: str) -> tuple[list[torch.nn.Module], torch.nn.Module]:
-    """Everybody's model as it is before the first round."""
+    """All members' models before the first round."""
     still = run(*sets, "federation.rounds=1", "server.optimiser={lr: 1.0e-12, weight_decay: 0}")
     return [copy.copy(ctx)._build(16) for ctx in outcome.clients.values()], copy.deepcopy(still.server.state["head"])
 
 
 def sent(outcome: Outcome, t: int) -> dict[str, torch.Tensor]:
-    """What the server read of the parties in a round, in the roster's order."""
+    """The parties' embeddings as the server read them in a round, in the roster's order."""
     came = {sender: m.h for sender, _, m in outcome.messages if isinstance(m, Embedding) and m.round == t}
     return {name: came[name] for name in outcome.clients}
 
@@ -46,7 +46,7 @@ def flat(model: torch.nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("sets", [(), (MLP,)], ids=["linear", "mlp"])
-def test_everybody_makes_local_steps_with_all_others_standing_still(sets: tuple[str, ...]) -> None:
+def test_members_make_local_steps_while_all_others_stand_still(sets: tuple[str, ...]) -> None:
     """Algorithm 1 in one process, with autograd through the whole joint model for every single step."""
     outcome = run(*sets)
     models, head = begun(outcome, *sets)
@@ -73,7 +73,7 @@ def test_everybody_makes_local_steps_with_all_others_standing_still(sets: tuple[
 
 
 def test_one_local_step_is_a_step_of_one_joint_model() -> None:
-    """The oracle is autograd on the sum of everybody's parts at once."""
+    """The oracle is autograd on the sum of all members' parts at once."""
     outcome = run("federation.protocol.local_steps=1")
     models, head = begun(outcome)
     joint = [p for m in models for p in m.parameters()]
@@ -102,27 +102,27 @@ def test_one_local_step_is_split_learning(sets: tuple[str, ...]) -> None:
         assert torch.allclose(values, parameters(other)[name], atol=1e-6)
 
 
-def test_labels_and_embeddings_travel_and_the_run_says_so() -> None:
+def test_labels_and_embeddings_are_sent_and_the_run_reports_it() -> None:
     outcome = run()
     (warning,) = outcome.of_kind("warning")
     assert warning["party"] == SERVER and "SHARES LABELS AND EMBEDDINGS" in warning["reason"]
     assert "LABELS" in CONTRACT.sees["party"] and "EMBEDDINGS" in CONTRACT.sees["party"]
-    told = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
-    for t, message in enumerate(told, 1):
+    received = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
+    for t, message in enumerate(received, 1):
         assert torch.equal(message.y, outcome.server.labels[outcome.server.schedule.batch(t)])
         others = [m.h for _, to, m in outcome.messages if to == "party3" and isinstance(m, Other) and m.round == t]
         expected = [h for name, h in sent(outcome, t).items() if name != "party3"]
         assert all(torch.equal(one, two) for one, two in zip(others, expected, strict=True))
-    assert len(told) == 6
+    assert len(received) == 6
 
 
-def test_what_was_compressed_once_is_passed_on_nearly_as_it_came() -> None:
-    """Values that are on a scale already stay there; a party's own steps begin at what it has not compressed."""
+def test_compressed_embeddings_are_passed_on_nearly_unchanged() -> None:
+    """Values that are on a scale already stay there; a party's own steps begin at its uncompressed embeddings."""
     outcome = run(BITS)
     for t in range(1, 7):
-        told = [m.h for _, to, m in outcome.messages if to == "party1" and isinstance(m, Other) and m.round == t]
+        received = [m.h for _, to, m in outcome.messages if to == "party1" and isinstance(m, Other) and m.round == t]
         came = [h for name, h in sent(outcome, t).items() if name != "party1"]
-        for one, two in zip(told, came, strict=True):
+        for one, two in zip(received, came, strict=True):
             assert len(one.unique()) <= 16 and (one == two).float().mean() > 0.999
     heads = [m.parameters for _, to, m in outcome.messages if to == "party1" and isinstance(m, Head)]
     assert all(len(head.unique()) <= 16 for head in heads)
@@ -133,9 +133,9 @@ def test_a_party_compares_its_fresh_embeddings_with_compressed_ones_of_others() 
     outcome = run(BITS, "federation.rounds=1")
     ctx, model = outcome.clients["party1"], begun(outcome, BITS)[0][0]
     rows = outcome.server.schedule.batch(1)
-    told = [m for _, to, m in outcome.messages if to == "party1"]
-    others = torch.cat([m.h for m in told if isinstance(m, Other)], 1)
-    (weight,) = (m.parameters.view(10, 64) for m in told if isinstance(m, Head))
+    received = [m for _, to, m in outcome.messages if to == "party1"]
+    others = torch.cat([m.h for m in received if isinstance(m, Other)], 1)
+    (weight,) = (m.parameters.view(10, 64) for m in received if isinstance(m, Head))
     step = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     for _ in range(3):
         step.zero_grad()
@@ -145,13 +145,13 @@ def test_a_party_compares_its_fresh_embeddings_with_compressed_ones_of_others() 
     assert torch.allclose(flat(model), parameters(outcome)["party1"], atol=1e-6)
 
 
-def test_noisy_labels_are_sent_as_what_the_server_believes() -> None:
+def test_noisy_labels_are_sent_as_the_servers_posterior() -> None:
     outcome = run("server.privacy.labels={deviation: 1, seeded: true}", "federation.rounds=1")
-    told = [m.y for _, to, m in outcome.messages if to == "party1" and isinstance(m, Labels | Beliefs)]
+    received = [m.y for _, to, m in outcome.messages if to == "party1" and isinstance(m, Labels | Beliefs)]
     truth = run("federation.rounds=1").server.labels[outcome.server.schedule.batch(1)]
-    assert len(told) == 1 and told[0].dtype == torch.float32 and told[0].shape == (len(truth), 10)
-    torch.testing.assert_close(told[0].sum(1), torch.ones(len(truth)))
-    assert 0.3 < (told[0].argmax(1) == truth).float().mean() < 0.999
+    assert len(received) == 1 and received[0].dtype == torch.float32 and received[0].shape == (len(truth), 10)
+    torch.testing.assert_close(received[0].sum(1), torch.ones(len(truth)))
+    assert 0.3 < (received[0].argmax(1) == truth).float().mean() < 0.999
 
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
@@ -199,13 +199,13 @@ def test_a_straggler_is_missed_and_catches_up() -> None:
     assert outcome.mailbox.late["party2"] >= 1
 
 
-def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
-    told = [(to, m) for sender, to, m in outcome.messages if sender == SERVER]
-    assert {to for to, _ in told} == {"party1", "party2", "party3"}
+    received = [(to, m) for sender, to, m in outcome.messages if sender == SERVER]
+    assert {to for to, _ in received} == {"party1", "party2", "party3"}
     for party in ("party1", "party2", "party3"):
-        *there, last = [m.h for to, m in told if to == party and isinstance(m, Other)]
+        *there, last = [m.h for to, m in received if to == party and isinstance(m, Other)]
         assert len(there) == 2 and all(h.any() for h in there) and not last.any()

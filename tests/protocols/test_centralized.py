@@ -101,7 +101,7 @@ def test_rounds_before_everyone_has_been_heard_are_left_out() -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.3
 
 
-def test_a_party_with_more_columns_than_agreed_says_so() -> None:
+def test_a_party_with_more_columns_than_agreed_reports_it() -> None:
     with pytest.raises(ConfigError, match=r"party1 has 16 columns, federation\.protocol\.columns allows 15"):
         run("federation.protocol.columns=15")
 

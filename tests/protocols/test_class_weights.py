@@ -1,4 +1,4 @@
-"""Class weights: a rare class is found, alike wherever the server computes the loss, and refused where it does not."""
+"""Class weights: a rare class is found if the server computes the loss; otherwise they are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def config(name: str, weights: Any, **federation: Any) -> Config:
 
 
 def recall(outcome: Any) -> float:
-    """Of the second class, on the test rows."""
+    """Recall of the second class, on the test rows."""
     (_, (missed, found)) = outcome.server.details["test"]["confusion"]
     return float(found / (found + missed))
 
@@ -82,7 +82,9 @@ def test_evaluations_are_not_weighted(folder: Path) -> None:
          "the weights are counts of all labels"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_weighted_is_refused(name: str, weights: Any, server: dict[str, Any], message: str) -> None:
+def test_tasks_that_cannot_be_weighted_are_refused(
+    name: str, weights: Any, server: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         tree = config("split", "none").model_dump(mode="json", exclude_none=True)
         tree["federation"]["protocol"] = {"name": name}

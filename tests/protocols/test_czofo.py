@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.client.protocols import czofo as party_half
+from colonnade.client.protocols import czofo as party_side
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, InputError
 from colonnade.common.numerics.directions import Directions
@@ -133,7 +133,7 @@ def test_together_all_parties_are_perturbed_around_the_same_point() -> None:
     assert set(first) == set(joint.names)
 
 
-def test_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+def test_only_an_evaluation_waits_for_a_slow_party() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         return 0.0 if not isinstance(item, Embedding) else 10.0 if sender == "party2" else 0.1
 
@@ -147,20 +147,20 @@ def test_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_a_bound_on_staleness_holds_whoever_is_ahead_of_the_slowest(ahead: int) -> None:
+def test_a_bound_on_staleness_holds_parties_ahead_of_the_slowest(ahead: int) -> None:
     bound = f"federation.protocol.ahead={ahead}"
     outcome = run(bound, "federation.rounds=12", "federation.evaluate.every=12", delay=uneven)
     order = [to for _, to, m in outcome.messages if isinstance(m, Differences)]
     served = dict.fromkeys(outcome.clients, 0)
     widest = 0
-    for to in order[:-4]:  # the evaluation in the end takes a turn of everyone
+    for to in order[:-4]:  # the final evaluation takes an exchange of every party
         served[to] += 1
         widest = max(widest, max(served.values()) - min(served.values()))
     assert widest == ahead + 1
     assert len(order) == 48
 
 
-def test_staleness_is_what_the_order_of_turns_says() -> None:
+def test_staleness_follows_from_the_order_of_exchanges() -> None:
     outcome = run("federation.evaluate.every=8", "federation.batch=300", delay=uneven)
     since: dict[str, dict[int, int]] = {name: {} for name in outcome.clients}
     ages: dict[str, list[int]] = {name: [] for name in outcome.clients}
@@ -235,18 +235,18 @@ def test_other_directions_at_the_other_end_are_noticed(monkeypatch: pytest.Monke
         def __init__(self, seed: int, *rest) -> None:
             super().__init__(seed + 1, *rest)
 
-    monkeypatch.setattr(party_half, "Directions", Others)
+    monkeypatch.setattr(party_side, "Directions", Others)
     with pytest.raises(ContractError, match=r"Differences.mark.*it drew others"):
         run()
 
 
 def test_a_vector_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from colonnade.server.protocols import czofo as server_half
+    from colonnade.server.protocols import czofo as server_side
 
     def short(t: int, mark: int, delta: Tensor) -> Differences:
         return Differences(t, mark, delta[:, :5])
 
-    monkeypatch.setattr(server_half, "Differences", short)
+    monkeypatch.setattr(server_side, "Differences", short)
     with pytest.raises(ContractError, match=r"server.*Differences.delta.*directions = 6.*\(1, 5\)"):
         run()
 
@@ -272,7 +272,7 @@ def test_wrong_values_are_refused_with_their_key(wrong: str, said: str) -> None:
         config(CZOFO, f"federation.protocol.{wrong}")
 
 
-def test_what_cannot_go_together_is_refused() -> None:
+def test_conflicting_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most 16"):
         config(CZOFO, "federation.protocol.draw=orthogonal", "federation.protocol.directions=17")
     with pytest.raises(ConfigError, match="nobody is ahead"):
@@ -282,7 +282,7 @@ def test_what_cannot_go_together_is_refused() -> None:
 
 
 def test_a_turn_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_half, "Embedding", lambda t, _turn, h: Embedding(t, 0, h))
+    monkeypatch.setattr(party_side, "Embedding", lambda t, _turn, h: Embedding(t, 0, h))
     with pytest.raises(ContractError, match=r"Embedding.turn.*at least 1"):
         run()
 
@@ -293,7 +293,7 @@ def private(sigma: float, clip: float = 0.1, *, seeded: bool = True) -> str:
 
 
 @pytest.mark.parametrize("delta", ["batch", "row"])
-def test_with_wide_clips_and_next_to_no_noise_protected_answers_are_the_clear_ones(delta: str) -> None:
+def test_with_wide_clips_and_almost_no_noise_protected_responses_equal_the_clear_ones(delta: str) -> None:
     sets = (f"federation.protocol.delta={delta}", "federation.evaluate.every=8", "every_party.optimiser.lr=0.005")
     still, clear = run(private(1e-6, clip=100), *sets), run(*sets)
     for member, values in parameters(clear).items():
@@ -302,7 +302,7 @@ def test_with_wide_clips_and_next_to_no_noise_protected_answers_are_the_clear_on
 
 
 @pytest.mark.parametrize("delta", ["batch", "row"])
-def test_another_label_moves_answers_by_no_more_than_twice_the_clip(
+def test_another_label_moves_responses_by_no_more_than_twice_the_clip(
     delta: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer to every party, without the noise: nothing else of it depends on the label."""
@@ -337,7 +337,7 @@ def test_the_noise_has_the_deviation_that_was_asked_for() -> None:
     assert noise.numel() > 400_000 and noise.std().item() == pytest.approx(50 * 0.1, rel=0.01)
 
 
-def test_the_summary_has_what_theorem_4_1_comes_to() -> None:
+def test_the_summary_has_the_epsilon_of_theorem_4_1() -> None:
     outcome = run("federation.evaluate.every=8")
     measured, said = outcome.server.state["theorem"], findings(outcome.server)["theorem"]
     n = len(outcome.server.schedule.partition.train)
@@ -346,4 +346,4 @@ def test_the_summary_has_what_theorem_4_1_comes_to() -> None:
     assert "not a guarantee" in said["caveat"]
     assert findings(run("federation.protocol.theorem=false").server)["theorem"] is None
     assert findings(run("federation.protocol.directions=1").server)["theorem"] is None
-    assert findings(run(private(1.0)).server)["theorem"] is None  # what has a guarantee stands in its place
+    assert findings(run(private(1.0)).server)["theorem"] is None  # the summary shows the guarantee instead

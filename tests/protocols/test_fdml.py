@@ -50,27 +50,27 @@ def test_it_takes_the_steps_of_one_joint_model() -> None:
         assert torch.allclose(joint, values, atol=1e-6)
 
 
-def test_labels_travel_and_the_run_says_so() -> None:
+def test_labels_are_sent_and_the_run_reports_it() -> None:
     outcome = run()
     (warning,) = outcome.of_kind("warning")
     assert warning["party"] == SERVER and "SHARES LABELS" in warning["reason"]
     assert "LABELS" in CONTRACT.sees["party"]
-    told = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
-    for t, message in enumerate(told, 1):
+    received = [m for _, to, m in outcome.messages if to == "party3" and isinstance(m, Labels)]
+    for t, message in enumerate(received, 1):
         assert torch.equal(message.y, outcome.server.labels[outcome.server.schedule.batch(t)])
-    assert len(told) == 6
+    assert len(received) == 6
 
 
-def test_of_noisy_labels_parties_are_told_the_posterior_at_the_mean() -> None:
+def test_with_noisy_labels_parties_are_sent_the_posterior_at_the_mean() -> None:
     outcome = run("server.privacy.labels={deviation: 1, seeded: true}")
     server = outcome.server
     assert server.noisy is not None
     evidence = torch.zeros(len(server.labels), 10)
     evidence[server.schedule.partition.train] = server.noisy.evidence().float()
     means = {m.round: m.o for _, to, m in outcome.messages if to == "party3" and isinstance(m, Aggregate)}
-    told = {m.round: m.y for _, to, m in outcome.messages if to == "party3" and isinstance(m, Beliefs)}
-    assert told.keys() == means.keys() and len(told) == 6
-    for t, beliefs in told.items():
+    received = {m.round: m.y for _, to, m in outcome.messages if to == "party3" and isinstance(m, Beliefs)}
+    assert received.keys() == means.keys() and len(received) == 6
+    for t, beliefs in received.items():
         expected = (means[t] + evidence[server.schedule.batch(t)]).softmax(dim=1)
         torch.testing.assert_close(beliefs, expected, atol=1e-5, rtol=1e-4)
 
@@ -126,13 +126,13 @@ def test_a_straggler_is_missed_and_catches_up() -> None:
     assert outcome.mailbox.late["party2"] >= 1
 
 
-def test_a_missing_party_says_nothing_and_is_told_nothing() -> None:
+def test_a_missing_party_sends_nothing_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 
     outcome = run("federation.quorum={need: 3}", "federation.rounds=1", delay=lost)
     logits = {sender: m.o for sender, _, m in outcome.messages if isinstance(m, Logits)}
     mean = sum(logits[name] for name in ("party1", "party2", "party3")) / 4
-    told = {to: m.o for sender, to, m in outcome.messages if sender == SERVER and isinstance(m, Aggregate)}
-    assert list(told) == ["party1", "party2", "party3"]
-    assert all(torch.allclose(o, mean) for o in told.values())
+    received = {to: m.o for sender, to, m in outcome.messages if sender == SERVER and isinstance(m, Aggregate)}
+    assert list(received) == ["party1", "party2", "party3"]
+    assert all(torch.allclose(o, mean) for o in received.values())

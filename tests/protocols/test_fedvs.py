@@ -1,4 +1,4 @@
-"""FedVS against the integers: what is decoded is the quantised sum, whoever answers."""
+"""FedVS against the integers: the decoded sum is the quantised sum, for any set of responses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(*sets: str, protocol: dict[str, Any] | None = None, **how: Any) -> Outco
 
 @dataclass
 class Watched:
-    """What passed inside: rounded weights by party and stage, and every decoded block."""
+    """Internal values: rounded weights by party and stage, and every decoded block."""
 
     weights: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=lambda: defaultdict(dict))
     decoded: list[tuple[int, int, int, Tensor, Tensor]] = field(default_factory=list)
@@ -107,7 +107,7 @@ def assert_exact(outcome: Outcome, seen: Watched) -> None:
     "protocol",
     [{}, {"segments": 1, "masks": 2}, {"prime": 67108859, "data_bits": 4, "weight_bits": 8}, {"masked_answers": False}],
 )
-def test_what_is_decoded_is_the_quantised_sum_to_the_last_bit(watched: Watched, protocol: dict[str, Any]) -> None:
+def test_the_decoded_sum_is_the_quantised_sum_to_the_last_bit(watched: Watched, protocol: dict[str, Any]) -> None:
     assert_exact(run(protocol=protocol), watched)
 
 
@@ -139,7 +139,7 @@ def test_masks_are_fresh_and_change_nothing() -> None:
 
 
 def test_stragglers_are_not_waited_for_and_nothing_is_lost() -> None:
-    """N = 7, K = 2, T = 1: five answers decode. Two parties take a minute, and every sum has their embeddings in it."""
+    """N = 7, K = 2, T = 1: five responses decode. Two parties take a minute; every sum has their embeddings in it."""
     slow = [f"parties.{name}.chaos.delay={{Answer: 60s}}" for name in ("party3", "party6")]
     alone, late = run(), run(*slow)
     assert late.seconds < 1
@@ -156,14 +156,14 @@ def test_three_stragglers_are_one_too_many() -> None:
         run(*slow, "federation.timeouts.answer=100")
 
 
-def test_who_does_not_share_in_time_is_left_out_and_the_sum_is_called_partial(watched: Watched) -> None:
+def test_a_party_with_late_shares_is_left_out_and_the_sum_is_called_partial(watched: Watched) -> None:
     outcome = run(*LATE, "federation.rounds=2")
     assert [event["without"] for event in outcome.of_kind("partial_sum") if event["stage"] == 0] == [["party4"]] * 2
     assert_exact(outcome, watched)
 
 
 def altered(cohort: Any) -> None:
-    """Alters what party2 seals for party5 in round 2."""
+    """Alters the share that party2 seals for party5 in round 2."""
     link = cohort["party5"]
     deliver = link._carry
 
@@ -175,7 +175,7 @@ def altered(cohort: Any) -> None:
     link._carry = carry
 
 
-def test_where_everyone_is_waited_for_a_round_with_an_altered_share_is_given_up(watched: Watched) -> None:
+def test_a_round_with_an_altered_share_is_dropped_if_all_parties_are_required(watched: Watched) -> None:
     outcome = run(on_cohort=altered)
     assert [(event["round"], event["party"]) for event in outcome.of_kind("abandoned")] == [(2, "party2")]
     assert [event["round"] for event in outcome.of_kind("skipped")] == [2]
@@ -191,7 +191,7 @@ def test_an_altered_share_is_named_and_its_sender_left_out_for_all(watched: Watc
     assert_exact(outcome, watched)
 
 
-def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inconsistent_response_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = CodedParty.answer
 
     async def lie(
@@ -206,13 +206,13 @@ def test_an_answer_that_does_not_agree_with_the_others_is_refused(monkeypatch: p
         run()
 
 
-def test_an_answer_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_for_another_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.client.aggregation.coded.hash_of", lambda senders: hash_of(1 - senders))
     with pytest.raises(ContractError, match=r"Answer\.senders"):
         run()
 
 
-def test_a_party_answers_for_no_smaller_set_than_its_policy_allows() -> None:
+def test_a_party_responds_for_no_smaller_set_than_its_policy_allows() -> None:
     with pytest.raises(ContractError, match=r"Senders\.senders.*at least 7 parties, as .* our policy have it"):
         run(
             "federation.quorum={fastest: 6}",
@@ -245,7 +245,7 @@ def test_two_shares_of_one_party_are_one_too_many(monkeypatch: pytest.MonkeyPatc
             self._carry(Shares(1, 0, value))
         return admit_masked(self, value)
 
-    monkeypatch.setattr(Egress, "conceal", twice)
+    monkeypatch.setattr(Egress, "admit_masked", twice)
     with pytest.raises(ContractError, match="sent Shares: expected one a stage, got a second"):
         run()
 

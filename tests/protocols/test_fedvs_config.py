@@ -1,4 +1,4 @@
-"""What FedVS refuses: every message says which value, what was expected and what to do."""
+"""Refusals of FedVS: every message names the value, the expectation and the remedy."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ def test_auto_takes_the_largest_that_allows_the_stragglers_or_refuses(
         ),
     ],
 )
-def test_what_only_the_data_show_ends_a_run(sets: tuple[str, ...], error: type[Exception], said: str) -> None:
+def test_conflicts_visible_only_in_the_data_end_a_run(sets: tuple[str, ...], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         federate(config(FEDVS, *NETWORKS, *sets))

@@ -1,4 +1,4 @@
-"""A protocol of a package outside: docs/examples/signs.py, registered as docs/adding_a_protocol.md says."""
+"""A protocol of an external package: docs/examples/signs.py, registered as in docs/adding_a_protocol.md."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_package_that_is_no_protocol_is_refused_with_its_name(install: Install
     assert str(refused.value).startswith(said)
 
 
-def test_what_no_other_protocol_needs_it_does_not_break(install: Install) -> None:
+def test_a_broken_outside_package_does_not_affect_other_protocols(install: Install) -> None:
     install("signs", "colonnade_signs", "import nowhere_at_all")
     assert config({"name": "split"}).federation.protocol.name == "split"
 

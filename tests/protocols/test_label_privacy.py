@@ -1,4 +1,4 @@
-"""Every protocol trains on noisy labels alone where the server's configuration says so."""
+"""Every protocol trains only on noisy labels if so configured at the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
 
 @cache
 def noisy(name: str) -> tuple[Config, Outcome]:
-    """A run that several tests look at."""
+    """A run shared by several tests."""
     cfg = config(PROTOCOLS[name], NOISY, *SHORT)
     return cfg, federate(cfg, save=True)
 
@@ -58,18 +58,18 @@ def test_it_learns_from_noisy_labels() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, contract in CONTRACTS.items() if contract.shares_labels])
-def test_parties_are_told_what_noise_and_model_say_together(name: str) -> None:
+def test_parties_are_sent_the_posterior_of_noise_and_model(name: str) -> None:
     _, outcome = noisy(name)
     assert not [message for _, _, message in outcome.messages if isinstance(message, Labels)]
-    told = [message for _, _, message in outcome.messages if isinstance(message, Beliefs)]
-    assert told and outcome.server.noisy is not None
+    sent = [message for _, _, message in outcome.messages if isinstance(message, Beliefs)]
+    assert sent and outcome.server.noisy is not None
     evidence = torch.zeros(len(outcome.server.labels), 10)
     evidence[outcome.server.schedule.partition.train] = outcome.server.noisy.evidence().float()
-    for message in told:
+    for message in sent:
         torch.testing.assert_close(message.y.sum(1), torch.ones(len(message.y)))
-    first = next(message for message in told if message.round == 1)
+    first = next(message for message in sent if message.round == 1)
     logits = first.y.log() - evidence[outcome.server.schedule.batch(1)]  # of the model, but for a number a row
-    assert (logits - logits.mean(1, keepdim=True)).abs().max() < 3  # which says little yet
+    assert (logits - logits.mean(1, keepdim=True)).abs().max() < 3  # which predicts little yet
 
 
 def test_every_protocol_is_here() -> None:

@@ -132,7 +132,7 @@ def test_a_straggler_is_missed_and_catches_up(missing: str) -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.9
 
 
-def test_a_missing_party_explains_nothing_and_is_told_nothing() -> None:
+def test_a_missing_party_explains_nothing_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 

@@ -67,7 +67,7 @@ def test_nothing_is_said() -> None:
     assert all("model" not in ctx.state for ctx in outcome.clients.values())
 
 
-def test_a_party_that_says_something_all_the_same_is_refused() -> None:
+def test_a_party_that_sends_a_message_is_refused() -> None:
     mailbox = Mailbox()
     link = Link("ada", CONTRACT.kinds, {}, lambda _item: None, mailbox)
     link.deliver(Embedding(1, torch.zeros(2, 3)))
@@ -77,7 +77,7 @@ def test_a_party_that_says_something_all_the_same_is_refused() -> None:
         asyncio.run(link.send(Embedding(1, torch.zeros(2, 3))))
 
 
-def test_what_parties_hold_does_not_matter() -> None:
+def test_the_parties_data_do_not_matter() -> None:
     other = run("every_party.data.noise.std=3", "every_party.model={name: linear, activation: none}")
     assert torch.equal(kept(run()), kept(other))
 
@@ -93,7 +93,7 @@ def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     assert torch.equal(one, two) and not torch.equal(one, other)
 
 
-def test_it_learns_what_its_columns_tell() -> None:
+def test_it_learns_from_its_own_columns() -> None:
     half = "server.active.data.split={kind: halves, side: right}"
     outcome = run(half, "federation.rounds=90")
     assert outcome.server.metrics["test_accuracy"] > 0.8

@@ -36,8 +36,8 @@ def test_on_the_wire_a_protocol_learns_the_same_as_without(tmp_path: Path, proto
     assert_as_simulated(file, out, output)
 
 
-def test_a_server_that_learns_alone_is_told_nothing(tmp_path: Path) -> None:
-    """Nobody is waited for, and yet everyone joins, saves the last round and parts."""
+def test_a_server_that_learns_alone_is_sent_nothing(tmp_path: Path) -> None:
+    """No party is waited for, and yet all join, save the last round and part."""
     file, out = write(tmp_path, {"name": "local", "embedding": 16}), tmp_path / "run"
     code, output = colonnade("up", file, "--out", out)
     assert code == 0, output
@@ -49,7 +49,7 @@ def test_a_server_that_learns_alone_is_told_nothing(tmp_path: Path) -> None:
     assert not list(out.rglob("ledger.jsonl")) and len(list((out / "parties").rglob("*.safetensors"))) == 4
 
 
-def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_path: Path) -> None:
+def test_asynchronous_pairs_are_answered_with_one_number_each(tmp_path: Path) -> None:
     """Asynchronous ZOO-VFL."""
     protocol = {"name": "zoo_vfl", "embedding": 8}
     file, out = write(tmp_path, protocol, epochs=8, evaluate={"every": 48}), tmp_path / "run"
@@ -65,13 +65,13 @@ def test_pairs_that_come_when_they_like_are_answered_with_one_number_each(tmp_pa
 
 
 def test_parties_that_come_when_they_like_survive_a_crash(tmp_path: Path) -> None:
-    """Asynchronous VAFL: the order is real, checkpoints are consistent, everyone goes on from one."""
+    """Asynchronous VAFL: the order is real, checkpoints are consistent, all members resume from one."""
     protocol = {"name": "vafl", "embedding": 16, "arrivals": True}
     file = write(tmp_path, protocol, epochs=10, checkpoint={"rounds": 10}, evaluate={"every": 30})
     out = tmp_path / "run"
     code, output = colonnade("up", file, "--out", out, "--chaos", "party2: crash=25")
     assert code == 0, output
     (resume,) = events(out, "resume")
-    assert resume["round"] in (0, 10, 20)  # the newest that everyone had written by then
+    assert resume["round"] in (0, 10, 20)  # the newest that all had written by then
     assert [event["round"] for event in events(out, "round")][-1] == 60
     assert summary_of(out)["metrics"]["test_accuracy"] > 0.5

@@ -42,13 +42,13 @@ def ask(
     absent: Absent = "refuse",
     own: bool = False,
 ) -> list[Tensor]:
-    """What the members of a simulated run say of some rows."""
+    """Outputs of the members of a simulated run for some rows."""
 
     async def main() -> list[Tensor]:
         federation = prediction.prediction_federation(cfg.federation)
         contract, asked = prediction.contract(cfg.federation), Questions()
         cohort, links = connect(
-            list(here or federation.names), contract.kinds, contract.limits(federation),
+            list(here or federation.names), contract.kinds, contract.limits_of(federation),
             delay or (lambda _from, _to, _item: 0.0), enough=lambda: asked.over,
         )  # fmt: skip
         server = replace(outcome.server, federation=federation)
@@ -61,7 +61,7 @@ def ask(
             spoil(cohort, links)
         serving = asyncio.ensure_future(predict(server, cohort, asked, int, absent, own=own))
         answers = asyncio.gather(*(_outputs(asked, rows) for rows in questions))
-        await asyncio.sleep(0)  # until they are asked
+        await asyncio.sleep(0)  # until they are requested
         asked.close()
         everyone = [serving, *halves]
         try:
@@ -94,7 +94,7 @@ def _accuracy(outcome: Any, rows: Tensor, logits: Tensor) -> float:
 @pytest.mark.parametrize(
     "protocol", [*({"name": name} for name in ABLE), *BLIND], ids=lambda p: "-".join(map(str, p.values()))
 )
-def test_the_answers_for_the_test_rows_are_those_of_the_runs_own_evaluation(protocol: dict[str, Any]) -> None:
+def test_predictions_for_the_test_rows_equal_the_runs_own_evaluation(protocol: dict[str, Any]) -> None:
     quiet = ["federation.privacy.noise_multiplier=0.0001"] if protocol["name"] == "vfl_afe" else []
     cfg = config(protocol, "federation.epochs=1", *quiet)
     outcome = federate(cfg)
@@ -121,7 +121,7 @@ def test_a_straggler_is_waited_for() -> None:
     torch.testing.assert_close(ask(cfg, outcome, rows, delay=slow), ask(cfg, outcome, rows))
 
 
-def test_who_is_silent_is_named() -> None:
+def test_a_silent_party_is_named() -> None:
     cfg = config({"name": "vimadmm"}, "federation.epochs=1")
     outcome = federate(cfg)
     silent: Delay = lambda sender, _to, item: 1e6 if sender == "party2" and isinstance(item, Message) else 0.0  # noqa: E731
@@ -142,7 +142,7 @@ def test_a_party_refuses_the_same_row_twice() -> None:
         _refuse_unknown(Ask(1, False, torch.tensor([4, 4])), 10)
 
 
-def test_what_crosses_the_wire_is_the_question_and_the_outputs_alone() -> None:
+def test_only_the_question_and_the_outputs_cross_the_wire() -> None:
     cfg = config({"name": "vimadmm"}, "federation.epochs=1")
     outcome = federate(cfg)
     seen: list[Message] = []
@@ -164,14 +164,14 @@ def test_what_crosses_the_wire_is_the_question_and_the_outputs_alone() -> None:
     assert sum(map(payload_bytes, seen)) == 4 * (10 * 8 + 10 * width * 4)
 
 
-def test_models_that_do_not_say_what_their_joint_model_is_cannot_be_asked() -> None:
+def test_models_without_a_declared_joint_model_cannot_predict() -> None:
     cfg = config({"name": "centralized"})
     with pytest.raises(InputError, match="centralized cannot be asked"):
         prediction.contract(cfg.federation)
 
 
 @pytest.mark.parametrize("protocol", ["split", "vimadmm", "vafl"])
-def test_a_mean_in_the_place_of_an_absent_party_costs_what_the_summary_says(protocol: str) -> None:
+def test_imputing_an_absent_party_by_the_mean_costs_the_reported_accuracy(protocol: str) -> None:
     cfg = config({"name": protocol}, "federation.epochs=3")
     outcome = federate(cfg)
     rows, names = outcome.server.schedule.partition.validation, cfg.federation.names
@@ -182,7 +182,7 @@ def test_a_mean_in_the_place_of_an_absent_party_costs_what_the_summary_says(prot
     assert outcome.server.absent[names[0]] <= outcome.server.metrics["val_accuracy"] + 0.05
 
 
-def test_what_a_party_last_said_of_a_row_stands_in_for_it() -> None:
+def test_an_absent_party_is_imputed_by_its_last_output_for_the_row() -> None:
     cfg = config({"name": "vimadmm", "missing": "last"}, "federation.epochs=3")
     outcome = federate(cfg)
     trained, names = outcome.server.schedule.partition.train[:200], cfg.federation.names
@@ -192,7 +192,7 @@ def test_what_a_party_last_said_of_a_row_stands_in_for_it() -> None:
         ask(cfg, outcome, trained, new, here=names[1:], absent=how) for how in ("historical", "mean")
     )
     assert (by_history[0] - whole).norm() < (by_mean[0] - whole).norm()
-    torch.testing.assert_close(by_history[1], by_mean[1])  # of rows that it was never asked for there is no history
+    torch.testing.assert_close(by_history[1], by_mean[1])  # rows never requested have no history
 
 
 def test_without_a_history_nothing_is_made_up() -> None:
@@ -214,7 +214,7 @@ def test_parties_of_vfedmh_predict_by_themselves_as_well_as_they_did_in_training
         assert _accuracy(outcome, rows, kept[name]) == pytest.approx(said, abs=0.01)  # sums are of fixed points
 
 
-def test_who_has_no_model_of_its_own_is_not_asked_for_one() -> None:
+def test_a_party_without_a_model_of_its_own_is_not_asked_for_one() -> None:
     cfg = config({"name": "split"}, "federation.epochs=1")
     outcome = federate(cfg)
     with pytest.raises(InputError, match="cannot predict by themselves"):

@@ -1,4 +1,4 @@
-"""Squared loss in every protocol: the bundled diabetes set, held against least squares on the joined columns."""
+"""Squared loss in every protocol: the bundled diabetes set, against least squares on the joined columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colonnade.server.training.context import ServerContext
 from tests.federation import AGREED, NEEDS, federate
 
 DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "columns"}
-# What a protocol needs to come near least squares in so few rounds; squared loss has no bound on its slopes, so that
+# Settings that come near least squares in so few rounds; squared loss has no bound on its slopes, so that
 # the ADMM protocols want shorter steps for it than for classes.
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "c_vfl": {"protocol": {"local_steps": 3}},
@@ -55,7 +55,7 @@ def config(name: str, **federation: Any) -> Config:
 
 
 def least_squares(ctx: ServerContext) -> float:
-    """R2 on the test rows of the best that a linear model of all columns can do on the training rows."""
+    """R2 on the test rows of the least squares fit of all columns on the training rows."""
     source = Bundled("diabetes")
     x, y, parts = source._table(), source.targets(), ctx.schedule.partition
     return float(LinearRegression().fit(x[parts.train], y[parts.train]).score(x[parts.test], y[parts.test]))
@@ -74,12 +74,12 @@ def test_numbers_are_learned_by_every_protocol(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fdml", "c_vfl"])
-def test_parties_that_compute_the_loss_are_told_numbers_as_they_are(name: str) -> None:
+def test_parties_that_compute_the_loss_are_sent_the_targets_unchanged(name: str) -> None:
     outcome = federate(config(name, compress={"down": 8}))
     ctx = outcome.server
-    told = [message for sender, to, message in outcome.messages if (sender, to) == (SERVER, "party1")]
-    assert {type(message).__name__ for message in told} >= {"Targets"}
-    for message in (message for message in told if type(message).__name__ == "Targets"):
+    sent = [message for sender, to, message in outcome.messages if (sender, to) == (SERVER, "party1")]
+    assert {type(message).__name__ for message in sent} >= {"Targets"}
+    for message in (message for message in sent if type(message).__name__ == "Targets"):
         assert message.y.equal(ctx.labels[ctx.schedule.batch(message.round)].double())
 
 
@@ -117,7 +117,7 @@ def test_a_run_does_not_go_on_with_other_numbers() -> None:
          "server.privacy.answers with federation.task = regression"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_with_numbers_is_refused(sets: list[str], message: str) -> None:
+def test_options_that_conflict_with_regression_are_refused(sets: list[str], message: str) -> None:
     tree = config("split").model_dump(mode="json", exclude_none=True)
     del tree["federation"]["classes"]
     with pytest.raises(ConfigError, match=message):

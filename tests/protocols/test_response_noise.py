@@ -1,4 +1,4 @@
-"""Noise on all that goes back, through whole runs: where it is put, what is paid for, and what is left of learning."""
+"""Response noise through whole runs: where it is added, its cost, and the remaining accuracy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def vafl(*sets: str) -> Config:
 
 @pytest.fixture
 def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All but the noise."""
+    """Responses without the noise."""
     monkeypatch.setattr(answers, "secure_normals", lambda shape: torch.zeros(shape, dtype=torch.float64))
     yield
 
@@ -56,10 +56,10 @@ def test_with_wide_clips_and_next_to_no_noise_it_takes_the_steps_of_the_clear_pr
     assert torch.allclose(still.server.state["weights"], clear.server.state["weights"], atol=1e-3)
 
 
-def test_what_reaches_the_parties_differs_by_twice_the_clip_under_another_label(
+def test_messages_to_parties_differ_by_twice_the_clip_under_another_label(
     silence: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One round, and all that it sends or keeps for later answers; the head's norms are found from its step."""
+    """One round, and all that it sends or keeps for later responses; the head's norms are found from its step."""
     quiet = ("federation.rounds=1", private(1e-6, 0.05, 0.2, seeded=False), "server.optimiser.lr=1")
     one = federate(vafl(*quiet, "server.optimiser.weight_decay=0", "federation.protocol.weights_lr=1"))
     row = int(one.server.schedule.batch(1)[3])
@@ -90,7 +90,7 @@ def test_the_noise_that_arrives_has_the_deviation_that_was_asked_for() -> None:
     assert noise.numel() > 400_000 and noise.std().item() == pytest.approx(20 * 0.1, rel=0.01)
 
 
-def test_a_row_pays_for_every_answer_and_every_step_together() -> None:
+def test_a_row_pays_for_every_response_and_every_step_together() -> None:
     outcome = federate(vafl(private(), "federation.rounds=18"))  # three epochs of six rounds
     spent = outcome.server.releases
     assert spent is not None and spent.most == 3 * (4 + 1)
@@ -98,7 +98,7 @@ def test_a_row_pays_for_every_answer_and_every_step_together() -> None:
     assert (spent._counts[train] == 15).all() and spent._counts.sum() == 15 * len(train)
 
 
-def test_as_they_come_a_row_pays_for_one_answer_and_one_step_a_turn() -> None:
+def test_asynchronously_a_row_pays_for_one_response_and_one_step_an_exchange() -> None:
     def uneven(sender: str, _to: str, item: object) -> float:
         return 0.1 * int(sender[-1]) if sender != SERVER and isinstance(item, Embedding) else 0.001
 
@@ -112,7 +112,7 @@ def test_as_they_come_a_row_pays_for_one_answer_and_one_step_a_turn() -> None:
     assert torch.equal(outcome.server.releases._counts, expected)
 
 
-def test_who_did_not_answer_is_sent_nothing_and_costs_nothing() -> None:
+def test_an_absent_party_is_sent_nothing_and_costs_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 
@@ -160,7 +160,7 @@ def test_it_learns_under_mild_noise(more: tuple[str, ...], epochs: int, lr: floa
     assert outcome.server.metrics["test_accuracy"] > 0.8
 
 
-def test_the_summary_says_what_it_came_to() -> None:
+def test_the_summary_reports_the_total() -> None:
     said = response_noise_summary(federate(vafl(private(seeded=False))).server)
     assert said["releases"] == 10 and said["void"] is None and said["adjacency"] == "replace"
     assert said["epsilon"] == pytest.approx(epsilon(10, 5.0, 1e-6, "replace"))

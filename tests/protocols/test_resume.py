@@ -1,4 +1,4 @@
-"""Every protocol can be stopped after any round and go on as if nothing had happened."""
+"""Every protocol can be stopped after any round and resumed without a difference."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ SHORT = (f"federation.rounds={END}", "federation.epochs=0", "federation.batch=50
 
 
 def same(one: Snapshot, two: Snapshot) -> bool:
-    """To the last bit."""
+    """Asserts equality to the last bit."""
     return one.values == two.values and all(torch.equal(one.tensors[key], two.tensors[key]) for key in one.tensors)
 
 
 @cache
 def left_alone(name: str) -> tuple[Config, Outcome]:
-    """A run that several tests compare others with."""
+    """A run that several tests compare with."""
     cfg = config(CASES[name], *SHORT)
     return cfg, federate(cfg, save=True)
 
@@ -100,8 +100,8 @@ def test_parties_with_models_and_optimisers_of_their_own_go_on_too() -> None:
 
 @pytest.mark.parametrize("member", [SERVER, "party2"])
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_member_keeps_matters(name: str, member: str) -> None:
-    """Else the test above could not fail: whoever begins anew while the others go on ends elsewhere."""
+def test_a_members_kept_state_matters(name: str, member: str) -> None:
+    """Shows that the test above can fail: a member that begins anew while the others resume ends differently."""
     if (name, member) in NOTHING_KEPT:
         pytest.skip("nothing to forget")
     cfg, alone = left_alone(name)
@@ -134,7 +134,7 @@ def test_with_stragglers_the_same_happens_again_on_the_virtual_clock() -> None:
     assert all(same(alone.saved[END][name], again.saved[END][name]) for name in alone.saved[END])
 
 
-def test_a_state_is_not_shared_between_what_was_saved_and_what_goes_on() -> None:
+def test_a_saved_state_is_not_shared_with_the_continuing_run() -> None:
     cfg = config(PROTOCOLS["split"], *SHORT)
     alone = federate(cfg, save=True)
     before = State(alone.saved[3]["party1"]).capture()

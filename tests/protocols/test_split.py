@@ -77,7 +77,7 @@ def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
 
 
 def test_a_straggler_is_missed_and_catches_up() -> None:
-    """party2 takes a minute for what others answer at once: with a deadline no round waits for it."""
+    """party2 takes a minute, others respond at once: with a deadline no round waits for it."""
 
     def slow(sender: str, _to: str, item: object) -> float:
         return 60.0 if sender == "party2" and isinstance(item, Embedding) and item.round < 5 else 0.001

@@ -105,7 +105,7 @@ def lost(sender: str, _to: str, _item: object) -> float:
 
 @pytest.mark.parametrize("combine", COMBINE)
 @pytest.mark.parametrize("missing", ["leave_out", "zero"])
-def test_what_a_missing_party_is_to_the_others(combine: str, missing: str) -> None:
+def test_imputation_of_a_missing_party(combine: str, missing: str) -> None:
     """Left out, the average is over three and the maximum of three; as zeros, both are of four."""
     sets = (f"federation.protocol.missing={missing}", "federation.quorum={need: 3}", "federation.rounds=3")
     outcome = run(*sets, combine=combine, delay=lost)
@@ -118,8 +118,8 @@ def test_what_a_missing_party_is_to_the_others(combine: str, missing: str) -> No
         whole = COMBINE[combine](list(h.values())[:count])
         assert abs(learn(joint, outcome, rows, whole, joint.names[:3]) - event["loss"]) < 1e-5
     assert {to for sender, to, _ in outcome.messages if sender == SERVER} == {"party1", "party2", "party3"}
-    told = {m.shared for _, _, m in outcome.messages if isinstance(m, Gradient)}
-    assert told == {count if combine == "average" else 1}
+    sent = {m.shared for _, _, m in outcome.messages if isinstance(m, Gradient)}
+    assert sent == {count if combine == "average" else 1}
     for part in ("validation", "test"):
         rows = getattr(outcome.server.schedule.partition, part)
         h = embeddings(joint, outcome, rows)
@@ -130,7 +130,7 @@ def test_what_a_missing_party_is_to_the_others(combine: str, missing: str) -> No
         assert event[key] == pytest.approx(right.double().mean().item(), abs=0.01)
 
 
-def test_an_evaluation_that_nobody_answers_is_of_zeros() -> None:
+def test_an_evaluation_without_responses_is_of_zeros() -> None:
     def late(_sender: str, _to: str, item: object) -> float:
         return 5.0 if isinstance(item, Evaluation) else 0.1
 
@@ -181,7 +181,7 @@ def test_as_they_come_a_resumed_run_goes_on_to_the_end() -> None:
         assert sum(ctx.state["turns"]["done"] for ctx in resumed.clients.values()) == 8 * 4
 
 
-def test_as_they_come_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+def test_asynchronously_only_an_evaluation_waits_for_a_slow_party() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         return (10.0 if sender == "party2" else 0.1) if isinstance(item, Embedding) else 0.0
 

@@ -1,4 +1,4 @@
-"""Runs end early in good order, and know their best round. No half has a part in it."""
+"""Early stopping, and the best round. It does not involve the protocols' sides."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_that_has_stopped_stays_stopped_unless_it_is_given_more_patience()
     assert on.server.round == 12 and not on.server.stopped
 
 
-def test_a_run_whose_patience_ends_with_its_rounds_is_not_called_stopped() -> None:
+def test_a_run_that_ends_as_its_patience_does_is_not_called_stopped() -> None:
     end = federate(settings("split", STOP)).server.round
     last = federate(settings("split", STOP, f"federation.rounds={end}"))
     assert last.server.round == end and not last.server.stopped and not last.of_kind("stopped")

@@ -1,4 +1,4 @@
-"""A share of the parties in every round: who is drawn, what stands in for the others, and what each pays."""
+"""A share of the parties in every round: sampling, imputation of the others, and each party's cost."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ HALF = "federation.participation=0.5"
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_only_who_was_drawn_sends_and_is_told(name: str) -> None:
+def test_only_sampled_parties_send_and_are_sent_messages(name: str) -> None:
     outcome = federate(config(PROTOCOLS[name], HALF, *SHORT))
     schedule = outcome.server.schedule
     drawn = [schedule.participants(t) for t in range(1, END + 1)]
     assert all(len(parties) == 2 for parties in drawn) and len(set(drawn)) > 2
     training = [(who, m.round) for who, _, m in outcome.messages if who != SERVER and not hasattr(m, "part")]
     assert sorted(training) == sorted((who, t) for t, parties in enumerate(drawn, 1) for who in parties)
-    told = [(to, m.round) for who, to, m in outcome.messages if who == SERVER]
-    assert sorted(told) == sorted(training)
+    received = [(to, m.round) for who, to, m in outcome.messages if who == SERVER]
+    assert sorted(received) == sorted(training)
     evaluating = {who for who, _, m in outcome.messages if hasattr(m, "part")}
     assert evaluating == set(outcome.clients)
     assert not outcome.of_kind("missing") and outcome.server.missing == {}
 
 
-def test_what_a_party_last_sent_for_the_rows_stands_in_for_it() -> None:
+def test_a_party_is_imputed_by_its_last_embeddings_of_the_rows() -> None:
     outcome = federate(config(PROTOCOLS["vimadmm"], HALF, *SHORT))
     kept = outcome.server.state["last embeddings"]
     for index, name in enumerate(outcome.clients):
@@ -44,7 +44,7 @@ def test_what_a_party_last_sent_for_the_rows_stands_in_for_it() -> None:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_party_pays_for_what_it_sent_alone(name: str) -> None:
+def test_every_party_pays_only_for_its_own_releases(name: str) -> None:
     private = ("federation.privacy={clip: 1, noise_multiplier: 20}",)
     outcome = federate(config(PROTOCOLS[name], HALF, *SHORT, *private))
     counts = {name: p.releases for name, p in outcome.privacy.items()}
@@ -70,7 +70,7 @@ def test_it_learns_less_than_with_everyone_and_still_something() -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.8
 
 
-def test_all_of_them_is_what_was_before() -> None:
+def test_sampling_all_parties_changes_nothing() -> None:
     cfg = config(PROTOCOLS["vimadmm"], "federation.participation=1.0")
     assert Schedule(cfg.federation, 1797, 0).participants(5) == cfg.federation.names
 

@@ -1,4 +1,4 @@
-"""Syn-ZOO-VFL against the box, replayed in double precision, and what its section may say."""
+"""Syn-ZOO-VFL against the box, replayed in double precision, and the values of its section."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_few_bits_on_the_way_down_change_nothing_for_a_single_number() -> None:
     assert all(torch.allclose(values, parameters(half)[name], atol=1e-2) for name, values in parameters(whole).items())
 
 
-def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 
@@ -86,7 +86,7 @@ def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
     assert abs(loss - outcome.of_kind("round")[0]["loss"]) < 1e-4
 
 
-def test_a_round_that_lacks_somebody_can_be_left_out() -> None:
+def test_a_round_that_lacks_a_party_can_be_skipped() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         return 5.0 if sender == "party2" and isinstance(item, Pair) and item.round == 1 else 0.5
 
@@ -97,7 +97,7 @@ def test_a_round_that_lacks_somebody_can_be_left_out() -> None:
 
 
 @both
-def test_a_run_whose_rates_are_too_large_says_so(name: str) -> None:
+def test_a_run_with_too_large_rates_reports_it(name: str) -> None:
     with pytest.raises(InputError, match="no finite number any more") as refused:
         federate(config({"name": name}, "server.optimiser.lr=1e38"))
     assert "server.optimiser.lr" in str(refused.value.hint)
@@ -127,7 +127,7 @@ def test_noise_is_refused(name: str) -> None:
         config({"name": name}, "federation.privacy={clip: 1, noise_multiplier: 1}")
 
 
-def test_as_they_come_there_is_no_choice_of_what_stands_in() -> None:
+def test_asynchronously_there_is_no_choice_of_imputation() -> None:
     assert "missing" not in CONTRACTS["zoo_vfl"].config.model_fields
     with pytest.raises(ConfigError, match=r"federation\.protocol\.missing"):
         config({"name": "zoo_vfl"}, "federation.protocol.missing=skip")

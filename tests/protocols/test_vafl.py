@@ -100,7 +100,7 @@ def test_as_they_come_every_arrival_is_a_step_with_the_last_embeddings_of_the_ot
     assert done == {name: ctx.state["turns"]["done"] for name, ctx in outcome.clients.items()}
 
 
-def test_as_they_come_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+def test_asynchronously_only_an_evaluation_waits_for_a_slow_party() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         if not isinstance(item, Embedding):
             return 0.0
@@ -115,11 +115,11 @@ def test_as_they_come_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
     assert missed == set(range(1, 25)) - {12, 24}
     assert come.clients["party2"].state["turns"]["done"] == 2
     assert come.clients["party1"].state["turns"]["done"] > 24
-    assert come.mailbox.late["party2"] == 2  # what it had under way when each evaluation called everyone
+    assert come.mailbox.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
 
 
 def test_as_they_come_a_checkpoint_leaves_nothing_under_way() -> None:
-    """After every round, each party has done just the turns that the server has answered."""
+    """After every round, each party has done just the exchanges that the server has answered."""
     outcome = run(COME, "federation.evaluate.every=8", delay=uneven, save=True)
     assert sorted(outcome.saved) == list(range(1, 9))
     answered = dict.fromkeys(outcome.clients, 0)
@@ -192,7 +192,7 @@ def test_a_straggler_is_missed_and_catches_up() -> None:
     assert outcome.mailbox.late["party2"] >= 1
 
 
-def test_a_missing_party_counts_as_zeros_and_is_told_nothing() -> None:
+def test_a_missing_party_counts_as_zeros_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 

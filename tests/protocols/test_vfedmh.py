@@ -1,4 +1,4 @@
-"""VFedMH against everyone's models in one process, and against a server or parties that do as they like."""
+"""VFedMH against all models in one process, and against a dishonest server or parties."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Member:
 
 
 def members(outcome: Outcome, untouched: Outcome) -> dict[str, Member]:
-    """Everyone's models as they were before the first round."""
+    """All members' models before the first round."""
     made = {}
     for name, ctx in [(SERVER, untouched.server), *untouched.clients.items()]:
         state = ctx.state
@@ -88,8 +88,8 @@ def test_it_takes_the_steps_of_everyones_own_loss(aggregate: str) -> None:
                 assert torch.allclose(one, other, atol=1e-5)
 
 
-def test_the_server_gets_the_sum_of_fixed_point_to_the_last_bit_and_nobodys_part() -> None:
-    """Both halves' own numbers: what the parties encode, and what the server makes of the masked words."""
+def test_the_server_gets_the_exact_sum_of_fixed_point_and_no_partys_part() -> None:
+    """Internal values of both sides: the parties' encodings, and the server's decoded sums."""
     clear, blind = run("federation.rounds=1", aggregate="clear"), run("federation.rounds=1")
     mine = ring(blind.server.federation)
     sent = {sender: m.e for sender, _, m in clear.messages if isinstance(m, Embedding)}
@@ -99,11 +99,11 @@ def test_the_server_gets_the_sum_of_fixed_point_to_the_last_bit_and_nobodys_part
     assert torch.equal(total, mine.total(torch.stack(list(plain.values()))))
     for name, words in masked.items():
         assert (words == plain[name]).float().mean() < 1e-3
-    told = [m for _, to, m in blind.messages if isinstance(m, Global) and m.stage == 0 and to == "party1"]
+    received = [m for _, to, m in blind.messages if isinstance(m, Global) and m.stage == 0 and to == "party1"]
     rows = blind.server.schedule.batch(1)
     own = _first_server_embedding(rows)
-    assert told[0].members == 5
-    assert torch.equal(told[0].e, (own + mine.decode(total).float()) / 5)
+    assert received[0].members == 5
+    assert torch.equal(received[0].e, (own + mine.decode(total).float()) / 5)
 
 
 def _first_server_embedding(rows: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ def _first_server_embedding(rows: Tensor) -> Tensor:
     return e
 
 
-def test_masks_are_fresh_and_what_is_learned_is_not() -> None:
+def test_masks_are_fresh_and_the_learned_model_is_the_same() -> None:
     one, two, other = run(), run(), run("federation.seed=1")
     for name, values in parameters(one).items():
         assert torch.equal(values, parameters(two)[name])
@@ -175,8 +175,8 @@ def test_the_accuracies_are_those_of_everyones_model_on_everyones_columns() -> N
             assert server.metrics[f"test_accuracy{name}"] == pytest.approx(accuracy, abs=0.004)
 
 
-def test_who_fails_a_round_is_left_out_of_the_next_ones_and_comes_back() -> None:
-    """Nobody's embedding of a round is ever summed twice: the rounds that lack a party have no sum."""
+def test_a_party_that_fails_a_round_is_left_out_of_the_next_ones_and_comes_back() -> None:
+    """No embedding of a round is summed twice: rounds that lack a party have no sum."""
 
     def slow(sender: str, _to: str, item: object) -> float:
         return 1.5 if sender == "party2" and isinstance(item, Masked) and item.round == 2 else 0.001
@@ -192,14 +192,14 @@ def test_who_fails_a_round_is_left_out_of_the_next_ones_and_comes_back() -> None
     assert len(sent) == len(set(sent))
 
 
-def test_a_prediction_that_is_late_costs_its_party_a_step_and_nobody_else() -> None:
+def test_a_late_prediction_costs_only_its_party_a_step() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         return 1.5 if sender == "party2" and isinstance(item, Prediction) and item.round < 6 else 0.001
 
     outcome = run("federation.quorum={need: 3, grace: 1.0}", delay=slow)
-    told = [(to, m.round) for _, to, m in outcome.messages if isinstance(m, Gradient)]
-    assert not [to for to, round in told if to == "party2" and round == 1]
-    assert {round for to, round in told if to == "party1"} == {1, 2, 3, 4, 5, 6}
+    received = [(to, m.round) for _, to, m in outcome.messages if isinstance(m, Gradient)]
+    assert not [to for to, round in received if to == "party2" and round == 1]
+    assert {round for to, round in received if to == "party1"} == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize(

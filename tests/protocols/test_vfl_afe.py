@@ -1,4 +1,4 @@
-"""VFL-AFE, and its release under other protocols: on the wire, in the books, and where it is refused."""
+"""VFL-AFE, and its release under other protocols: on the wire, in the ledger, and its refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(*sets: str, protocol: dict[str, Any] = AFE, **how) -> Outcome:
 
 
 def test_it_takes_the_steps_of_one_joint_model_with_noise_at_the_cut() -> None:
-    """Autograd through models, regions and the very noise that left; losses as they were recorded."""
+    """Autograd through models, regions and the same noise; losses as they were recorded."""
     outcome = run(private(0.1, "release: sphere"))
     fresh = federate(config(AFE, private(0.1, "release: sphere"), *SHORT, "federation.rounds=1"))
     assert fresh.of_kind("round")[0]["loss"] == outcome.of_kind("round")[0]["loss"]
@@ -47,7 +47,7 @@ def test_it_takes_the_steps_of_one_joint_model_with_noise_at_the_cut() -> None:
     back = {(m.round, to): m.dh for _, to, m in outcome.messages if isinstance(m, Gradient)}
     names, head = list(outcome.clients), outcome.server.state["head"]
     last = outcome.server.schedule.rounds
-    # The head has stepped since; what it said of the last round is a function of the noisy embeddings alone.
+    # The head has stepped since; its response of the last round depends only on the noisy embeddings.
     rows = outcome.server.schedule.batch(last)
     joined = torch.cat([sent[last, name] for name in names], 1).requires_grad_()
     functional.cross_entropy(head(joined), outcome.server.labels[rows]).backward()
@@ -188,7 +188,7 @@ def test_the_epsilon_of_a_release_finds_the_noise() -> None:
         (("federation.privacy={clip: 1, noise_multiplier: 1}",), r"vfl_afe protects every row"),
     ],
 )
-def test_what_makes_no_sense_is_refused(sets: tuple[str, ...], said: str) -> None:
+def test_settings_without_meaning_are_refused(sets: tuple[str, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         config(AFE, *SHORT, *sets)
 
@@ -201,7 +201,7 @@ def test_delta_above_one_in_as_many_as_there_are_rows_needs_a_benchmark() -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in CONTRACTS if name not in ABLE])
-def test_what_is_not_an_embedding_a_row_is_refused(name: str) -> None:
+def test_outputs_other_than_one_embedding_per_row_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"federation\.privacy"):
         config({"name": name}, *SHORT, private())
 
@@ -231,7 +231,7 @@ def test_a_model_that_mixes_rows_is_refused() -> None:
         ({"max_row_epsilon": 50, "max_delta": 1e-6}, private(0.5, "steps: {clip: 1}"), r"max_delta"),
     ],
 )
-def test_a_policy_refuses_what_is_weaker(policy: dict[str, Any], sets: str, said: str) -> None:
+def test_a_policy_refuses_weaker_settings(policy: dict[str, Any], sets: str, said: str) -> None:
     cfg = config({"name": "split", "embedding": 16}, *SHORT, sets.replace("seeded: true", "seeded: false"))
     plan = Schedule(cfg.federation, 1797, 0).privacy
     with pytest.raises(ConfigError, match=said):

@@ -68,7 +68,7 @@ def test_every_step_descends_its_own_part_of_the_augmented_lagrangian(rounds: in
 
 
 def test_one_tensor_down_does_the_same_with_half_the_bytes() -> None:
-    """Also under noise and with a party missing: what counts is what the server heard."""
+    """Also under noise and with a party missing: the embeddings as received by the server count."""
     for sets in (
         (),
         ("federation.privacy={clip: 3, noise_multiplier: 0.1, seeded: true}",),
@@ -117,7 +117,7 @@ def test_a_straggler_is_missed_and_catches_up() -> None:
     assert outcome.mailbox.late["party2"] >= 1
 
 
-def test_a_missing_party_explains_nothing_and_is_told_nothing() -> None:
+def test_a_missing_party_explains_nothing_and_is_sent_nothing() -> None:
     def lost(sender: str, _to: str, _item: object) -> float:
         return 1e6 if sender == "party4" else 0.0
 

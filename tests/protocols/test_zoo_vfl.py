@@ -32,7 +32,7 @@ def test_every_arrival_is_a_turn_of_the_box_with_the_last_embeddings_of_the_othe
     last = {name: torch.zeros(len(outcome.server.labels), WIDTH).double() for name in replica.names}
     done = dict.fromkeys(replica.names, 0)
     answered = [to for _, to, m in outcome.messages if isinstance(m, Difference)]
-    # What is under way when the last round calls everyone is given up: that direction is drawn, and never followed.
+    # Exchanges in flight when the last round calls all parties are dropped: their direction is drawn and not followed.
     asked = {
         name: [m.turn for w, _, m in outcome.messages if w == name and isinstance(m, Pair)] for name in replica.names
     }
@@ -54,7 +54,7 @@ def test_every_arrival_is_a_turn_of_the_box_with_the_last_embeddings_of_the_othe
     replica.assert_ends_as(partial(torch.allclose, atol=1e-3))
 
 
-def test_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
+def test_only_an_evaluation_waits_for_a_slow_party() -> None:
     def slow(sender: str, _to: str, item: object) -> float:
         if not isinstance(item, Pair):
             return 0.0
@@ -67,7 +67,7 @@ def test_nobody_waits_for_a_slow_party_but_an_evaluation() -> None:
     assert missed == set(range(1, 25)) - {12, 24}
     assert outcome.clients["party2"].state["turns"]["done"] == 2
     assert outcome.clients["party1"].state["turns"]["done"] > 24
-    assert outcome.mailbox.late["party2"] == 2  # what it had under way when each evaluation called everyone
+    assert outcome.mailbox.late["party2"] == 2  # its exchange in flight when each evaluation called all parties
 
 
 def test_a_missing_party_is_not_waited_for_beyond_the_quorum() -> None:

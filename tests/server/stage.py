@@ -1,4 +1,4 @@
-"""A hub without a network, on the virtual clock, with connections that a test plays."""
+"""A hub without a network, on the virtual clock, with connections that a test simulates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hello(party: str = "ada", of: FederationConfig | None = None) -> Hello:
 
 
 class FakeConnection:
-    """A connection without a network: what is posted is kept, what arrives is put in by the test."""
+    """A connection without a network: posted items are kept, arriving ones are put in by the test."""
 
     def __init__(self) -> None:
         self.peer, self.address, self.session = "the other end", "", 0
@@ -56,7 +56,7 @@ class FakeConnection:
         self.arrive, self.lose, self.inlet = receive, lost, inlet
 
     def lose(self, error: Exception) -> None:
-        """Nobody is attached yet."""
+        """A connection without a reader."""
 
     def post(self, parcel: Parcel) -> None:
         self.posted.append((self.session, parcel))
@@ -73,7 +73,7 @@ class FakeConnection:
 
 @dataclass
 class Stage:
-    """A hub and what it told."""
+    """A hub and its events."""
 
     hub: Hub
     agreed: FederationConfig
@@ -85,7 +85,7 @@ class Stage:
     restored: int = field(init=False)
 
     async def come(self, first: Parcel | Exception | None, pem: bytes | None = None) -> FakeConnection:
-        """A new connection whose first words are these."""
+        """A new connection with these first items."""
         connection = FakeConnection()
         greeting = asyncio.create_task(self.hub.greet(connection, pem))  # type: ignore[arg-type]
         if first is not None:
@@ -97,7 +97,7 @@ class Stage:
         return [await self.come(hello(party, self.agreed)) for party in parties]
 
     async def assemble(self, patience: float, held: tuple[int, ...] = (), committed: int = 0) -> Cohort:
-        """Begins a session once all are there."""
+        """Begins a session once all have joined."""
 
         async def between(_round: int) -> None:
             await self.hub.gate()
@@ -124,10 +124,10 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
 
 
 async def refused(there: Stage, first: Parcel | Exception | None, pem: bytes | None = None, noted: str = "") -> Refusal:
-    """What is answered; the refusal is an event, the stream is closed, and nobody has joined.
+    """Returns the answer; asserts that the refusal is an event, the stream is closed, and no party has joined.
 
     Args:
-        noted: a part of the event's reason, where that is not for others to read.
+        noted: a part of the event's reason, if that is not sent to others.
     """
     before = set(there.hub.members)
     connection = await there.come(first, pem)

@@ -39,7 +39,7 @@ def test_an_active_party_without_columns_is_refused() -> None:
     assert "server.active.data" in found.value.hint
 
 
-def test_columns_that_nobody_has_use_for_are_refused() -> None:
+def test_columns_of_a_server_without_a_part_in_the_model_are_refused() -> None:
     given = tree({"name": "split"})
     given["server"]["active"] = tree(AGG)["server"]["active"]
     with pytest.raises(ConfigError, match=r"^server\.active: in split the server has no columns of its own") as found:
@@ -53,7 +53,7 @@ def test_a_party_needs_no_section_of_the_server() -> None:
     assert parse(alone).server is None
 
 
-def test_the_active_party_has_the_first_seat() -> None:
+def test_the_active_party_has_index_0() -> None:
     federation = config(AGG).federation
     assert federation.party_index(SERVER) == PartyIndex(0, 5)
     assert [federation.party_index(name) for name in federation.names] == [PartyIndex(k, 5) for k in (1, 2, 3, 4)]
@@ -61,7 +61,7 @@ def test_the_active_party_has_the_first_seat() -> None:
     assert [passive.party_index(name) for name in passive.names] == [PartyIndex(k, 4) for k in range(4)]
 
 
-def test_all_columns_are_somebodys_once() -> None:
+def test_every_column_belongs_to_one_member() -> None:
     cfg = config(AGG, "server.active.data.scale=none", "every_party.data.scale=none")
     server, rows = server_context(cfg, Path(), Telemetry()), torch.arange(20)
     parties = [client_context(cfg, name, Path(), lambda values: values) for name in cfg.federation.names]
@@ -104,12 +104,12 @@ def test_the_model_makes_embeddings_of_the_agreed_width() -> None:
         active_party(other, 16)
 
 
-def test_an_error_of_the_model_names_whose_it_is() -> None:
+def test_an_error_of_the_model_names_its_member() -> None:
     with pytest.raises(ConfigError, match=r"^server\.active\.model: "):
         active_party(context("server.active.model=lenet"), 16)  # rows are 13 columns
 
 
-def test_what_it_has_learned_outlives_a_restart() -> None:
+def test_its_learned_model_outlives_a_restart() -> None:
     ctx = context("server.active.optimiser={name: adam}")
     rows, dr = torch.arange(30), torch.randn(30, 10)
     own = active_party(ctx, 16)
@@ -133,7 +133,7 @@ def begun(name: str) -> nn.Module:
 
 
 def test_equal_models_do_not_start_equal() -> None:
-    """Nobody's columns are cut here, so that the models have equal shapes."""
+    """Columns are not divided, so that the models have equal shapes."""
     cfg = config(AGG, "server.active.data.split=all", "every_party.data.split=all")
     server = server_context(cfg, Path(), Telemetry())
     active_party(server, 16)

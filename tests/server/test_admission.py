@@ -1,4 +1,4 @@
-"""Who is let in by its certificate, and who is cut off when that is revoked."""
+"""Admission by certificates, and disconnection when they are revoked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_party_is_known_by_its_pinned_certificate(certificates: Path) -> None:
     play(scene())
 
 
-def test_nobody_joins_in_anothers_name_or_without_the_pinned_certificate(certificates: Path) -> None:
+def test_joining_under_another_name_or_without_the_pinned_certificate_is_refused(certificates: Path) -> None:
     async def scene() -> None:
         there = stage(federation(pins(certificates)), secure=True)
         first = hello("ada", there.agreed)
@@ -81,7 +81,9 @@ def make_list(folder: Path) -> Path:
     return folder / "revoked.json"
 
 
-def test_nobody_joins_while_the_list_of_revoked_certificates_is_broken(certificates: Path, tmp_path: Path) -> None:
+def test_joining_is_refused_while_the_list_of_revoked_certificates_is_broken(
+    certificates: Path, tmp_path: Path
+) -> None:
     async def scene() -> None:
         there = stage(federation(pins(certificates)), make_list(tmp_path), secure=True)
         (tmp_path / "revoked.json").write_text("{")
@@ -92,7 +94,7 @@ def test_nobody_joins_while_the_list_of_revoked_certificates_is_broken(certifica
     play(scene())
 
 
-# While they are here.
+# During a session.
 
 
 async def secured(
@@ -103,7 +105,7 @@ async def secured(
     return there, both, asyncio.create_task(there.hub.watch_revocations())
 
 
-def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: Path, tmp_path: Path) -> None:
+def test_a_party_revoked_in_a_run_is_cut_off_and_the_round_reports_it(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         there, (ada, bob), _watch = await secured(certificates, tmp_path)
         cohort = await there.assemble(1)
@@ -125,7 +127,7 @@ def test_who_is_revoked_in_a_run_is_cut_off_and_the_round_says_so(certificates: 
 
 
 @pytest.mark.parametrize("absence", ["rollback", "wait"])
-def test_who_is_revoked_between_two_rounds_is_not_waited_for(certificates: Path, tmp_path: Path, absence: str) -> None:
+def test_a_party_revoked_between_two_rounds_is_not_waited_for(certificates: Path, tmp_path: Path, absence: str) -> None:
     async def scene() -> None:
         there, (ada, _bob), _watch = await secured(certificates, tmp_path, absence=absence)
         await there.assemble(1)
@@ -137,7 +139,7 @@ def test_who_is_revoked_between_two_rounds_is_not_waited_for(certificates: Path,
     play(scene())
 
 
-def test_who_is_revoked_while_another_is_waited_for_ends_the_wait(certificates: Path, tmp_path: Path) -> None:
+def test_revoking_a_party_ends_the_wait_for_another(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         there, (ada, bob), _watch = await secured(certificates, tmp_path, absence="wait")
         await there.assemble(1)
@@ -153,7 +155,7 @@ def test_who_is_revoked_while_another_is_waited_for_ends_the_wait(certificates: 
     play(scene())
 
 
-def test_a_run_that_may_go_on_does_so_without_who_is_revoked(certificates: Path, tmp_path: Path) -> None:
+def test_a_run_continues_without_a_revoked_party_if_allowed(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         more = {"absence": "continue", "quorum": {"need": 1, "grace": 1}}
         there, (ada, bob), _watch = await secured(certificates, tmp_path, **more)
@@ -167,7 +169,7 @@ def test_a_run_that_may_go_on_does_so_without_who_is_revoked(certificates: Path,
     play(scene())
 
 
-def test_who_is_revoked_before_the_beginning_has_not_joined(certificates: Path, tmp_path: Path) -> None:
+def test_a_party_revoked_before_the_beginning_has_not_joined(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         there, (ada, bob), watch = await secured(certificates, tmp_path)
         for name in ("ada", "bob"):
@@ -180,14 +182,14 @@ def test_who_is_revoked_before_the_beginning_has_not_joined(certificates: Path, 
     play(scene())
 
 
-def test_a_list_that_breaks_in_a_run_is_told_once_and_looked_at_again(certificates: Path, tmp_path: Path) -> None:
+def test_a_list_that_breaks_in_a_run_is_logged_once_and_read_again(certificates: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         there, (ada, _bob), watch = await secured(certificates, tmp_path)
         mended = (tmp_path / "revoked.json").read_text()
         (tmp_path / "revoked.json").write_text("{")
         await asyncio.sleep(5)
-        (told,) = there.logged("revocations")
-        assert "is broken" in told["reason"] and not watch.done() and not ada.closed.is_set()
+        (logged,) = there.logged("revocations")
+        assert "is broken" in logged["reason"] and not watch.done() and not ada.closed.is_set()
         (tmp_path / "revoked.json").write_text(mended)
         there.revoked.revoke(identity(certificates, "ada").chain_pem, "stolen")
         await asyncio.wait_for(ada.closed.wait(), PATIENCE)

@@ -1,4 +1,4 @@
-"""Handshakes that fail are told, although gRPC itself tells nobody. In a process of its own: it has one stderr."""
+"""Failed handshakes are logged, although gRPC itself reports none. In a process of its own: it has one stderr."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ asyncio.run(main())
 
 
 def serve(tmp_path: Path, **asked: str) -> tuple[list[str], list[str]]:
-    """What is told of all handshakes, and the lines of standard error."""
+    """Events of all handshakes, and the lines of standard error."""
     for folder in ("ours", "theirs"):
         make_federation(tmp_path / folder, ["ada"])
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
@@ -93,9 +93,9 @@ def serve(tmp_path: Path, **asked: str) -> tuple[list[str], list[str]]:
     return json.loads(done.stdout), lines
 
 
-def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Path) -> None:
-    told, lines = serve(tmp_path, GRPC_VERBOSITY="INFO")
-    assert Counter(told) == {
+def test_every_failed_handshake_is_logged_and_every_other_line_passes(tmp_path: Path) -> None:
+    logged, lines = serve(tmp_path, GRPC_VERBOSITY="INFO")
+    assert Counter(logged) == {
         "its certificate is not accepted: unable to get local issuer certificate": COUNT,
         "it showed no certificate": COUNT,
         "it does not speak TLS": 2 * COUNT,
@@ -103,7 +103,7 @@ def test_every_failed_handshake_is_told_and_every_other_line_passes(tmp_path: Pa
     assert lines == OWN
 
 
-def test_unless_asked_grpc_says_nothing_and_standard_error_stays_as_it_is(tmp_path: Path) -> None:
+def test_by_default_grpc_logs_nothing_and_standard_error_is_unchanged(tmp_path: Path) -> None:
     assert serve(tmp_path) == (["standard error is itself"], OWN)
 
 
@@ -120,5 +120,5 @@ def test_unless_asked_grpc_says_nothing_and_standard_error_stays_as_it_is(tmp_pa
         (b"", None),
     ],
 )  # fmt: skip
-def test_a_line_says_why(line: bytes, reason: str | None) -> None:
+def test_a_line_gives_the_reason(line: bytes, reason: str | None) -> None:
     assert reason_of(line) == reason

@@ -1,4 +1,4 @@
-"""Who may join, who has joined, who is lost: without a network and on the virtual clock."""
+"""Joining, membership and loss of parties: without a network and on the virtual clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.server.stage import RUN, federation, hello, play, refused, stage
 # Joining.
 
 
-def test_a_party_is_welcomed_and_told_to_begin_when_all_are_there() -> None:
+def test_a_party_is_welcomed_and_sent_begin_once_all_have_joined() -> None:
     async def scene() -> None:
         there = stage()
         (ada,) = await there.join("ada")
@@ -69,7 +69,7 @@ WIRE = f"wire {WIRE_VERSION}"
     ],
     ids=["unknown", "endless name", "federation", "version", "wire", "rows", "test part", "no config"],
 )
-def test_who_does_not_agree_is_told_in_what(wrong: dict[str, Any], said: str) -> None:
+def test_a_party_that_disagrees_is_sent_the_differences(wrong: dict[str, Any], said: str) -> None:
     async def scene() -> None:
         there = stage()
         connection = await there.come(replace(hello(), **wrong))
@@ -80,7 +80,7 @@ def test_who_does_not_agree_is_told_in_what(wrong: dict[str, Any], said: str) ->
     play(scene())
 
 
-def test_another_configuration_is_told_by_its_keys() -> None:
+def test_a_different_configuration_is_reported_by_its_keys() -> None:
     async def scene() -> None:
         other = federation(batch=16, protocol={"name": "split", "embedding": 30})
         answer = await refused(stage(), hello(of=other))
@@ -111,7 +111,7 @@ def test_a_party_that_joins_again_takes_the_place_of_its_dead_connection() -> No
     play(scene())
 
 
-def test_nobody_joins_a_run_that_is_over() -> None:
+def test_joining_a_finished_run_is_refused() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -146,7 +146,7 @@ def test_a_roster_that_is_incomplete_at_the_deadline_names_everyone_missing() ->
     play(scene())
 
 
-def test_who_leaves_before_the_beginning_may_come_again() -> None:
+def test_a_party_that_leaves_before_the_beginning_may_return() -> None:
     async def scene() -> None:
         there = stage()
         first, _ = await there.join("ada", "bob")
@@ -166,7 +166,7 @@ def test_who_leaves_before_the_beginning_may_come_again() -> None:
     play(scene())
 
 
-def test_who_says_nothing_is_refused_after_ten_seconds() -> None:
+def test_a_silent_connection_is_refused_after_ten_seconds() -> None:
     async def scene() -> None:
         answer = await refused(stage(), None)
         assert answer.reason == "no Hello came within 10 s"
@@ -185,7 +185,7 @@ def test_who_says_nothing_is_refused_after_ten_seconds() -> None:
     ],
     ids=["farewell", "message", "gone", "malformed"],
 )
-def test_who_does_not_begin_with_hello_is_refused(first: Parcel | Exception, said: str) -> None:
+def test_a_connection_without_hello_is_refused(first: Parcel | Exception, said: str) -> None:
     async def scene() -> None:
         noted = str(first) if isinstance(first, Exception) else said
         assert (await refused(stage(), first, noted=noted)).reason == said
@@ -193,10 +193,10 @@ def test_who_does_not_begin_with_hello_is_refused(first: Parcel | Exception, sai
     play(scene())
 
 
-# While they are here.
+# During a session.
 
 
-def test_who_says_hello_in_a_run_is_cut_off() -> None:
+def test_a_party_that_sends_hello_in_a_run_is_cut_off() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
@@ -212,7 +212,7 @@ def test_who_says_hello_in_a_run_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("parcel", [Farewell(), Begin(1), Open(1), Refusal("x")], ids=lambda p: type(p).__name__)
-def test_who_speaks_out_of_turn_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
+def test_a_party_that_sends_before_the_beginning_is_cut_off(parcel: Parcel) -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
@@ -242,7 +242,7 @@ def test_a_party_that_fails_is_heard_in_its_own_words() -> None:
     play(scene())
 
 
-def test_a_party_that_is_lost_in_a_run_is_told_and_missed() -> None:
+def test_a_party_lost_in_a_run_is_reported_and_missed() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -268,7 +268,7 @@ def test_a_message_that_breaks_its_contract_names_the_party() -> None:
     play(scene())
 
 
-def test_late_mail_is_told_and_counted() -> None:
+def test_late_messages_are_logged_and_counted() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -285,7 +285,7 @@ def test_late_mail_is_told_and_counted() -> None:
     play(scene())
 
 
-def test_who_goes_while_nobody_is_waited_for_is_noticed_at_once() -> None:
+def test_a_party_lost_while_nobody_is_waited_for_is_noticed_at_once() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
@@ -301,7 +301,7 @@ def test_who_goes_while_nobody_is_waited_for_is_noticed_at_once() -> None:
     play(scene())
 
 
-def test_who_has_failed_is_missed_until_it_is_excused() -> None:
+def test_a_failed_party_is_missed_until_it_is_excused() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
@@ -337,7 +337,7 @@ def test_parting_waits_for_every_farewell_and_no_longer() -> None:
     play(scene())
 
 
-def test_parting_does_not_wait_for_who_came_too_late_to_take_part() -> None:
+def test_parting_does_not_wait_for_parties_that_joined_too_late() -> None:
     async def scene() -> None:
         there = stage()
         there.hub.begin([], 0, _nothing, names=[n for n in ("ada",) if await there.join(n)])
@@ -358,7 +358,7 @@ async def _nothing(_round: int) -> None:
     pass
 
 
-def test_parting_does_not_wait_for_who_is_silent_or_lost() -> None:
+def test_parting_does_not_wait_for_silent_or_lost_parties() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")

@@ -1,4 +1,4 @@
-"""What stands in for a party that did not answer."""
+"""Imputation of absent parties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def context() -> ServerContext:
     return ServerContext(cfg.federation, cfg.server, labels.values, schedule, Telemetry())
 
 
-def standin(how: How, ctx: ServerContext | None = None) -> StandIn:
+def imputation(how: How, ctx: ServerContext | None = None) -> StandIn:
     return StandIn(ctx or context(), ("ada", "bob"), 2, how)
 
 
@@ -39,38 +39,38 @@ def values(parts: list[torch.Tensor] | None) -> list[float]:
 
 
 @pytest.mark.parametrize("how", ["zero", "last", "skip"])
-def test_who_is_there_is_in_its_place(how: How) -> None:
-    assert values(standin(how).fill({"bob": said(2), "ada": said(1)}, BATCH, 1)) == [1, 2]
+def test_a_present_party_is_not_imputed(how: How) -> None:
+    assert values(imputation(how).fill({"bob": said(2), "ada": said(1)}, BATCH, 1)) == [1, 2]
 
 
-def test_zeros_for_who_is_missing() -> None:
-    there = standin("zero")
+def test_zeros_for_missing_parties() -> None:
+    there = imputation("zero")
     there.fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
     assert values(there.fill({"ada": said(3)}, BATCH, 2)) == [3, 0]
 
 
-def test_what_was_last_said_of_the_same_rows() -> None:
-    there = standin("last")
+def test_the_last_embeddings_of_the_same_rows() -> None:
+    there = imputation("last")
     there.fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
     assert values(there.fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
     assert values(there.fill({"ada": said(3)}, torch.tensor([1, 2, 3]), 3)) == [3, 0]
     assert values(there.fill({"bob": said(5)}, BATCH, 4)) == [3, 5]
 
 
-def test_what_was_last_said_outlives_a_restart() -> None:
+def test_the_last_embeddings_outlive_a_restart() -> None:
     ctx = context()
-    standin("last", ctx).fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
+    imputation("last", ctx).fill({"ada": said(1), "bob": said(2)}, BATCH, 1)
     again = context()
     again.restore(1, ctx.state.capture())
-    assert values(standin("last", again).fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
+    assert values(imputation("last", again).fill({"ada": said(3)}, BATCH, 2)) == [3, 2]
 
 
 def test_a_round_is_left_out_if_someone_is_missing_but_not_the_last() -> None:
-    there = standin("skip")
+    there = imputation("skip")
     assert there.fill({"ada": said(1)}, BATCH, 4) is None
     assert values(there.fill({"ada": said(1)}, BATCH, 5)) == [1, 0]
 
 
 @pytest.mark.parametrize("how", ["zero", "last", "skip"])
-def test_a_round_without_any_answer_is_left_out(how: How) -> None:
-    assert standin(how).fill({}, BATCH, 5) is None
+def test_a_round_without_responses_is_skipped(how: How) -> None:
+    assert imputation(how).fill({}, BATCH, 5) is None

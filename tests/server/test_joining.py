@@ -1,4 +1,4 @@
-"""Joining over real mutual TLS on loopback: whom the server lets in, and whom a party trusts."""
+"""Joining over real mutual TLS on loopback: admission by the server, and trust of a party."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @dataclass
 class Place:
-    """A hub that listens, and parties that dial it."""
+    """A listening hub, and parties that dial it."""
 
     certificates: Certificates
     hub: Hub
@@ -138,7 +138,7 @@ def run(body: Coroutine[Any, Any, None]) -> None:
 
 
 def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Path) -> None:
-    async def half(link: Link) -> None:
+    async def side(link: Link) -> None:
         async for round in link.rounds():
             await link.send(Embedding(round, torch.full((2, 60), float(round))))
             answer = await link.recv(Gradient, round)
@@ -147,7 +147,7 @@ def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Pa
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             joined = await there.join_all()
-            parties = [asyncio.create_task(one.attend(link.deliver, partial(half, link))) for one, link in joined]
+            parties = [asyncio.create_task(one.attend(link.deliver, partial(side, link))) for one, link in joined]
             async for round in there.cohort.rounds(3):
                 answers = await there.cohort.collect(Embedding, round, Quorum(limit=20), rows=2, width=60)
                 await there.cohort.broadcast({name: Gradient(round, answers[name].h) for name in answers})
@@ -158,7 +158,7 @@ def test_parties_join_exchange_and_part(certificates: Certificates, tmp_path: Pa
     run(body())
 
 
-def test_who_joins_when_the_work_is_done_is_told_so_and_parts_in_peace(
+def test_a_party_that_joins_after_the_work_is_sent_the_end_and_parts_normally(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     async def body() -> None:
@@ -171,7 +171,7 @@ def test_who_joins_when_the_work_is_done_is_told_so_and_parts_in_peace(
     run(body())
 
 
-def test_input_of_no_use_is_told_without_what_it_says(certificates: Certificates, tmp_path: Path) -> None:
+def test_unusable_input_is_logged_without_its_content(certificates: Certificates, tmp_path: Path) -> None:
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             ada = await there.join("ada", certificates.of("ada"))
@@ -184,7 +184,7 @@ def test_input_of_no_use_is_told_without_what_it_says(certificates: Certificates
     run(body())
 
 
-def test_who_is_not_who_it_says_is_refused_and_noted(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_party_under_a_false_name_is_refused_and_logged(certificates: Certificates, tmp_path: Path) -> None:
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             ada, eve = certificates.of("ada"), certificates.of("ada", "theirs")
@@ -214,7 +214,7 @@ def test_who_is_not_who_it_says_is_refused_and_noted(certificates: Certificates,
 def test_a_certificate_of_another_authority_does_not_get_through_the_handshake(
     certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Not even of a party that trusts our server's certificate."""
+    """The same holds for a party that trusts our server's certificate."""
 
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
@@ -249,14 +249,14 @@ def test_a_party_with_an_identity_does_not_talk_to_a_plain_server(certificates: 
     run(body())
 
 
-def test_a_party_revoked_in_a_run_is_cut_off_and_the_others_learn_whose_fault_it_was(
+def test_a_party_revoked_in_a_run_is_cut_off_and_named_to_the_others(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             (ada, to_ada), (bob, to_bob) = await there.join_all()
             watch = asyncio.create_task(there.hub.watch_revocations())
-            halves = [
+            sides = [
                 asyncio.create_task(one.attend(link.deliver, partial(link.recv, Gradient, 1)))
                 for one, link in ((ada, to_ada), (bob, to_bob))
             ]
@@ -265,11 +265,11 @@ def test_a_party_revoked_in_a_run_is_cut_off_and_the_others_learn_whose_fault_it
             with pytest.raises(RefusedError, match="'ada' was cut off: its certificate is revoked: stolen") as cut:
                 await there.cohort.collect(Embedding, 1, Quorum(limit=20))
             with pytest.raises(RefusedError, match="the server refused: 'ada': its certificate is revoked: stolen"):
-                await halves[0]
+                await sides[0]
             assert asyncio.get_running_loop().time() - begin < 2.5
             there.hub.say_failure("ada", cut.value)
             with pytest.raises(PartyFailed, match="ada failed: 'ada' was cut off: its certificate is revoked: stolen"):
-                await halves[1]
+                await sides[1]
             assert there.refused() == [("ada", "its certificate is revoked: stolen")]
             watch.cancel()
 
@@ -293,17 +293,17 @@ def test_a_party_revoked_in_a_run_is_cut_off_and_the_others_learn_whose_fault_it
     ],
     ids=["foreign", "ours", "the server's fault"],
 )
-def test_a_half_that_fails_is_heard_by_the_server_as_far_as_others_may_read_it(
+def test_the_server_receives_the_public_part_of_a_party_sides_error(
     certificates: Certificates, tmp_path: Path, error: Exception, heard: str, hint: str
 ) -> None:
-    async def half() -> None:
+    async def side() -> None:
         raise error
 
     async def body() -> None:
         async with place(certificates, tmp_path) as there:
             (ada, to_ada), _ = await there.join_all()
             with pytest.raises(type(error)):
-                await ada.attend(to_ada.deliver, half)
+                await ada.attend(to_ada.deliver, side)
             await ada.leave()
             with pytest.raises(PartyFailed, match=heard) as failed:
                 await there.cohort.collect(Embedding, 1, Quorum(limit=20))

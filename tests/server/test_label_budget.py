@@ -1,4 +1,4 @@
-"""Counts of releases by row: over restarts they can only become more."""
+"""Counts of releases by row: over restarts they can only grow."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def get(
     return NoisyLabelFile(folder, begun=begun).get(config, labels, TRAIN, 4, seed=0)
 
 
-def test_a_second_start_reads_what_the_first_has_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_reads_the_labels_drawn_by_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = get(tmp_path)
     assert first is not None and first.values.shape == (20, 4)
     monkeypatch.setattr(NoisyLabels, "draw", lambda *_: pytest.fail("noise was drawn again"))

@@ -1,4 +1,4 @@
-"""What members show of a real run over gRPC, against what the run itself leaves behind."""
+"""Metrics of a real run over gRPC, against the run's own files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def left(run: Watched, party: str) -> dict[str, int]:
 
 
 class Looked:
-    """Looks at everyone in one round, and at the server at the end, while everyone stands still."""
+    """Reads all members in one round, and the server at the end, while all are paused."""
 
     def __init__(self, round: int) -> None:
         self._round = round
@@ -110,22 +110,22 @@ def check_parties(looked: Looked) -> None:
 
 
 def test_the_phases_of_the_server_are_its_rounds(tmp_path: Path) -> None:
-    """They add up to the rounds' own seconds, by another clock, and what followed the last one."""
+    """They sum to the rounds' own seconds, by another clock, and the time after the last one."""
     looked = Looked(0)
     run = Watched(config(VIMADMM), tmp_path, looked)
     run.run()
-    told = events(run, SERVER)
-    (begin,) = [e["time"] for e in told if e["kind"] == "begin"]
-    (end,) = [e["time"] for e in told if e["kind"] == "end"]
+    logged = events(run, SERVER)
+    (begin,) = [e["time"] for e in logged if e["kind"] == "begin"]
+    (end,) = [e["time"] for e in logged if e["kind"] == "end"]
     names = ("computing", "waiting", "evaluation", "checkpoint")
     seconds = {phase: value(looked.end, "colonnade_round_seconds_sum", phase=phase) for phase in names}
     assert min(seconds.values()) > 0
-    rounds = sum(e["seconds"] for e in told if e["kind"] == "round")
+    rounds = sum(e["seconds"] for e in logged if e["kind"] == "round")
     assert 0.5 * rounds < sum(seconds.values()) < 1.2 * (end - begin)
     assert {value(looked.end, "colonnade_round_seconds_count", phase=phase) for phase in names} == {12.0}
 
 
-def test_answers_that_are_missing_and_late_are_counted_by_party(tmp_path: Path) -> None:
+def test_missing_and_late_responses_are_counted_by_party(tmp_path: Path) -> None:
     looked = Looked(0)
     made = config(VIMADMM, quorum={"fastest": 3}, epochs=4)
     own = made.parties["party2"].model_copy(update={"chaos": ChaosConfig.model_validate({"delay": "50ms"})})

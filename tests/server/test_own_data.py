@@ -1,4 +1,4 @@
-"""What is wrong with the server's own data stays at the server."""
+"""Errors in the server's own data stay at the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in a prediction, where parties may be absent: on the virtual clock."""
+"""Participants of a prediction that permits absent parties: on the virtual clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asking(there: Stage, **how: Any) -> PredictionSessions:
 
 @pytest.mark.parametrize("absent", ["refuse", "mean"])
 @pytest.mark.parametrize("patience", [3.0, None])
-def test_parties_have_the_time_that_was_said(absent: str, patience: float | None) -> None:
+def test_parties_have_the_configured_time(absent: str, patience: float | None) -> None:
     async def scene() -> None:
         there = stage()
         with pytest.raises(PartyLost, match="did not join within"):
@@ -36,7 +36,7 @@ def test_parties_have_the_time_that_was_said(absent: str, patience: float | None
     play(scene())
 
 
-def test_who_fails_is_absent_where_that_is_allowed_and_the_others_are_waited_for() -> None:
+def test_a_failed_party_is_absent_if_allowed_and_the_others_are_waited_for() -> None:
     async def scene() -> None:
         there = stage()
         gathering = asyncio.create_task(asking(there, absent="mean", patience=9)._gather())
@@ -51,7 +51,7 @@ def test_who_fails_is_absent_where_that_is_allowed_and_the_others_are_waited_for
     play(scene())
 
 
-def test_who_fails_ends_it_where_nobody_may_be_absent() -> None:
+def test_a_failed_party_ends_the_run_if_absence_is_not_allowed() -> None:
     async def scene() -> None:
         there = stage()
         (ada,) = await there.join("ada")

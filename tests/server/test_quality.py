@@ -1,4 +1,4 @@
-"""What an evaluation is told as, against scikit-learn and against counting."""
+"""Metrics of an evaluation, against scikit-learn and against counting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from colonnade.server.evaluation.score import Score
 
 
 def outputs(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that know something of the labels, every class of which there is."""
+    """Probabilities correlated with the labels, with every class present."""
     draws = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(classes), draws.integers(0, classes, rows)])
     logits = draws.normal(size=(len(labels), classes)) + 1.5 * np.eye(classes)[labels]
@@ -63,7 +63,7 @@ def test_classes_that_the_rows_lack_are_left_out_of_the_means() -> None:
     assert "auc" not in alone and "brier" in alone and details["confusion"][0] == [0, 0, 0]
 
 
-def test_nothing_is_said_of_what_has_diverged() -> None:
+def test_no_quality_is_reported_for_a_diverged_model() -> None:
     assert describe(np.full((3, 2), np.nan), np.zeros(3, dtype=np.int64)) == ({}, {})
 
 

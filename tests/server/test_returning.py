@@ -28,7 +28,7 @@ def embedding(round: int) -> Embedding:
     return Embedding(round, torch.ones(2, 2))
 
 
-# From which round.
+# The round to resume from.
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_newest_round_that_all_hold_is_restored(
     play(scene())
 
 
-def test_what_was_committed_and_is_nowhere_whole_ends_the_run() -> None:
+def test_a_committed_checkpoint_that_no_member_holds_complete_ends_the_run() -> None:
     async def scene() -> None:
         there = stage()
         await there.come(holding(20, 10))
@@ -71,7 +71,7 @@ def test_what_was_committed_and_is_nowhere_whole_ends_the_run() -> None:
 # Rolling back.
 
 
-def test_after_a_rewind_everyone_says_hello_again_and_a_new_session_begins() -> None:
+def test_after_a_rewind_all_parties_send_hello_again_and_a_new_session_begins() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -93,7 +93,7 @@ def test_after_a_rewind_everyone_says_hello_again_and_a_new_session_begins() -> 
     play(scene())
 
 
-def test_who_came_back_before_the_rewind_is_not_told_to_stop() -> None:
+def test_a_party_back_before_the_rewind_is_not_sent_stop() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -109,7 +109,7 @@ def test_who_came_back_before_the_rewind_is_not_told_to_stop() -> None:
     play(scene())
 
 
-def test_who_has_said_farewell_is_called_back() -> None:
+def test_a_party_that_said_farewell_is_called_back() -> None:
     async def scene() -> None:
         there = stage()
         ada, bob = await there.join("ada", "bob")
@@ -125,7 +125,7 @@ def test_who_has_said_farewell_is_called_back() -> None:
     play(scene())
 
 
-def test_who_is_another_after_a_rewind_is_cut_off() -> None:
+def test_a_party_that_differs_after_a_rewind_is_cut_off() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")
@@ -184,7 +184,7 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
         again = await there.come(holding(9, 6, 3, agreed=there))
         await asyncio.wait_for(waiting, PATIENCE)
         assert again.last == Begin(there.hub.session, ("ada", "bob"), "a-run", 6)
-        assert again.session == there.hub.session > session == bob.session  # nobody takes part in a session twice
+        assert again.session == there.hub.session > session == bob.session  # no party takes part in a session twice
         assert there.logged("rejoin") == [{"party": "ada", "round": 7, "restored": 6, "seconds": 3.0}]
         for connection in (again, bob):
             connection.arrive(embedding(8))
@@ -196,8 +196,8 @@ def test_wait_ends_the_round_without_the_party_and_stands_still_until_it_is_back
 
 
 @pytest.mark.parametrize("absence", ["wait", "continue"])
-def test_who_comes_back_into_a_session_with_keys_rolls_it_back(absence: str) -> None:
-    """It has none of them, and the others' are agreed on with the party that it was."""
+def test_a_party_that_returns_to_a_session_with_keys_rolls_it_back(absence: str) -> None:
+    """It has no keys, and the others agreed on theirs with the party's earlier process."""
 
     async def scene() -> None:
         there, ada, _bob = await begun(absence)
@@ -253,7 +253,7 @@ def test_continue_without_its_quorum_raises_as_rollback_does() -> None:
 # Words beside a protocol.
 
 
-def test_what_a_party_has_saved_is_passed_on_and_remembered() -> None:
+def test_a_partys_saved_round_is_passed_on_and_remembered() -> None:
     async def scene() -> None:
         there = stage()
         ada, _bob = await there.join("ada", "bob")

@@ -1,4 +1,4 @@
-"""Whose row an id finds, where rows are in the same order already."""
+"""The row of an id, if rows are in the same order already."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ STATE = Snapshot({"x": torch.ones(2)}, {"x": {"tensor": "x"}})
 
 @dataclass
 class Place:
-    """A folder, and what was told and asked."""
+    """A folder, and the recorded events and requests."""
 
     folder: Path
     now: float = 0.0
@@ -67,7 +67,7 @@ def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("committed", [0, 10], ids=["its commit was lost", "a newer one is torn"])
-def test_what_a_run_goes_on_from_is_kept_until_the_next_is_committed(tmp_path: Path, committed: int) -> None:
+def test_the_checkpoint_to_resume_from_is_kept_until_the_next_is_committed(tmp_path: Path, committed: int) -> None:
     """Otherwise nothing would be common after another crash, and parties begin a run anew only before its first."""
 
     async def scene(place: Place) -> None:
@@ -129,7 +129,7 @@ def test_the_best_one_is_taken_at_once_and_kept_beside_the_newest_two(tmp_path: 
     play(tmp_path, scene)
 
 
-def test_a_best_one_that_somebody_cannot_save_does_not_count(tmp_path: Path) -> None:
+def test_a_best_checkpoint_that_a_party_cannot_save_does_not_count(tmp_path: Path) -> None:
     async def scene(place: Place) -> None:
         saving = place.saving()
         await place.begin(saving, 10, 10)
@@ -142,7 +142,7 @@ def test_a_best_one_that_somebody_cannot_save_does_not_count(tmp_path: Path) -> 
     play(tmp_path, scene)
 
 
-def test_who_cannot_save_is_named_and_the_one_before_stays(tmp_path: Path) -> None:
+def test_a_party_that_cannot_save_is_named_and_the_previous_checkpoint_stays(tmp_path: Path) -> None:
     async def scene(place: Place) -> None:
         saving = place.saving()
         await place.begin(saving, 10)
@@ -163,7 +163,7 @@ def test_who_cannot_save_is_named_and_the_one_before_stays(tmp_path: Path) -> No
     play(tmp_path, scene)
 
 
-def test_a_server_whose_disk_refuses_goes_on(tmp_path: Path) -> None:
+def test_a_server_with_a_failing_disk_goes_on(tmp_path: Path) -> None:
     async def scene(place: Place) -> None:
         place.folder = tmp_path / "file"
         place.folder.write_text("")
@@ -174,7 +174,7 @@ def test_a_server_whose_disk_refuses_goes_on(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_the_end_waits_for_everyone_and_names_who_does_not_save(tmp_path: Path) -> None:
+def test_the_end_waits_for_all_parties_and_names_those_that_do_not_save(tmp_path: Path) -> None:
     async def scene(place: Place) -> None:
         saving = place.saving()
         await place.begin(saving, 10)

@@ -1,4 +1,4 @@
-"""How a conversation ends: whom the server tells what, and in which order, on the virtual clock."""
+"""End of a conversation: the server's messages and their order, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.errors import PartyFailed
-from colonnade.server.run.service import Service, asking, training
+from colonnade.server.run.service import Service, prediction_task, training
 from tests.federation import config
 from tests.server.stage import play
 
@@ -20,7 +20,7 @@ SERVER = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "d
 
 
 class Hub:
-    """Writes down what it is asked to do."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -39,7 +39,7 @@ class Hub:
 
 
 def converse(work: Awaitable[None], *, dismisses: bool = False, **more: Any) -> list[tuple[object, ...]]:
-    """What was done, the work's own error last."""
+    """Recorded calls, the work's own error last."""
     federation = config({"name": "split"}).federation
     task = replace(training(federation), dismisses=dismisses)
     service, hub = Service(federation, SERVER, Path(), task, secure=False), Hub()
@@ -64,11 +64,11 @@ async def fail(error: Exception) -> None:
     raise error
 
 
-def test_who_is_done_has_time_for_the_farewell() -> None:
+def test_a_finished_party_has_time_for_the_farewell() -> None:
     assert converse(asyncio.sleep(0.5)) == [("unwatched",), ("part", 10.0), ("over", "completed", None)]
 
 
-def test_a_failure_is_said_before_the_farewell_and_of_whom_it_is() -> None:
+def test_a_failure_is_reported_with_its_party_before_the_farewell() -> None:
     for error, party in ((ValueError("torn"), "server"), (PartyFailed("ada", "torn"), "ada")):
         assert converse(fail(error)) == [
             ("failed", party, str(error)), ("unwatched",), ("part", 2.0), ("over", "failed", str(error)),
@@ -76,19 +76,19 @@ def test_a_failure_is_said_before_the_farewell_and_of_whom_it_is() -> None:
         ]  # fmt: skip
 
 
-def test_parties_are_told_something_else_where_that_is_wanted() -> None:
+def test_parties_are_sent_another_reason_if_one_is_given() -> None:
     done = converse(fail(ValueError("a secret")), told=lambda _error: ValueError("it has failed"))
     assert done[0] == ("failed", "server", "it has failed") and done[-1] == (ValueError, "a secret")
 
 
 @pytest.mark.parametrize("dismisses", [False, True])
-def test_who_trains_dials_again_after_an_interruption_and_who_answers_is_let_go(dismisses: bool) -> None:
+def test_training_parties_dial_again_after_an_interruption_and_predicting_ones_are_released(dismisses: bool) -> None:
     parted = [("part", 2.0)] if dismisses else []
     done = converse(asyncio.sleep(9), dismisses=dismisses)
     assert done == [("unwatched",), *parted, ("over", "interrupted", None), (asyncio.CancelledError, "")]
 
 
-def test_what_runs_beside_ends_before_the_farewell() -> None:
+def test_background_tasks_end_before_the_farewell() -> None:
     order: list[str] = []
 
     async def beside() -> None:
@@ -113,7 +113,7 @@ def test_what_runs_beside_ends_before_the_farewell() -> None:
 
 def test_the_two_tasks_differ_in_purpose_messages_and_form() -> None:
     federation = config({"name": "split"}, "federation.compress={up: {top: 0.25}, evaluate: 8}").federation
-    trains, asks = training(federation), asking(federation)
+    trains, asks = training(federation), prediction_task(federation)
     assert (trains.purpose, asks.purpose) == ({}, {"purpose": "prediction"})
     assert (trains.dismisses, asks.dismisses) == (False, True)
     assert "Embedding" in trains.kinds and "Output" in asks.kinds and "Output" not in trains.kinds

@@ -1,4 +1,4 @@
-"""Numbers of sessions only grow."""
+"""Session numbers only grow."""
 
 from __future__ import annotations
 

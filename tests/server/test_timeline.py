@@ -1,4 +1,4 @@
-"""Who was here when."""
+"""Presence of parties over time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The certificate authority: one key whose only work is to sign who is who.
+"""The certificate authority: one key, used only to sign certificates.
 
-It vouches for a name once, when a federation is set up; that a certificate is *signed* never admits
-a party by itself (`peers.verify_peer` compares the fingerprint that the roster pins), so whoever
-holds this key can invent names but no members.
+It certifies a name once, when a federation is set up. A *signed* certificate alone never admits a
+party (`peers.verify_peer` compares the fingerprint that the roster pins), so the holder of this key
+can create names but no members.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from colonnade.common.crypto.pki.requests import Request, alternative_names, rea
 from colonnade.common.errors import IdentityError
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far a certificate's validity begins before it is made: the other machine's clock may be behind."""
+"""Time by which a certificate's validity begins before its creation: the other machine's clock may be behind."""
 
 
 class Role(StrEnum):
-    """What a certificate may be used for: to dial (a party), or to be dialled (the server)."""
+    """Permitted use of a certificate: to dial (a party), or to be dialled (the server)."""
 
     PARTY = "party"
     SERVER = "server"
@@ -47,7 +47,7 @@ _USAGE = {Role.PARTY: ExtendedKeyUsageOID.CLIENT_AUTH, Role.SERVER: ExtendedKeyU
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority: its certificate, which everyone knows, and its key, which stays here."""
+    """A certificate authority: its public certificate, and its key, which stays here."""
 
     certificate: Certificate
     key: PrivateKey = field(repr=False)
@@ -56,7 +56,7 @@ class Authority:
     def make(cls, *, days: int = 3650) -> Authority:
         """A new authority with a self-signed certificate for `days`, in memory only."""
         key = new_key()
-        # Two authorities differ in name as well as in key, so that `certs show` tells them apart.
+        # Two authorities differ in name as well as in key, so that `certs show` distinguishes them.
         common_name = f"Colonnade CA {secrets.token_hex(4)}"
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         begin, end = _period(days, datetime.now(UTC))
@@ -75,7 +75,7 @@ class Authority:
         """
         authority = cls.make(days=days)
         save_key(authority.key, files.make_folder(folder) / "key.pem")
-        # The key is new, so a certificate that lay here without one was of no use to anybody.
+        # The key is new, so a certificate that was here without a key is useless.
         files.write(folder / "cert.pem", certificate_pem(authority.certificate), overwrite=True)
         return authority
 
@@ -100,17 +100,17 @@ class Authority:
     def sign(
         self, request_pem: bytes, *, role: Role = Role.PARTY, days: int = 365, now: datetime | None = None
     ) -> Certificate:
-        """Vouches for the name in a request, after checking the request's own signature.
+        """Certifies the name in a request, after checking the request's own signature.
 
         Args:
-            request_pem: made by `requests.make_request`; only its name, hosts and key are taken over.
-            role: said by who signs, never by who asks: a party's request must not make a server.
-            days: how long the certificate holds, at most as long as this authority's own.
-            now: when it begins to hold, UTC; the machine's clock if None.
+            request_pem: made by `requests.make_request`; only its name, hosts and key are used.
+            role: chosen by the signer, never by the request: a party's request must not make a server.
+            days: validity of the certificate, at most until the end of this authority's own.
+            now: beginning of the validity, UTC; the machine's clock if None.
 
         Raises:
             IdentityError: the request was tampered with or is not allowed (see `read_request`), the
-                role does not fit its name, or this authority's own certificate does not hold.
+                role does not fit its name, or this authority's own certificate is not valid.
         """
         request = read_request(request_pem)
         _check_role(request.name, role)
@@ -121,7 +121,7 @@ class Authority:
 
     def _issue(self, request: Request, role: Role, days: int, now: datetime) -> Certificate:
         begin, end = _period(days, now)
-        # A certificate that outlives its authority fails in the handshake, where errors are obscure.
+        # A certificate that is valid longer than its authority fails in the handshake, with an obscure error.
         end = min(end, self.certificate.not_valid_after_utc)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, request.name)])
         builder = _builder(
@@ -143,7 +143,7 @@ def _check_role(name: str, role: Role) -> None:
     if role is Role.PARTY and name == names.SERVER:
         raise IdentityError(
             "the request is the server's, and was to be signed as a party's",
-            hint="if it came from whoever runs the server, sign it with --role server",
+            hint="if it came from the server's operator, sign it with --role server",
         )
     if role is Role.PARTY:
         names.check_party_name(name)

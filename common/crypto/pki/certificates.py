@@ -1,4 +1,4 @@
-"""What a certificate says: whose it is, its fingerprint, and how long it holds."""
+"""Content of a certificate: its name, fingerprint and validity."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MALFORMED = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What the parser raises on bytes that are not, or only nearly, what they pose as."""
+"""Exceptions of the parser on malformed bytes."""
 
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Description:
-    """A certificate in words; times are UTC, the serial is in hex."""
+    """A readable description of a certificate; times are UTC, the serial is in hex."""
 
     subject: str
     issuer: str
@@ -91,18 +91,18 @@ def check_fingerprint(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """A fingerprint as people compare it at a glance: its first 12 hex digits. Never for a decision."""
+    """A short fingerprint for display: its first 12 hex digits. Never for a decision."""
     return f"{text[:19]}…"
 
 
 def name_of(certificate: Certificate | bytes) -> str:
-    """The one name that a certificate speaks for; bytes are PEM.
+    """The name that a certificate certifies; bytes are PEM.
 
     Raises:
-        IdentityError: it has no name, more than one, two that differ, or one that is not allowed.
+        IdentityError: it holds no name, more than one, two that differ, or one that is not allowed.
     """
     parsed = _parsed(certificate)
-    try:  # fields are parsed when they are read
+    try:  # fields are parsed on access
         subject = [str(part.value) for part in parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         claimed = names.named_by(_alternatives(parsed, x509.DNSName))
     except MALFORMED as error:
@@ -116,7 +116,7 @@ def name_of(certificate: Certificate | bytes) -> str:
 
 
 def describe(certificate: Certificate | bytes) -> Description:
-    """A certificate in words, an authority's too; bytes are PEM.
+    """Describes a certificate, also an authority's; bytes are PEM.
 
     Raises:
         IdentityError: the bytes are not a certificate.
@@ -135,7 +135,7 @@ def describe(certificate: Certificate | bytes) -> Description:
 
 
 def is_authority(certificate: Certificate) -> bool:
-    """Says whether a certificate may sign others."""
+    """True if a certificate may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (*MALFORMED, x509.ExtensionNotFound):
@@ -143,10 +143,10 @@ def is_authority(certificate: Certificate) -> bool:
 
 
 def check_validity(certificate: Certificate, what: str, now: datetime | None = None, *, hint: str) -> None:
-    """Returns if `certificate` holds at `now` (UTC; the machine's clock if None).
+    """Returns if `certificate` is valid at `now` (UTC; the machine's clock if None).
 
     Raises:
-        IdentityError: it does not hold yet, or no more; says since or until when. `what` names it.
+        IdentityError: it is not valid yet, or has expired; names the time. `what` names the certificate.
     """
     now = now or datetime.now(UTC)
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
@@ -160,7 +160,7 @@ def check_validity(certificate: Certificate, what: str, now: datetime | None = N
 
 
 def in_words(time: datetime) -> str:
-    """A time as messages have it: `2026-03-01 12:00 UTC`."""
+    """A time in the format of messages: `2026-03-01 12:00 UTC`."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -184,5 +184,5 @@ def _common_name(name: x509.Name) -> str:
 
 
 def _printable(text: str) -> str:
-    # Whoever made a certificate chose this text, and it ends on a terminal and in logs.
+    # The maker of a certificate chose this text, which is printed on a terminal and in logs.
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,4 +1,4 @@
-"""A whole federation's identities in one step, for demos: one machine then holds every key."""
+"""Creation of all identities of a federation in one step, for demos: one machine then holds every key."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _NEW = "name a folder that is new or empty"
 def make_federation(
     folder: Path, names: Sequence[str], server_names: Sequence[str] = LOOPBACK, *, days: int = 30
 ) -> dict[str, str]:
-    """Makes an authority, the server's identity and every party's.
+    """Creates an authority, the server's identity and every party's.
 
     `folder` is new or empty, and gets `ca/` (`key.pem`, `cert.pem`) and, for the server and each
     party, `NAME/` with `key.pem`, `cert.pem` and `ca.pem`. All of it appears at once, or nothing.
 
     Args:
-        folder: where; only its owner can enter it.
+        folder: destination; only its owner can enter it.
         names: the parties.
         server_names: DNS names and IP addresses under which the server is dialled.
-        days: how long all of it holds.
+        days: validity of all certificates.
 
     Returns:
         The fingerprints by name, the server's first, as a roster pins them.

@@ -1,4 +1,4 @@
-"""Files that hold keys, certificates and lists: written whole or not at all, keys for the owner only."""
+"""Files of keys, certificates and lists: written atomically, keys readable by their owner only."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PUBLIC = 0o644
 
 
 def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = False, hint: str = "") -> None:
-    """Puts `data` at `path` so that no reader, and no crash, ever meets half of it.
+    """Writes `data` to `path` atomically: neither a reader nor a crash finds an incomplete file.
 
     Raises:
-        IdentityError: there is a file already and `overwrite` is off (`hint` says what to do then),
+        IdentityError: there is a file already and `overwrite` is off (`hint` names the remedy),
             or the folder cannot be written to.
     """
-    if not overwrite and path.exists():  # before there is a draft: what is refused has written nothing
+    if not overwrite and path.exists():  # before the draft, so that a refused call writes nothing
         raise IdentityError(f"{path} exists already and is not overwritten", hint=hint)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -42,12 +42,12 @@ def write(path: Path, data: bytes, *, mode: int = PUBLIC, overwrite: bool = Fals
 
 
 def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None:
-    """Writes a file that was not there; `durable` waits until the disk has it.
+    """Writes a new file; `durable` waits until it is on the disk.
 
     Raises:
         OSError: there is one already, or the folder cannot be written to.
     """
-    # The mode is given as the file is made: a chmod later would leave a moment in which others read it.
+    # The mode is set at creation: with a later chmod others could read the file in between.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
         if mode == PUBLIC:  # certificates, requests and lists are for others to read
             publish(stream.fileno(), mode)
@@ -58,7 +58,7 @@ def create(path: Path, data: bytes, *, mode: int, durable: bool = False) -> None
 
 
 def make_folder(path: Path) -> Path:
-    """Makes a folder that only its owner enters, or leaves the one that is there as it is.
+    """Creates a folder that only its owner can enter; leaves an existing one unchanged.
 
     Raises:
         IdentityError: there is a file of that name, or the place cannot be written to.
@@ -71,10 +71,10 @@ def make_folder(path: Path) -> Path:
 
 
 def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
-    """The bytes of a file; with `private`, only if nobody else can read them.
+    """The bytes of a file; with `private`, only if no other user can read them.
 
     Raises:
-        IdentityError: no such file (`hint` says how to come by it), not readable, or not private.
+        IdentityError: no such file (`hint` says how to get it), not readable, or not private.
     """
     try:
         with path.open("rb") as stream:
@@ -90,8 +90,8 @@ def read(path: Path, *, private: bool = False, hint: str = "") -> bytes:
 def _check_private(path: Path, status: os.stat_result) -> None:
     if os.name != "posix":
         return
-    # A secret that an orchestrator mounts belongs to root and reaches us through our group alone,
-    # so there the group may read; a file of our own is ours alone.
+    # A secret mounted by an orchestrator belongs to root and is readable through our group alone,
+    # so the group may read it; a file of our own must be readable by us alone.
     mounted = status.st_uid == 0 and os.geteuid() != 0
     if status.st_mode & (0o037 if mounted else 0o077):
         mode = stat.S_IMODE(status.st_mode)

@@ -1,4 +1,4 @@
-"""A process's own identity: its key, its certificate, and the authority it shares with its peers."""
+"""The identity of a process: its key, its certificate, and the authority shared with its peers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from colonnade.common.errors import IdentityError
 
 @dataclass(frozen=True)
 class IdentityFiles:
-    """Where an identity is kept: a private key, its certificate, and the authority's certificate."""
+    """Paths of an identity: a private key, its certificate, and the authority's certificate."""
 
     key: Path
     certificate: Path
@@ -39,7 +39,7 @@ class IdentityFiles:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this process is, checked; the PEM bytes are what TLS credentials are made of."""
+    """The checked identity of this process; TLS credentials are made of its PEM bytes."""
 
     name: str
     key_pem: bytes = field(repr=False)
@@ -49,21 +49,21 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the certificate, as rosters pin it."""
+        """The fingerprint of the certificate, in the form that rosters pin."""
         return fingerprint(self.chain_pem)
 
 
 def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -> Identity:
-    """Reads an identity and checks all that would otherwise fail, obscurely, in a handshake.
+    """Reads an identity and checks it, since a TLS handshake would fail with obscure errors.
 
     Args:
         where: the folder with `key.pem`, `cert.pem` and `ca.pem`, or the three files.
-        now: when the certificates must hold, UTC; the machine's clock if None.
+        now: time at which the certificates must be valid, UTC; the machine's clock if None.
 
     Raises:
         IdentityError: a file is missing (the hint names the command that makes it) or malformed,
-            others can read the key, key and certificate are no pair, the authority did not sign the
-            certificate, or a certificate does not hold yet or any more (says since or until when).
+            others can read the key, key and certificate do not match, the authority did not sign the
+            certificate, or a certificate is not valid yet or has expired (names the time).
     """
     paths = where if isinstance(where, IdentityFiles) else IdentityFiles.in_folder(where)
     key = load_key(paths.key, hint=f"make it: colonnade certs request NAME {paths.key.parent}")
@@ -89,7 +89,7 @@ def _check_signed(
     if signer is None:
         raise IdentityError(
             f"the certificate {paths.certificate} is not signed by the authority {paths.ca}",
-            hint="ask whoever holds the authority for its cert.pem, or have your request signed by it",
+            hint="ask the authority's owner for its cert.pem, or have your request signed by it",
         )
     check_validity(signer, f"the authority {paths.ca}", now, hint=f"ask for a new one; {_MAKE_CA}")
 
@@ -104,8 +104,8 @@ def _signed_by(certificate: Certificate, authority: Certificate) -> bool:
 
 def _certificate_hint(paths: IdentityFiles) -> str:
     return (
-        f"send {paths.key.parent / 'request.csr'} to whoever holds the authority, who runs: "
-        f"colonnade certs sign request.csr --ca DIR --out cert.pem; the answer goes to {paths.certificate}"
+        f"send {paths.key.parent / 'request.csr'} to the authority's owner, who runs: "
+        f"colonnade certs sign request.csr --ca DIR --out cert.pem; the signed certificate goes to {paths.certificate}"
     )
 
 

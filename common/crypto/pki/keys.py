@@ -1,4 +1,4 @@
-"""A party's private key: ECDSA on P-256, which is what gRPC's TLS takes everywhere."""
+"""A member's private key: ECDSA on P-256, which gRPC's TLS supports on all platforms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_key() -> PrivateKey:
 
 
 def save_key(key: PrivateKey, path: Path, *, overwrite: bool = False) -> None:
-    """Keeps a key at `path` as PKCS8 PEM without a password, mode 0600.
+    """Writes a key to `path` as PKCS8 PEM without a password, mode 0600.
 
     Raises:
         IdentityError: there is a key already and `overwrite` is off, or the folder cannot be written to.
@@ -40,7 +40,7 @@ def key_pem(key: PrivateKey) -> bytes:
 
 
 def load_key(path: Path, *, hint: str = "") -> PrivateKey:
-    """The key that `path` holds.
+    """Reads the key at `path`.
 
     Raises:
         IdentityError: no such file (with `hint`), others can read it, or it is not such a key.
@@ -49,10 +49,10 @@ def load_key(path: Path, *, hint: str = "") -> PrivateKey:
 
 
 def parse_key(pem: bytes, where: str) -> PrivateKey:
-    """The key that `pem` holds; `where` names it in errors.
+    """Parses the key in `pem`; `where` names it in errors.
 
     Raises:
-        IdentityError: it is no PEM key, has a password, or is not ECDSA on P-256.
+        IdentityError: it is not a PEM key, has a password, or is not ECDSA on P-256.
     """
     try:
         key = serialization.load_pem_private_key(pem, password=None)
@@ -69,14 +69,14 @@ def parse_key(pem: bytes, where: str) -> PrivateKey:
 
 
 def is_p256(key: object) -> bool:
-    """Says whether a public key is of the one kind in use here."""
+    """True if a public key is ECDSA on P-256."""
     return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
 
 
 def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     """`sha256:` and 64 hex digits over the public key (DER, SubjectPublicKeyInfo).
 
-    A request is sent by ways that can be tampered with; two people compare this by another way.
+    A request may be altered in transit, so two persons compare this value over another channel.
     """
     der = key.public_bytes(
         serialization.Encoding.DER,

@@ -1,8 +1,8 @@
-"""Who a certificate may speak for: the names of parties, and the hosts of the server.
+"""Names in certificates: those of parties, and the hosts of the server.
 
-A name travels in a certificate twice, as the subject's common name and as the DNS name
-`NAME.colonnade`. The first is what people read; the second is what TLS can compare. It is never
-resolved, so it holds wherever the server runs and whatever address a party dials.
+A certificate holds a name twice, as the subject's common name and as the DNS name `NAME.colonnade`.
+The first is for display; the second is compared by TLS. It is never resolved, so it is valid
+wherever the server runs and whatever address a party dials.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cryptography import x509
 from colonnade.common.errors import IdentityError
 
 SERVER = "server"
-"""The name that only the server's certificate carries."""
+"""Name reserved for the server's certificate."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""The hosts of a server that parties on its own machine dial."""
+"""Hosts of a server that is dialled from its own machine."""
 
-_AUTHORITY = "ca"  # the folder that an authority has beside those of the members
+_AUTHORITY = "ca"  # the authority's folder, next to those of the members
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _SUFFIX = ".colonnade"
 
 
 def check_name(name: str) -> str:
-    """Returns `name` if it may stand in a certificate, the server's or a party's.
+    """Returns `name` if it is allowed in a certificate, the server's or a party's.
 
     Raises:
         IdentityError: it is not 1 to 63 of a-z, 0-9, - and _ with a letter or digit at both ends,
@@ -45,7 +45,7 @@ def check_name(name: str) -> str:
 
 
 def check_party_name(name: str) -> str:
-    """Returns `name` if a party may have it.
+    """Returns `name` if it is allowed for a party.
 
     Raises:
         IdentityError: as `check_name`, or it is the server's.
@@ -56,20 +56,20 @@ def check_party_name(name: str) -> str:
 
 
 def dns_name(name: str) -> str:
-    """The DNS name that the certificate of `name` carries, and that TLS compares: `NAME.colonnade`."""
+    """The DNS name in the certificate of `name`, which TLS compares: `NAME.colonnade`."""
     return name + _SUFFIX
 
 
 def named_by(names: Iterable[str]) -> list[str]:
-    """The parties that these DNS names stand for: one in a certificate made here, hosts left out."""
+    """The members that these DNS names name: one in a certificate made here, hosts left out."""
     return [name.removesuffix(_SUFFIX) for name in names if name.lower().endswith(_SUFFIX)]
 
 
 def host(text: str) -> x509.GeneralName:
-    """A host that the server answers as, an IP address or a DNS name, as a certificate has it.
+    """A host of the server, an IP address or a DNS name, in the form of a certificate.
 
     Raises:
-        IdentityError: it is neither, is a wildcard, or poses as a party's name.
+        IdentityError: it is neither, is a wildcard, or imitates a party's name.
     """
     try:
         return x509.IPAddress(ip_address(text))
@@ -79,7 +79,7 @@ def host(text: str) -> x509.GeneralName:
 
 def _check_host_name(text: str) -> str:
     labels = text.split(".")
-    # A last label of digits is an IP address with a slip in it: no top-level domain is a number.
+    # A last label of digits is a mistyped IP address: no top-level domain is a number.
     if len(text) > 253 or labels[-1].isdigit() or not all(map(_LABEL.fullmatch, labels)):
         raise IdentityError(
             f"{text[:80]!r} is neither a host name nor an IP address",
@@ -87,7 +87,7 @@ def _check_host_name(text: str) -> str:
         )
     if text.endswith(_SUFFIX):
         raise IdentityError(
-            f"a host cannot be named {text!r}: that ending tells parties apart",
+            f"a host cannot be named {text!r}: that ending is reserved for parties",
             hint="leave it out; the server's certificate carries its own name anyway",
         )
     return text

@@ -1,8 +1,8 @@
-"""Whether the other end of a connection is who it claims to be, and still welcome.
+"""Verification of the other end of a connection: its identity, and its revocation.
 
-TLS has by then checked that the certificate is signed by the shared authority and that the other
+TLS has already checked that the certificate is signed by the shared authority and that the other
 end holds its key. Here the certificate itself is compared with the one that the roster pins, so
-that whoever holds the authority cannot invent peers.
+that the holder of the authority's key cannot create peers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from colonnade.common.errors import IdentityError, RefusedError, nearest
 def verify_peer(certificate_pem: bytes, claimed_name: str, pinned: Mapping[str, str], revoked: RevocationList) -> None:
     """Returns if the certificate is the one that the roster pins for that name, and is not revoked.
 
-    The list is looked at afresh, so that calling this again for an open stream is the whole re-check.
-    Times are left to TLS: a certificate that expires does not end a run under way.
+    The list is refreshed, so that calling this again for an open stream is a complete re-check.
+    Validity is left to TLS: a certificate that expires does not end a run in progress.
 
     Args:
-        certificate_pem: as the handshake showed it, never as a message carried it.
-        claimed_name: who the other end says it is, or who was dialled (`server`).
+        certificate_pem: from the handshake, never from a message.
+        claimed_name: the name that the other end claims, or that was dialled (`server`).
         pinned: fingerprints by name.
         revoked: this end's own list.
 
     Raises:
         RefusedError: the name is unknown, the certificate is another's, not the pinned one, or
             revoked; the message says which.
-        IdentityError: our own revocation list is missing or broken, so nobody can be let in.
+        IdentityError: our own revocation list is missing or broken, so no peer is accepted.
     """
     if claimed_name not in pinned:
         raise RefusedError(

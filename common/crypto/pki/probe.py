@@ -1,9 +1,9 @@
-"""The certificate that a server shows, fetched before the real connection is made.
+"""Fetches the certificate of a server before the real connection is made.
 
-gRPC does not tell a Python client whose certificate it accepted, so it cannot compare fingerprints
-afterwards. Instead a dialler fetches the certificate here, compares it, and gives gRPC this one
-certificate as its only root: gRPC then accepts exactly it, and nothing can change in between. What
-is wrong with either end's certificate also comes out here in words, where gRPC says "unavailable".
+gRPC does not report the accepted certificate to a Python client, so fingerprints cannot be compared
+afterwards. Instead a client fetches the certificate here, compares it, and gives gRPC this one
+certificate as its only root: gRPC then accepts exactly it, and nothing can change in between. Faults
+of either end's certificate are also reported here in words; gRPC reports "unavailable".
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from colonnade.common.network.proxy import connect
 
 
 def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: float = 5.0) -> bytes:
-    """The certificate (PEM) of the server at `host`, signed by our authority for a server, in its time.
+    """The certificate (PEM) of the server at `host`, checked: a valid server certificate of our authority.
 
-    Whose it is remains to be compared: see `peers.verify_peer`. Blocks for at most about three
-    times `timeout` seconds.
+    The caller must still compare its name and fingerprint: see `peers.verify_peer`. Blocks for at
+    most about three times `timeout` seconds.
 
     Raises:
         RefusedError: there is no TLS server, another authority signed its certificate, or it does
             not accept ours.
-        EnvironmentFault: nobody answers at that address, yet; worth another try.
+        EnvironmentFault: no response from that address; the caller may retry.
         IdentityError: our own key and certificate files were replaced while this process ran.
     """
     where = f"{host}:{port}"
@@ -41,7 +41,7 @@ def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: floa
             f"the certificate of the server at {where} is not accepted: {error.verify_message}",
             hint="compare its authority with our ca.pem, by: colonnade certs show FILE",
         ) from error
-    except ssl.SSLEOFError as error:  # as of a proxy whose server is not up yet
+    except ssl.SSLEOFError as error:  # e.g. a proxy whose server has not started yet
         raise _no_answer(where, error) from error
     except ssl.SSLError as error:
         raise _refused(where, _in_words(error)) from error
@@ -51,8 +51,8 @@ def fetch_certificate(host: str, port: int, identity: Identity, *, timeout: floa
 
 
 def _await_acceptance(secured: ssl.SSLSocket, where: str) -> None:
-    # Under TLS 1.3 a server judges our certificate only after our half of the handshake is done.
-    # It then sends its settings, or an alert, or nothing but the end of the connection.
+    # Under TLS 1.3 a server checks our certificate only after our part of the handshake is done.
+    # It then sends its settings or an alert, or closes the connection.
     try:
         if secured.recv(1):
             return
@@ -75,7 +75,7 @@ def _connect(host: str, port: int, timeout: float) -> socket.socket:
 def _context(identity: Identity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # a pinned certificate holds under whatever address we dial
+    context.check_hostname = False  # a pinned certificate is valid at any address
     context.load_verify_locations(cadata=identity.ca_pem.decode())
     try:
         context.load_cert_chain(identity.files.certificate, identity.files.key)
@@ -104,6 +104,6 @@ def _refused(where: str, why: str) -> RefusedError:
 
 
 def _in_words(error: OSError) -> str:
-    # OpenSSL's reasons are names in capitals; str() of them would add a line number of its source.
+    # OpenSSL's reasons are names in capitals; str() would add a line number of its source.
     reason = getattr(error, "reason", None) or error.strerror or str(error)
     return str(reason).lower().replace("_", " ")

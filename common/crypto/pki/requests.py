@@ -1,4 +1,4 @@
-"""A certificate request: a name and a public key, signed by that key, on its way to the authority."""
+"""Certificate requests: a name and a public key, signed by that key, for the authority."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from colonnade.common.errors import IdentityError
 
 @dataclass(frozen=True)
 class Request:
-    """What a request asks for, once its own signature has been checked."""
+    """Content of a request whose own signature has been checked."""
 
     name: str
     hosts: tuple[x509.GeneralName, ...]
@@ -44,7 +44,7 @@ def make_request(key: PrivateKey, name: str, hosts: Sequence[str] = ()) -> bytes
 
 
 def read_request(pem: bytes) -> Request:
-    """Reads a request that may come from anyone, and trusts nothing in it but what it proves.
+    """Reads an untrusted request, and checks its signature and all its fields.
 
     Raises:
         IdentityError: it is not a request, its signature does not fit, its name or a host is not
@@ -66,7 +66,7 @@ def read_request(pem: bytes) -> Request:
 
 
 def alternative_names(name: str, hosts: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
-    """The names beside the subject: `NAME.colonnade`, then the hosts, each once.
+    """The subject's alternative names: `NAME.colonnade`, then the hosts, each once.
 
     Raises:
         IdentityError: there are hosts, and the name is not the server's.
@@ -101,4 +101,4 @@ def _requested_hosts(alternatives: list[x509.GeneralName]) -> tuple[x509.General
     return tuple(hosts)
 
 
-_AGAIN = "have it made again and sent by a safe way: colonnade certs request NAME DIR"
+_AGAIN = "have it made again and sent over a secure channel: colonnade certs request NAME DIR"

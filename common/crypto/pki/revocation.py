@@ -1,11 +1,11 @@
-"""Our own revocation list: certificates that are turned away although they are signed and pinned.
+"""The local revocation list: certificates that are refused although they are signed and pinned.
 
-A JSON file, so that an operator can read it and any tool can copy it:
+It is a JSON file, so that an operator can read it and any tool can copy it:
 
     {"revoked": [{"fingerprint": "sha256:...", "serial": "...", "name": "...", "reason": "...",
                   "time": "2026-03-01T12:00:00+00:00"}]}
 
-It fails closed: while a configured list is missing or broken, nobody is said to be in good standing.
+It fails closed: while a configured list is missing or broken, no certificate is accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from colonnade.common.errors import IdentityError
 
 @dataclass(frozen=True)
 class Revoked:
-    """One revoked certificate; serial and name are for people, "" if only the fingerprint is known."""
+    """One revoked certificate; serial and name are for display, "" if only the fingerprint is known."""
 
     fingerprint: str
     serial: str
@@ -58,10 +58,10 @@ class RevocationList:
         return cls(path)
 
     def reason(self, certificate: bytes | str) -> str | None:
-        """Why a certificate (PEM) or fingerprint is revoked, or None if it is not.
+        """The reason for which a certificate (PEM) or fingerprint is revoked, or None if it is not.
 
         Raises:
-            IdentityError: the file was missing or broken when last looked at, so nobody can say.
+            IdentityError: the file was missing or broken when last read, so its content is unknown.
         """
         if self._fault is not None:
             raise IdentityError(str(self._fault), hint=self._fault.hint)
@@ -70,10 +70,10 @@ class RevocationList:
         return None if entry is None else entry.reason or "no reason given"
 
     def refresh(self) -> bool:
-        """Reads the file again if it changed since; says whether it did. One `stat` if it did not.
+        """Reads the file again if it has changed, and returns whether it had. One `stat` if it had not.
 
         Raises:
-            IdentityError: it is missing or broken; `reason` refuses to answer until it is mended.
+            IdentityError: it is missing or broken; `reason` raises until it is repaired.
         """
         if self.path is None:
             return False
@@ -84,7 +84,7 @@ class RevocationList:
             raise
 
     def revoke(self, certificate: bytes | str, reason: str, *, now: datetime | None = None) -> Revoked:
-        """Adds a certificate (PEM) or fingerprint to the file, for good; one writer at a time.
+        """Adds a certificate (PEM) or fingerprint to the file, permanently; one writer at a time.
 
         A certificate that is revoked already keeps its entry, which is returned.
 
@@ -107,7 +107,7 @@ class RevocationList:
         seen = _state(path)
         if seen is not None and seen == self._seen:
             return False
-        # The state is from before the reading: a change in between is found at the next look.
+        # The state is from before the reading: a change in between is found at the next refresh.
         self._entries = _parse(files.read(path, hint=_hint(path)), path)
         self._seen, self._fault = seen, None
         return True
@@ -117,8 +117,8 @@ def _state(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
-        return None  # reading it says what is wrong
-    # The inode tells a file put in another's place, the change time one whose other times were copied.
+        return None  # reading it raises the error
+    # The inode detects a replaced file, the change time one whose other times were copied.
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
@@ -152,4 +152,4 @@ def _text(entries: dict[str, Revoked]) -> bytes:
 
 
 def _hint(path: Path) -> str:
-    return f"mend it or copy it again; an empty one is: echo '{{\"revoked\": []}}' > {path}"
+    return f"repair it or copy it again; an empty one is: echo '{{\"revoked\": []}}' > {path}"

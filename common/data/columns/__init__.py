@@ -1,1 +1,1 @@
-"""From the cells of a column to numbers."""
+"""Conversion of a column's cells to numbers."""

@@ -1,6 +1,6 @@
-"""Cells of a table, as Arrow has them, turned into numbers, words or keys.
+"""Conversion of Arrow cells to numbers, words or keys.
 
-A format without types (CSV) gives text in every column; others say what a column holds.
+A format without types (CSV) gives text in every column; other formats carry column types.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from colonnade.common.data.columns.fields import Type
 from colonnade.common.data.columns.notation import PLAIN, Notation, without_unit
 
 MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""What counts as a missing number where numbers are written as text. A missing word is an empty one only."""
+"""Text that counts as a missing number. A missing word is an empty one only."""
 
 TRUE = ("true", "t", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "on", "1")
 FALSE = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "off", "0")
 
 LONGEST = 4096
-"""Bytes of a word or key, at most: what is longer is a text or a file, and no category."""
+"""Maximum bytes of a word or key; anything longer is a text or a file, not a category."""
 
 _SHOWN = 40  # characters of a cell in a message
 MEND = "mend it, or declare the column under `types`, or leave it out with `drop`"
 
 
-class Misfit(Exception):  # it is caught beside the reading, and becomes a DataError with its place
-    """A cell, number `row` of those looked at, is not of its column's type: what is wrong, what to do, or what else."""
+class Misfit(Exception):  # the reader catches it and raises a DataError that names the place
+    """A cell (index `row` in the batch) does not have its column's type: the fault, the remedy, or a further hint."""
 
     def __init__(self, row: int, what: str, hint: str, otherwise: str = "") -> None:
         super().__init__(what)
@@ -38,12 +38,12 @@ class Misfit(Exception):  # it is caught beside the reading, and becomes a DataE
 
 @dataclass(frozen=True)
 class Reading:
-    """How a column is read.
+    """Settings for reading a column.
 
     Args:
-        type: what its cells are.
+        type: of its cells.
         notation: of numbers in text.
-        unit: that stands before or after numbers in text; "" for none.
+        unit: before or after numbers in text; "" for none.
     """
 
     type: Type
@@ -106,14 +106,14 @@ def words(cells: pa.Array) -> pa.Array:
 
 
 def without_nan(cells: pa.Array) -> pa.Array:
-    """The same, null where a number is none: arrays and some tables write a missing number so."""
+    """Replaces NaN by null: arrays and some tables write a missing number as NaN."""
     if not pa.types.is_floating(cells.type):
         return cells
     return pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
 
 
 def keys(cells: pa.Array) -> list[str]:
-    """(n) keys as text: whole numbers in decimal digits, words as they are written, for `federation.keys` to compare.
+    """(n) keys as text: integers in decimal digits, words as they are written, for `federation.keys` to compare.
 
     Raises:
         Misfit: a key is missing, blank or too long, or of a type that is neither a whole number nor a word.
@@ -135,26 +135,26 @@ def whole(text: pa.Array, hint: str = "no row can do without it") -> list[str]:
 
 
 def is_text(cells: pa.Array) -> bool:
-    """Whether the column is of a type of text."""
+    """True if the column has a text type."""
     kind = _plain(cells.type)
     return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def is_number(cells: pa.Array) -> bool:
-    """Whether the column is of a type of numbers."""
+    """True if the column has a numeric type."""
     kind = _plain(cells.type)
     of = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(one(kind) for one in of)
 
 
 def written(cells: pa.Array) -> pa.Array:
-    """Text of numbers: null where one is missing."""
+    """Numbers as text; null where one is missing."""
     text = pc.utf8_trim_whitespace(pc.cast(cells, pa.string()))
     return pc.if_else(pc.is_in(text, pa.array(MISSING)), pa.scalar(None, pa.string()), text)
 
 
 def shown(cells: pa.Array, row: int) -> str:
-    """A cell in a message."""
+    """A cell as error messages show it."""
     cell = str(cells[row].as_py())
     return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")
 
@@ -200,7 +200,7 @@ def _truths(text: pa.Array) -> np.ndarray:
 
 
 def _refuse(text: pa.Array, found: pa.Array, what: str) -> None:
-    """Raises Misfit for the first cell that has something and that nothing was found in."""
+    """Raises Misfit for the first cell that is not empty and could not be read."""
     if text.null_count < found.null_count:
         row = pc.index(pc.and_(pc.is_valid(text), pc.is_null(found)), True).as_py()
         raise Misfit(row, f"{shown(text, row)} {what}", MEND)

@@ -15,7 +15,7 @@ _CLOCK = {"%H": r"(?P<H>\d{1,2})", "%M": r"(?P<M>\d{2})", "%S": r"(?P<S>\d{2})"}
 
 
 def check_form(form: str) -> None:
-    """Refuses a form of dates without year, month and day once each. Raises ValueError."""
+    """Checks that a date form has year, month and day once each. Raises ValueError."""
     known = {**_PARTS, **_CLOCK}
     codes = re.findall(r"%.?", form)
     if len(set(codes)) < len(codes) or not set(_PARTS) <= set(codes) <= set(known):
@@ -25,7 +25,7 @@ def check_form(form: str) -> None:
 
 
 def dates(text: pa.Array, form: str = "") -> pa.Array:
-    """Instants, null where a cell is no date of this form.
+    """Instants; null where a cell is not a date of this form.
 
     Args:
         text: cells without white space around them, null where one is missing.
@@ -35,7 +35,7 @@ def dates(text: pa.Array, form: str = "") -> pa.Array:
 
 
 def days(instants: pa.Array) -> np.ndarray:
-    """(n,) float64, NaN where there is none.
+    """(n,) float64, NaN where a date is missing.
 
     Args:
         instants: dates or times of any resolution.
@@ -46,9 +46,9 @@ def days(instants: pa.Array) -> np.ndarray:
 
 
 def _rewritten(text: pa.Array, form: str) -> pa.Array:
-    """ISO 8601, null where the form is another.
+    """ISO 8601 text; null where a cell has another form.
 
-    Not by pyarrow's strptime, which takes a 31st of February for the 2nd of March.
+    pyarrow's strptime is not used: it reads February 31 as March 2.
     """
     pattern = re.escape(form)
     for code, group in {**_PARTS, **_CLOCK}.items():
@@ -75,7 +75,7 @@ def _iso(text: pa.Array) -> pa.Array:
 
 
 def _parsed(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Null where a cell cannot be read: all at once if that is none, else one by one."""
+    """Parsed cells, null where one cannot be read: all at once if every cell can be read, else one by one."""
     try:
         return pc.cast(text, kind)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""What is allowed in a party's columns, and often a mistake."""
+"""Warnings about columns that are allowed and often a mistake."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from colonnade.common.data.columns.features import Features
 from colonnade.common.data.columns.fields import Doubt
 
-_MANY = 30  # of fewer rows all values may well differ
+_MANY = 30  # with fewer rows all values may differ by chance
 
 
 def doubts(features: Features) -> tuple[Doubt, ...]:
-    """What was noticed as a table was read, and what its columns say as a whole: none quotes a value."""
+    """Warnings found while a table was read and in its columns as a whole; none quotes a value."""
     columns = features.values.unbind(1) if features.fields else ()
     found = [
         doubt
@@ -36,5 +36,5 @@ def _of(name: str, column: Tensor) -> Doubt | None:
 
 
 def _all_different(column: Tensor) -> bool:
-    whole = bool((column[:_MANY] == column[:_MANY].round()).all())  # so that most columns are not sorted
+    whole = bool((column[:_MANY] == column[:_MANY].round()).all())  # avoids sorting most columns
     return whole and bool((column == column.round()).all() and (torch.sort(column).values.diff() > 0).all())

@@ -1,7 +1,7 @@
-"""A party's values as its models see them: numbers scaled, words as columns of 0 and 1.
+"""Encoding of a party's values for its models: numbers scaled, words one-hot.
 
-All of it is fitted on the party's own training rows, and kept with the run: kept.py. Bytes and plain numbers, as
-images have them, are scaled and no more.
+The encoder is fitted on the party's own training rows and kept with the run: kept.py. Bytes and plain numbers (images)
+are only scaled.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from colonnade.common.errors import DataError
 Missing = Literal["refuse", "mean", "median", "zero"]
 """
 refuse: a missing value stops the party.
-mean, median: of the training rows' numbers. A missing word is a category of its own, if training rows have it.
-zero: the number 0; a missing word is of no category.
+mean, median: of the training rows' numbers. A missing word is a category of its own if it occurs in training rows.
+zero: the number 0; a missing word has no category.
 """
 
 Unseen = Literal["refuse", "zero"]
 """
-refuse: a word that no training row has stops the party.
-zero: it is of no category.
+refuse: a word absent from the training rows stops the party.
+zero: the word has no category.
 """
 
 MOST_WORDS = 1000
-"""Categories of a column, at most: each is a column of its own, so that a name or a key among features is a mistake."""
+"""Maximum categories of a column. Each becomes a column, so a name or a key among the features is a mistake."""
 
 
 @dataclass(frozen=True)
 class EncodeConfig:
-    """How values are encoded."""
+    """Settings for encoding values."""
 
     scale: ScaleConfig
     missing: Missing = "refuse"
@@ -47,13 +47,13 @@ class EncodeConfig:
 
 @dataclass(frozen=True)
 class Code:
-    """What becomes of a typed column.
+    """Encoding of one typed column.
 
     Args:
         name: the column's.
-        words: that training rows hold, ascending, a column of 0 and 1 each; None for numbers.
-        fill: what stands in for a missing number; None where none may be missing.
-        own: whether a missing word has a column of its own, the last.
+        words: those in training rows, ascending, one column of 0 and 1 each; None for numbers.
+        fill: replacement of a missing number; None where none may be missing.
+        own: True if a missing word has a column of its own, the last.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Code:
 
     @property
     def width(self) -> int:
-        """Columns that it takes."""
+        """Number of encoded columns."""
         return 1 if self.words is None else len(self.words) + self.own
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """What was fitted on a party's training rows.
+    """Encoder fitted on a party's training rows.
 
     Args:
-        config: how.
-        scaler: of plain values, or of the numbers among typed columns.
-        codes: one a typed column; none for plain values.
+        config: the settings.
+        scaler: for plain values, or for the numeric columns among typed columns.
+        codes: one per typed column; none for plain values.
     """
 
     config: EncodeConfig
@@ -83,10 +83,10 @@ class Encoder:
 
     @classmethod
     def fit(cls, config: EncodeConfig, features: Features, train_rows: Tensor) -> Encoder:
-        """Finds what words there are, what stands in for the missing, shifts and spreads.
+        """Fits the words, the replacements of missing values, the shifts and the spreads.
 
         Args:
-            config: how.
+            config: the settings.
             features: of all rows.
             train_rows: (m,) int64; no other row is read.
 
@@ -111,8 +111,8 @@ class Encoder:
         """The encoded values: float32 (n, ...) of plain ones, (n, width) of typed columns.
 
         Raises:
-            DataError: these are other columns than those that it was fitted on, or a value is missing or a word
-                unseen that may not be.
+            DataError: the columns differ from the fitted ones, or a value is missing or a word unseen where `config`
+                refuses it.
         """
         self._check(features)
         if not self.codes:
@@ -142,7 +142,7 @@ class Encoder:
         )
 
     def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
-        """Puts a 1 into each row's category, if it has one."""
+        """Sets a 1 in each row's category, if it has one."""
         assert code.words is not None
         known = {word: place for place, word in enumerate(code.words)}
         of = torch.tensor([known.get(word, -1) for word in words] + [len(known) if code.own else -1])
@@ -190,7 +190,7 @@ def _fill(present: np.ndarray, missing: Missing) -> float | None:
 
 
 def _numbers(values: Tensor, codes: Sequence[Code]) -> Tensor:
-    """The columns of numbers, float64 (n, k), with something in every cell."""
+    """The numeric columns, float64 (n, k), with missing values filled."""
     places = [place for place, code in enumerate(codes) if code.words is None]
     found = values[:, places]
     for column, place in enumerate(places):

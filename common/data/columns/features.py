@@ -1,4 +1,4 @@
-"""A party's columns, and what they are read from."""
+"""A party's columns and the sources they are read from."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from colonnade.common.data.split import Part, Shape
 
 
 class Source(Protocol):
-    """An opened source: it knows what a row looks like and reads no more than a part of it.
+    """An opened source: it knows the shape of a row and reads only the requested part.
 
     Attributes:
         shape: of one row: (columns,), (height, width) or (channels, height, width).
         names: of the flattened row's columns or pixels.
-        official_test: how many of the last rows are the source's own test part.
+        official_test: number of last rows that are the source's own test part.
     """
 
     @property
     def shape(self) -> Shape:
-        """Of one row."""
+        """Shape of one row."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One a column, in the order of the flattened row."""
+        """Column names, in the order of the flattened row."""
 
     @property
     def official_test(self) -> int:
-        """The last rows that are the source's own test part, 0 if it has none."""
+        """Number of last rows that are the source's own test part, 0 if it has none."""
 
     def read(self, part: Part) -> Tensor:
         """(n, *part.shape): bytes or float64, all rows."""
 
     def ids(self) -> tuple[str, ...] | None:
-        """Who each row is about, or None where the order of rows says it."""
+        """Key of each row, or None where rows are matched by their order."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """What a party holds of every row.
+    """A party's columns of all rows.
 
     Args:
-        values: (n, ...) bytes or float64, as the source has them; an `Encoder` makes them float32. In typed columns
-            NaN stands for what is missing, and a number for a word.
+        values: (n, ...) bytes or float64, as the source has them; an `Encoder` makes them float32. In typed columns NaN
+            marks a missing value and a number encodes a word.
         names: one a column or pixel, in the order of the flattened row.
-        official_test: how many of the last rows are the source's own test part.
-        ids: who each row is about; None where sources share the order of rows.
-        fields: one a column of a table, which has types; none for plain values.
-        doubts: what was noticed in a table as it was read.
+        official_test: number of last rows that are the source's own test part.
+        ids: key of each row; None where sources share the order of rows.
+        fields: one per column of a typed table; none for plain values.
+        doubts: warnings found while the table was read.
     """
 
     values: Tensor
@@ -63,7 +63,7 @@ class Features:
     doubts: tuple[Doubt, ...] = ()
 
     def rows(self, index: Tensor) -> Features:
-        """These rows, in this order, of which none is the source's own test part.
+        """These rows, in this order; none of them counts as the source's own test part.
 
         Args:
             index: row numbers, int64 (m,).
@@ -81,5 +81,5 @@ class Features:
         digest = hashlib.sha256(f"{values.dtype} {values.shape} {self.names} {self.fields}".encode())
         digest.update(values.data)
         for key in self.ids or ():
-            digest.update(repr(key).encode())  # in quotes: where one ends and another begins counts
+            digest.update(repr(key).encode())  # quoted, so that the boundaries between words count
         return digest.hexdigest()[:16]

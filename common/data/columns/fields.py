@@ -1,4 +1,4 @@
-"""What a column of a table holds: numbers, or words of a category."""
+"""Types of table columns: numbers, or words of a category."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _check_type(value: Any) -> str:
 
 
 Type = Annotated[str, BeforeValidator(_check_type)]
-"""As `types` in a configuration says it: of all but `category` numbers are made.
+"""Column types as `types` in a configuration names them; all but `category` become numbers.
 
-date: days since the beginning of 1970. With a form behind it, as `date %d.%m.%Y`, of dates in that form.
+date: days since the beginning of 1970; `date %d.%m.%Y` reads dates in that form.
 percent: `12 %` is 0.12.
 boolean: 1 for true, yes and the like, 0 for false and no.
 """
 
 Unit = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""That stands before or after numbers in text: `€` in `€ 12`."""
+"""Unit before or after numbers in text: `€` in `€ 12`."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class TypedColumn:
     """A typed column.
 
     Args:
-        name: as the table's header has it.
-        words: what the codes 0, 1, .. of its cells mean, ascending; None where cells are numbers.
+        name: from the table's header.
+        words: meaning of the cell codes 0, 1, .., ascending; None where cells are numbers.
     """
 
     name: str
@@ -53,18 +53,18 @@ class TypedColumn:
 
     @property
     def kind(self) -> Kind:
-        """Whether it holds numbers, however they were written, or words."""
+        """`number` if the cells are numbers, however written, else `category`."""
         return "number" if self.words is None else "category"
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something about a column that may be meant, and is often a mistake: what, and what to do if it is one."""
+    """A warning about a column that is allowed and often a mistake: the observation and the remedy."""
 
     column: str
     what: str
     hint: str
 
     def __str__(self) -> str:
-        """In one line; it quotes no value."""
+        """One line, without any value of the column."""
         return f"{self.column!r} {self.what}; {self.hint}"

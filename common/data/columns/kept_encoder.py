@@ -1,7 +1,7 @@
-"""A party's encoder on its own disk: fitted once a run, applied when it goes on and when it predicts.
+"""A party's encoder on its own disk: fitted once per run, reused when the run resumes or predicts.
 
-The file holds means, spreads and words of training rows, and a fingerprint of the table. It is the party's own, and
-nothing of it is ever sent.
+The file holds means, spreads and words of training rows, and a fingerprint of the table. It belongs to the party and is
+never sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Record(BaseModel):
 
 
 class _Values(_Record):
-    """A tensor: float32 values come through decimal digits unchanged."""
+    """A tensor in JSON; float32 values survive the decimal notation unchanged."""
 
     dtype: Literal["float32", "float64"]
     shape: tuple[int, ...]
@@ -72,11 +72,11 @@ class _Encoder(_Record):
 
 
 class EncoderFile:
-    """Where a run keeps a member's encoder.
+    """File in which a run keeps a member's encoder.
 
     Args:
-        folder: the member's own, of the run.
-        begun: whether the run has begun, so that what is there is what its models have been trained with.
+        folder: the member's folder in the run.
+        begun: True if the run has begun, so that its models were trained with the stored encoder.
     """
 
     def __init__(self, folder: Path, *, begun: bool) -> None:
@@ -86,13 +86,13 @@ class EncoderFile:
         """The encoder: read if the run has begun, fitted and written if not.
 
         Args:
-            config: how to fit.
+            config: settings for fitting.
             features: of all rows.
-            train_rows: (m,) int64, that it is fitted on.
+            train_rows: rows that the encoder is fitted on, (m,) int64.
 
         Raises:
             DataError: the table is not the one that the run was begun with, or cannot be encoded.
-            CheckpointError: the file is torn or gone, or the run was begun with another way of encoding.
+            CheckpointError: the file is torn or missing, or the run was begun with another encoding.
             EnvironmentFault: the disk refuses it.
         """
         if self._begun:
@@ -104,7 +104,7 @@ class EncoderFile:
         return encoder
 
     def read(self) -> Encoder:
-        """The encoder of a run, to predict with. Raises CheckpointError if it is torn or not there."""
+        """The encoder of a run, for predictions. Raises CheckpointError if it is torn or missing."""
         return _encoder(self._read())
 
     def _read(self) -> _Encoder:

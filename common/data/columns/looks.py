@@ -1,4 +1,4 @@
-"""Text that looks like numbers, dates or truths in somebody's notation: as what, and how the configuration says so."""
+"""Detection of text that looks like numbers, dates or Booleans in some notation, and the setting that declares it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from colonnade.common.data.columns import cells
 from colonnade.common.data.columns.fields import Doubt, Kind
 from colonnade.common.data.columns.notation import FOREIGN, PLAIN, Notation, notations
 
-SAMPLE = 10_000  # cells that are looked at
+SAMPLE = 10_000  # cells that are examined
 _SURE, _DOUBTFUL = 0.5, 0.1  # shares of a column
 
 _NUMBER = "[+-]?[0-9.,'’ \u00a0\u202f]*[0-9]"
@@ -37,13 +37,13 @@ _COMPACT = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
 
 @dataclass(frozen=True)
 class Look:
-    """What some cells look like.
+    """Type that some cells appear to have.
 
     Args:
-        what: they are.
-        remedy: what to write that they are read so.
-        cells: which of those looked at, as Booleans.
-        alone: whether plain numbers beside them are of another kind, as beside dates.
+        what: description of the type.
+        remedy: setting with which they are read as this type.
+        cells: mask over the examined cells, Boolean.
+        alone: True if plain numbers in the same column are another type, as with dates.
     """
 
     what: str
@@ -53,23 +53,22 @@ class Look:
 
     @property
     def count(self) -> int:
-        """How many cells."""
+        """Number of cells."""
         return int(pc.sum(self.cells).as_py() or 0)
 
 
 def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[Doubt]]:
-    """What a column of text holds: a category unless at least half of what is written are numbers.
+    """Infers the type of a text column: a category unless at least half of its non-empty cells are numbers.
 
-    So a stray word among numbers is found and named, and does not make a category of ten thousand numbers.
+    A stray word among numbers is then reported, instead of turning ten thousand numbers into a category.
 
     Args:
         name: the column's.
         column: its first cells.
-        notation: in which numbers are said to be written.
+        notation: declared for numbers.
 
     Raises:
-        Misfit: it would be a category, and at least half of it looks like numbers or dates in a notation that
-            nobody has said.
+        Misfit: it would be a category, and at least half of it looks like numbers or dates in an undeclared notation.
     """
     text = cells.written(column)
     filled = len(text) - text.null_count
@@ -92,11 +91,11 @@ def guess(name: str, column: pa.Array, notation: Notation) -> tuple[Kind, list[D
 
 
 def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
-    """What cells look like that are no numbers in the said notation, the most frequent first.
+    """Apparent types of the cells that are not numbers in the declared notation, the most frequent first.
 
     Args:
         name: the column's.
-        text: its cells, null where there is nothing.
+        text: its cells, null where one is missing.
         notation: of numbers.
     """
     found = [look for look in _looks(name, pc.fill_null(text, ""), notation) if look.count]
@@ -104,12 +103,12 @@ def looks_of(name: str, text: pa.Array, notation: Notation) -> list[Look]:
 
 
 def meant(name: str, text: pa.Array, row: int, notation: Notation) -> str:
-    """What to write if a cell of a column of numbers is one in another notation; "" if it does not look like it."""
+    """Hint for a cell of a numeric column that seems to use another notation; "" if it does not."""
     own = looks_of(name, text.slice(row, 1), notation)
     if not own:
         return ""
     others = [look for look in looks_of(name, text.slice(0, SAMPLE), notation) if look.what == own[0].what]
-    look = (others or own)[0]  # the others may say more, as whether 2,500 is above 2
+    look = (others or own)[0]  # other cells may decide, for example if 2,500 is above 2
     return f"it looks like {look.what}: {look.remedy}; if they are words or codes, {declared(name, 'category')}"
 
 
@@ -161,7 +160,7 @@ def _unreadable(text: pa.Array, form: str) -> bool:
 
 
 def _noted(foreign: pa.Array, plain: pa.Array) -> str:
-    """How the configuration says in which notation these are, by what all have in common."""
+    """Setting that declares the notation that all these cells fit."""
     ways = notations(plain)
     if ways == (PLAIN,):
         return "they have a point before the fraction, which the configuration's `decimal` is not: write them alike"
@@ -191,7 +190,7 @@ def _refusal(name: str, text: pa.Array, look: Look, present: int) -> cells.Misfi
 
 
 def _numeric(name: str, text: pa.Array, notation: Notation) -> Iterator[Doubt]:
-    """Numbers that may be others than they seem."""
+    """Warnings about numbers that may be read wrongly."""
     filled = text.drop_null()
     if pc.all(pc.match_substring_regex(filled, _COMPACT), min_count=1).as_py():
         said = f"{declared(name, 'date %Y%m%d')}; or say that they are not: {declared(name, 'number')}"
@@ -217,11 +216,11 @@ def _truthful(name: str, text: pa.Array) -> Iterator[Doubt]:
 
 
 def declared(name: str, type: str) -> str:
-    """How a configuration says a column's type."""
+    """The configuration entry that declares a column's type."""
     word = f"'{type}'" if "%" in type else type
     return f"`types: {{{_key(name)}: {word}}}`"
 
 
 def _key(name: str) -> str:
-    """A column's name as YAML takes it."""
+    """A column's name as a YAML key."""
     return name if name.replace("_", "a").isalnum() else repr(name)

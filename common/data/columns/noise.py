@@ -1,7 +1,7 @@
-"""Noise on a party's values, to see what a federation makes of a party with bad data.
+"""Noise on a party's values, to test a federation against a party with bad data.
 
-An experiment (VIMADMM, Section VI-C, "client denoising") and no protection: it is drawn from the
-federation's public seed, so that a resumed run sees the same values again.
+An experiment (VIMADMM, Section VI-C, "client denoising"), not a protection: the noise is drawn from the federation's
+public seed, so a resumed run sees the same values again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class DataNoiseConfig(BaseModel):
         Args:
             values: scaled, float32 (n, ...).
             seed: the federation's.
-            party: whose values they are.
+            party: owner of the values.
         """
         return add_gaussian(values, self.std, generator("noise", seed, party))
 
 
 def add_gaussian(values: Tensor, std: float, draws: torch.Generator) -> Tensor:
-    """values + N(0, std^2), each drawn by itself, float32 of the same shape, on the CPU."""
+    """values + N(0, std^2), independent per entry, float32 of the same shape, on the CPU."""
     return values + std * torch.randn(values.shape, generator=draws)

@@ -1,4 +1,4 @@
-"""How numbers are written in text: what separates their fraction, and their thousands."""
+"""Number notation in text: the decimal mark and the thousands separator."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ import pyarrow.compute as pc
 
 from colonnade.common.data.columns.fields import Decimal, Thousands
 
-_MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typesetters have marks of their own
+_MARKS = {",": ",", ".": r"\.", "'": "['’]", " ": "[ \u00a0\u202f]"}  # typographic variants of the separators
 
 
 @dataclass(frozen=True)
 class Notation:
-    """A way to write numbers.
+    """A number notation.
 
     Args:
-        decimal: stands before the fraction.
-        thousands: stands between groups of three digits, in all numbers that are long enough or in none; "" for none.
+        decimal: mark before the fraction.
+        thousands: separator of groups of three digits, in all numbers that are long enough or in none; "" for none.
     """
 
     decimal: Decimal = "."
     thousands: Thousands = ""
 
     def __str__(self) -> str:
-        """As the configuration says it."""
+        """The configuration's form."""
         said = [f"decimal: {self.decimal!r}"] if self.decimal != "." else []
         return ", ".join([*said, *([f"thousands: {_quoted(self.thousands)}"] if self.thousands else [])])
 
     @cached_property
     def pattern(self) -> str:
-        """A regular expression of what is a number."""
+        """Regular expression that matches a number."""
         point = _MARKS[self.decimal]
         grouped = rf"|[1-9]\d{{0,2}}(?:{_MARKS[self.thousands]}\d{{3}})+(?:{point}\d+)?" if self.thousands else ""
         return rf"^[+-]?(?:(?:\d+{point}?\d*|{point}\d+)(?:[eE][+-]?\d+)?{grouped})$"
 
     def fits(self, text: pa.Array) -> pa.Array:
-        """Which cells are numbers; null where text is."""
+        """Mask of the cells that are numbers; null where `text` is."""
         return pc.match_substring_regex(text, self.pattern)
 
     def plain(self, text: pa.Array) -> pa.Array:
-        """Numbers as a computer writes them."""
+        """The numbers in plain notation."""
         if self.thousands:
             text = pc.replace_substring_regex(text, _MARKS[self.thousands], "")
         return text if self.decimal == "." else pc.replace_substring(text, self.decimal, ".")
 
 
 PLAIN = Notation()
-"""As a computer writes numbers."""
+"""Plain notation: decimal point, no thousands separator."""
 
 FOREIGN = (
     Notation(","),
@@ -61,11 +61,11 @@ FOREIGN = (
     Notation(",", " "),
     Notation(",", "'"),
 )
-"""As people do elsewhere."""
+"""Other common notations."""
 
 
 def notations(text: pa.Array) -> tuple[Notation, ...]:
-    """In which of them all cells can be written: of several that make the same numbers of them the first."""
+    """Notations that fit all cells; the first of several that give the same numbers."""
     found: list[tuple[Notation, pa.Array]] = []
     for one in (PLAIN, *FOREIGN):
         if pc.all(one.fits(text), min_count=0).as_py():
@@ -76,7 +76,7 @@ def notations(text: pa.Array) -> tuple[Notation, ...]:
 
 
 def without_unit(text: pa.Array, unit: str) -> pa.Array:
-    """Cells without a unit that stands before or after the number; null where it does not."""
+    """Cells with the unit before or after the number removed; null where it is absent."""
     mark = re.escape(unit)
     has = pc.match_substring_regex(text, rf"^[+-]?\s*{mark}|{mark}$")
     bare = pc.replace_substring_regex(text, rf"^([+-]?)\s*{mark}\s*|\s*{mark}$", r"\1")

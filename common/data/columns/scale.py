@@ -1,7 +1,7 @@
-"""What is subtracted and divided before a model sees a party's values.
+"""Scaling of a party's values before they reach a model.
 
-Every way of scaling is (x - shift) / spread with one shift and one spread for all values or for
-each column; they differ in how the two are found. What is fitted is fitted on training rows only.
+Every scaling is (x - shift) / spread with one shift and one spread for all values or per column; the methods differ in
+how the two are found. Fits use training rows only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Scaler:
         """Finds shift and spread.
 
         Args:
-            scale: the way.
+            scale: the method.
             values: (n, ...), bytes or floats.
             train_rows: (m,) int64; no other row of `values` is read.
         """
@@ -82,11 +82,10 @@ class Scaler:
 class Columns:
     """A party's values of all rows, scaled: `columns[rows]` is float32 (m, ...) on their device.
 
-    Bytes stay bytes and are scaled as they are asked for, to the same numbers: a party of MNIST among
-    14 holds 4 MB instead of 16.
+    Bytes stay bytes and are scaled on access, to the same numbers: one of 14 parties of MNIST holds 4 MB instead of 16.
 
     Args:
-        values: (n, ...), bytes or floats, as the source has them.
+        values: (n, ...), bytes or floats, from the source.
         scaler: fitted on the training rows.
     """
 
@@ -117,7 +116,7 @@ class Columns:
 
 
 def _floats(values: Tensor, *, copy: bool = False) -> Tensor:
-    # Tables come as float64 and stay so until they are scaled: a time stamp has more than 24 bits.
+    # Tables are float64 until they are scaled: a time stamp has more than 24 bits.
     return values.to(torch.float32 if values.dtype == torch.uint8 else values.dtype, copy=copy)
 
 

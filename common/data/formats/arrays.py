@@ -1,7 +1,7 @@
 """Tables in numpy's own files (.npy), mapped into memory.
 
-A matrix of numbers has columns column_0, column_1, ..; a structured array has its fields' names; what has one
-dimension alone is one column. A file that would need pickle is refused: it could run code.
+A matrix of numbers has columns column_0, column_1, ..; a structured array its fields' names; a one-dimensional array is
+one column. A file that needs pickle is refused: it could run code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ArrayFile:
     """An array as a table.
 
     Raises:
-        DataError: the file is no such array.
+        DataError: the file is not such an array.
     """
 
     def __init__(self, path: Path) -> None:

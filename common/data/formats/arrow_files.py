@@ -18,7 +18,7 @@ Format = Literal["parquet", "arrow"]
 
 
 class ArrowFiles:
-    """Files as a table: batches are read as they are asked for, of no other columns than those.
+    """Files as a table: batches are read on demand, and only the requested columns.
 
     Raises:
         DataError: a path holds nothing of the format, or two columns have the same name.
@@ -52,7 +52,7 @@ class ArrowFiles:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The columns of all rows. Raises DataError if a file is broken."""
         try:
-            # One thread that does not read ahead: what is in memory is a row group's columns, not a table.
+            # One thread without read-ahead: memory holds one row group's columns, not the table.
             yield from self._dataset.to_batches(
                 columns=list(columns), batch_size=BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
             )

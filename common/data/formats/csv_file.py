@@ -1,7 +1,7 @@
 """Tables in CSV: a header line, then one row a line.
 
-pyarrow reads them, block by block and as text. Only when something is wrong does Python's own reader go through the
-file again, to say in which line.
+pyarrow reads them block by block, as text. On an error Python's own reader goes through the file again to find the
+line.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.csv as pa_csv
 
 from colonnade.common.errors import DataError
 
-_BLOCK = 4 * 2**20  # bytes that are parsed together, and more than a row has
+_BLOCK = 4 * 2**20  # bytes parsed together; larger than any row
 _HINT = "save the table as CSV in UTF-8, or name the `source` that it is"
-_MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters, as a configuration says them
+_MARKS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # delimiters and their names in a configuration
 
 _OTHERS = {
     b"PK\x03\x04": ("an Excel workbook or a zip file", "save the sheet as CSV in UTF-8, or unpack it"),
@@ -32,7 +32,7 @@ _OTHERS = {
     b"SQLite format 3": ("a SQLite database", "say `source: sql`, with a `url` and a `table`"),
 }
 
-csv.field_size_limit(_BLOCK)  # Python's own is lower than pyarrow's: it would lose count of lines that are read
+csv.field_size_limit(_BLOCK)  # Python's own limit is below pyarrow's: lines would be lost from its count
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CsvFile:
         return replace(file, header=header)
 
     def _refuse_others(self) -> None:
-        """Raises DataError if the file is none of text, or UTF-8 where the configuration says another encoding."""
+        """Raises DataError if the file is not text, or is UTF-8 where the configuration names another encoding."""
         try:
             with self.path.open("rb") as file:
                 start = file.read(_BLOCK)
@@ -111,7 +111,7 @@ class CsvFile:
         return count + (last != b"\n")
 
     def _check_quotes(self) -> None:
-        """Rows of several lines are fine, unless a quotation mark lacks its partner and swallows those that follow."""
+        """Rejects an unclosed quotation mark that swallows the following rows; rows of several lines are allowed."""
         line = 1
         try:
             for begin, _ in self._lines(strict=True):
@@ -130,11 +130,11 @@ class CsvFile:
                 if number == row:
                     return f"{self.path}, line {line}"
         except csv.Error:
-            pass  # a quotation mark that nothing closes, which pyarrow closes at the end of the file
+            pass  # an unclosed quotation mark, which pyarrow closes at the end of the file
         return f"{self.path}, after line {line}"
 
     def _lines(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """The header and every row as Python's reader has it, with the line that it begins in."""
+        """The header and every row from Python's reader, each with its first line number."""
         with self._opened() as lines:
             reader, begin = csv.reader(lines, delimiter=self.delimiter, strict=strict), 1
             for row in reader:
@@ -143,11 +143,11 @@ class CsvFile:
                 begin = reader.line_num + 1
 
     def _opened(self) -> TextIO:
-        # A mark at the beginning says that a file is UTF-8, and is no part of the first name.
+        # A byte order mark at the beginning is not part of the first name.
         return self.path.open(encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline="")
 
     def _fault(self, otherwise: str) -> DataError:
-        """What is wrong with the first broken line; `otherwise` if Python's reader finds nothing."""
+        """Error for the first broken line; `otherwise` if Python's reader finds nothing."""
         line = 1
         try:
             for line, row in self._lines():
@@ -180,13 +180,13 @@ class CsvFile:
         )
 
     def _undecodable(self) -> DataError:
-        """In which line a byte is none of the encoding's."""
+        """Error that names the line with a byte outside the encoding."""
         path, name = self.path, self.encoding.upper()
         with path.open("rb") as file:
             if file.read(2) in (b"\xff\xfe", b"\xfe\xff") and self.encoding == "utf-8":
                 return DataError(f"{path} is UTF-16, not UTF-8", hint="say `encoding: utf-16`, or save it in UTF-8")
             file.seek(0)
-            # Lines of a file of wider characters are no lines of bytes.
+            # In encodings with wider characters, lines are not lines of bytes.
             for number, raw in enumerate(file if self.encoding[:6] not in ("utf-16", "utf-32") else (), start=1):
                 try:
                     raw.decode(self.encoding)
@@ -225,7 +225,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
 
 def _is_utf8(start: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)  # a letter that is cut off at the end does not count
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # a character cut off at the end does not count
     except UnicodeDecodeError:
         return False
     return True

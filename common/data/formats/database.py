@@ -1,7 +1,7 @@
-"""A table of a database, or what a query gives, by SQLAlchemy: the extra `sql` installs it.
+"""A database table or query result, through SQLAlchemy; the extra `sql` installs it.
 
-Only the columns that are asked for are selected of a table. Rows come through a cursor at the server, batch by batch,
-where the database has such cursors.
+Only the requested columns of a table are selected. Rows are fetched batch by batch through a server-side cursor where
+the database has one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ except ImportError:
 
 
 class Database:
-    """A database that has been found; nothing is read before it is asked for.
+    """A database; nothing is read before it is requested.
 
     Args:
-        url: as SQLAlchemy writes it. A SQLite file's path is relative to `base`, and the file must be there.
+        url: in SQLAlchemy's form. A SQLite file's path is relative to `base`, and the file must be there.
         base: the folder of the configuration.
 
     Raises:
@@ -43,21 +43,21 @@ class Database:
                 # SQLite would make the file if it were not there.
                 read = read.set(database=str(find_file(read.database, base, "database")))
             self.engine = sqlalchemy.create_engine(read)
-        except (ArgumentError, NoSuchModuleError, ValueError):  # whose words may hold a piece of the password
+        except (ArgumentError, NoSuchModuleError, ValueError):  # the error's text may contain part of the password
             hint = "for example sqlite:///me.db; in a password @, : and / are written %40, %3A and %2F"
             raise ConfigError("a database's URL cannot be used", hint=hint) from None
         except ImportError as error:
             raise EnvironmentFault(f"the database's driver is missing: {error}", hint="install it with pip") from None
-        self.name = read.set(query={}).render_as_string(hide_password=True)  # a query may hold one too
+        self.name = read.set(query={}).render_as_string(hide_password=True)  # a query may contain one too
 
     def failed(self, error: SQLAlchemyError) -> DataError:
-        """What the database says, in one line."""
+        """The database's error in one line."""
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         return DataError(f"{self.name}: {reason}", hint="try the same with the database's own client")
 
 
 class DatabaseTable:
-    """A table (`NAME` or `SCHEMA.NAME`), in the order of `key` if there is one. Raises DataError as its use does."""
+    """A table (`NAME` or `SCHEMA.NAME`), ordered by `key` if there is one. Its use raises DataError too."""
 
     def __init__(self, database: Database, name: str, key: str | None) -> None:
         self._database, self._name, self._key = database, name, key
@@ -88,7 +88,7 @@ class DatabaseTable:
 
 
 class DatabaseQuery:
-    """What a SELECT gives, in its own order. Raises DataError if the database refuses it."""
+    """Result of a SELECT, in its own order. Raises DataError if the database refuses it."""
 
     def __init__(self, database: Database, query: str) -> None:
         self._database, self._query = database, sqlalchemy.text(query.strip().rstrip(";"))
@@ -126,7 +126,7 @@ def _rows(database: Database, asked: sqlalchemy.Executable, columns: Sequence[st
 
 
 def _column(values: list[object]) -> pa.Array:
-    """A database without types for columns, as SQLite is, may hold words among numbers: then all are words."""
+    """A column's cells. A database without column types (SQLite) may mix words and numbers: then all become words."""
     words = pa.array([None if value is None else str(value) for value in values], pa.string())
     if any(isinstance(value, uuid.UUID) for value in values):
         return words

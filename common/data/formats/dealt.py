@@ -1,6 +1,6 @@
 """Tables as `colonnade deal` writes them: Parquet with typed columns and keys, not encoded.
 
-So every party encodes on its own training rows, as it would with the table that it came from.
+Every party then encodes on its own training rows, as with the original table.
 """
 
 from __future__ import annotations

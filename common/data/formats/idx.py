@@ -1,12 +1,11 @@
-"""The idx format of MNIST and its kin: a big-endian header, then bytes; mostly in gzip.
+"""The idx format of MNIST and similar sets: a big-endian header, then bytes; usually in gzip.
 
 Four files: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same two with t10k, each with
 or without .gz. Rows are the training rows followed by the test rows. A party needs the images only
-and the server the labels only; where both lie in the folder, their counts must agree.
+and the server the labels only; if both are in the folder, their counts must agree.
 
-Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So gzip is undone
-once for all of them, and images stream through one small buffer: only the chosen pixels stay, as
-bytes.
+Fourteen processes on two cores read MNIST at once to keep two pixel rows each. So gzip is unpacked once for all of
+them, and images stream through one small buffer: only the chosen pixels stay, as bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from colonnade.common.errors import DataError
 
 Kind = Literal["images-idx3", "labels-idx1"]
 
-# The third byte says unsigned bytes, the fourth how many sizes follow.
+# The third byte is the type (unsigned byte), the fourth the number of sizes that follow.
 _MAGIC: dict[Kind, int] = {"images-idx3": 0x00000803, "labels-idx1": 0x00000801}
 _SETS = ("train", "t10k")
 
@@ -40,7 +39,7 @@ def idx_file(folder: Path, part: str, kind: Kind) -> Path | None:
 
 
 def holds(folder: Path, kind: Kind) -> bool:
-    """Whether a folder has the training and the test file of a kind."""
+    """True if a folder has the training and the test file of a kind."""
     return all(idx_file(folder, part, kind) for part in _SETS)
 
 
@@ -48,8 +47,8 @@ class IdxImages:
     """The images of a folder that `holds` them.
 
     Raises:
-        DataError: a header is not that of idx images, the two parts differ in size, or the counts
-            are not those of the labels beside them.
+        DataError: a header is not that of idx images, the two parts differ in size, or the counts differ from those of
+            the labels in the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,7 +70,7 @@ class IdxImages:
         return tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     def read(self, part: Part) -> Tensor:
         """(n, *part.shape) uint8.
@@ -91,7 +90,7 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
     """The labels of a folder that `holds` them.
 
     Returns:
-        (n,) int64, and how many of them are test rows.
+        (n,) int64, and the number of test rows among them.
 
     Raises:
         DataError: as for `IdxImages` and its `read`.
@@ -145,10 +144,10 @@ class _IdxFile:
 def _check_counts(folder: Path, files: list[_IdxFile], other: Kind) -> None:
     for file, part in zip(files, _SETS, strict=True):
         if idx_file(folder, part, other) is None:
-            continue  # a party has no labels, and the server no images
-        beside = _IdxFile.of(folder, part, other)
-        if beside.sizes[0] != file.sizes[0]:
+            continue  # a party has no labels, the server no images
+        counterpart = _IdxFile.of(folder, part, other)
+        if counterpart.sizes[0] != file.sizes[0]:
             raise DataError(
-                f"{file.path.name} has {file.sizes[0]} rows, {beside.path.name} beside it {beside.sizes[0]}",
+                f"{file.path.name} has {file.sizes[0]} rows, {counterpart.path.name} beside it {counterpart.sizes[0]}",
                 hint=f"put the four files of one set into {folder}",
             )

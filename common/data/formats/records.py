@@ -1,4 +1,4 @@
-"""Rows of equally many bytes, streamed: only the chosen bytes of every row stay in memory."""
+"""Streaming of fixed-size rows: only the chosen bytes of every row stay in memory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def pick(stream: BinaryIO, width: int, chosen: np.ndarray, into: np.ndarray) -> 
         rows = buffer[: len(into) - done]
         if stream.readinto(rows) != rows.size:  # type: ignore[attr-defined]
             return False
-        # mode: with the default one, `take` would go through a copy.
+        # mode: with the default one `take` makes a copy.
         np.take(rows, chosen, axis=1, out=into[done : done + len(rows)], mode="clip")
     return True

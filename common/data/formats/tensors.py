@@ -1,8 +1,8 @@
-"""Columns or labels in a safetensors file, as `colonnade deal` writes them and anyone can.
+"""Columns or labels in a safetensors file, as written by `colonnade deal` or any other program.
 
-Columns: a tensor `values` (n, ...), uint8 or floating, one row about each person, with `names` (a JSON list) in the
-file's metadata. Labels: a tensor `values` (n,), int64, with `classes` (a JSON list), or numbers to be predicted,
-`values` (n, targets), floating. In all, `official_test` says how many of the last rows are the set's own test part.
+Columns: a tensor `values` (n, ...), uint8 or floating, one row per person, with `names` (a JSON list) in the file's
+metadata. Labels: a tensor `values` (n,), int64, with `classes` (a JSON list), or numbers to be predicted, `values` (n,
+targets), floating. In all of them `official_test` is the number of last rows that are the set's own test part.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class TensorColumns:
 
     @property
     def shape(self) -> Shape:
-        """Of one row."""
+        """Shape of one row."""
         return tuple(self._content[0].shape[1:])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As the file says, or column_0, column_1, ..."""
+        """Names from the file, or column_0, column_1, ..."""
         count = math.prod(self.shape)
         return _words(self.path, self._content[1], "names", count) or tuple(f"column_{n}" for n in range(count))
 
     @property
     def official_test(self) -> int:
-        """The last rows that are the set's own test part."""
+        """Number of last rows that are the set's own test part."""
         return _official_test(self.path, *self._content)
 
     def read(self, part: Part) -> Tensor:
@@ -61,7 +61,7 @@ class TensorColumns:
         return values.flatten(1)[:, part.positions].reshape(-1, *part.shape)
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     @cached_property
     def _content(self) -> tuple[Tensor, Mapping[str, str]]:
@@ -95,7 +95,7 @@ def read_tensor_labels(path: Path) -> LabelColumn:
 
 
 def read_tensor_targets(path: Path) -> LabelColumn:
-    """The numbers to be predicted that a file holds.
+    """The regression targets in a file.
 
     Raises:
         DataError: the file is not whole, or holds something else.

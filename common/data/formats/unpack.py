@@ -1,4 +1,4 @@
-"""Packed files, unpacked once a machine: the other processes of a run read what the first has made."""
+"""Packed files, unpacked once per machine: the other processes of a run read the copy that the first made."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import Any, BinaryIO, cast
 from colonnade.common.data.known_sets.places import cache
 from colonnade.common.errors import DataError
 
-_WORTH_A_COPY = 1 << 20  # bytes packed; what is smaller inflates in no time
+_WORTH_A_COPY = 1 << 20  # packed bytes; smaller files inflate quickly enough
 _OPEN: Mapping[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The plain bytes of a file, whether it is packed (.gz, .xz) or not.
+    """The plain bytes of a file, packed (.gz, .xz) or not.
 
     Raises:
         DataError: the file cannot be read or inflated, now or while it is open.
@@ -36,11 +36,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def unpacked(path: Path) -> Path:
-    """The plain copy of a packed file in the user's cache; a small file itself, or where no cache can be kept.
+    """The plain copy of a packed file in the user's cache; the file itself if it is small or no cache can be kept.
 
-    Inflating MNIST takes a party a quarter of a second of processor time, reading the copy a tenth
-    of that; one batch of CIFAR-10 in xz takes seconds. The copy belongs to one state of one file (path,
-    size and time of change), and appears whole or not at all.
+    Inflating MNIST takes a party a quarter of a second of processor time, reading the copy a tenth of that; one batch
+    of CIFAR-10 in xz takes seconds. The copy belongs to one state of one file (path, size and modification time) and is
+    created atomically.
 
     Raises:
         OSError, EOFError, zlib.error, lzma.LZMAError: the file cannot be read or inflated.

@@ -1,1 +1,1 @@
-"""The data sets that Colonnade knows by name."""
+"""Data sets that Colonnade knows by name."""

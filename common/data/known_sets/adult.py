@@ -1,8 +1,7 @@
 """The Adult census as UCI serves it: adult.data has the training rows, adult.test the test rows, both without a header.
 
-A number is one column. A word is one column of 0 and 1 for each word that its field may hold, as adult.names lists
-them: these are known beforehand, so that no width and no encoding depends on anybody's rows. `?` is a value that is
-missing, 0 in all of them.
+A number is one column. A word is one column of 0 and 1 for each word of its field, as adult.names lists them: these are
+known beforehand, so no width or encoding depends on anybody's rows. `?` is a missing value, 0 in all of them.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         "El-Salvador", "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands",
     ),
 }  # fmt: skip
-"""The fields of a line in order, each with the words that it may hold; none for numbers. The class comes after them."""
+"""The fields of a line in order, each with its allowed words; none for numbers. The class comes after them."""
 
 _FILES = ("adult.data", "adult.test")
 _MISSING = "?"
@@ -70,7 +69,7 @@ def census_file(folder: Path, name: str) -> Path | None:
 
 
 def holds(folder: Path) -> bool:
-    """Whether a folder has both files."""
+    """True if a folder has both files."""
     return all(census_file(folder, name) for name in _FILES)
 
 
@@ -78,7 +77,7 @@ class Adult:
     """Fields of the census: (n, columns), those of adult.test last.
 
     Args:
-        folder: that holds the files.
+        folder: location of the files.
         fields: their names, in the order wanted; all if there are none.
 
     Attributes:
@@ -108,7 +107,7 @@ class Adult:
         return (self._values.shape[1],)
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     def read(self, part: Part) -> Tensor:
         """(n, k) float64."""
@@ -119,7 +118,7 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
     """The classes of a folder's rows.
 
     Returns:
-        (n,) int64, and how many of them are test rows.
+        (n,) int64, and the number of test rows among them.
 
     Raises:
         DataError: a file is damaged, or a class is neither.
@@ -129,7 +128,7 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
 
 
 def read_rows(folder: Path) -> tuple[tuple[str, ...], list[list[str]]]:
-    """All lines as words, those of adult.test last: the columns' names, and the cells, "" for what is missing.
+    """All lines as words, those of adult.test last: the columns' names and the cells, "" where one is missing.
 
     Raises:
         DataError: a file is damaged.
@@ -149,7 +148,7 @@ def _check(fields: Sequence[str]) -> None:
 
 
 def _lines(folder: Path, name: str) -> Iterator[tuple[str, list[str]]]:
-    """Where a line stands, for messages, and its cells: the fields and the class."""
+    """Lines as (location for messages, cells): the fields and the class."""
     path = census_file(folder, name)
     if path is None:
         raise DataError(f"{folder} has no {name}", hint="put the file there")
@@ -157,7 +156,7 @@ def _lines(folder: Path, name: str) -> Iterator[tuple[str, list[str]]]:
         reader = csv.reader(io.TextIOWrapper(stream, "ascii", "replace"), skipinitialspace=True)
         for cells in reader:
             if not cells or cells[0].startswith("|"):
-                continue  # the end, and a remark that adult.test begins with
+                continue  # the end, and the remark at the beginning of adult.test
             where = f"{path}, line {reader.line_num}"
             if len(cells) != len(FIELDS) + 1:
                 raise DataError(f"{where}: {len(cells)} values instead of {len(FIELDS) + 1}", hint=_HINT)
@@ -178,7 +177,7 @@ def _cells(folder: Path, name: str, fields: Sequence[str]) -> np.ndarray:
 
 
 def _codes(words: Sequence[str]) -> Mapping[str, tuple[float, ...]]:
-    """The columns of every word; nothing for a number."""
+    """Column of every word of a field; empty for a number."""
     codes = {word: tuple(float(word == other) for other in words) for word in words}
     return {**codes, _MISSING: (0.0,) * len(words)} if words else {}
 
@@ -193,7 +192,7 @@ def _coded(cell: str, codes: Mapping[str, tuple[float, ...]], where: str) -> tup
 def _classes(folder: Path, name: str) -> list[int]:
     numbers = []
     for where, cells in _lines(folder, name):
-        word = cells[-1].removesuffix(".")  # as adult.test has it
+        word = cells[-1].removesuffix(".")  # as in adult.test
         if word not in CLASSES:
             raise DataError(f"{where}: the class {word!r} is neither {' nor '.join(CLASSES)}", hint=_HINT)
         numbers.append(CLASSES.index(word))

@@ -1,7 +1,7 @@
-"""The small sets that come with scikit-learn, for a first run without any download.
+"""Small sets bundled with scikit-learn, for a first run without a download.
 
-They are read from scikit-learn's own files. Its loaders would give the same (a test holds the two
-against each other), but importing them takes 1.3 s of processor time in every party.
+They are read from scikit-learn's own files. Its loaders give the same (a test compares them), but importing them takes
+1.3 s of processor time in every party.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CELL = (
 class _Layout:
     """A file of scikit-learn: a heading line unless `classes` are given, then values and the class.
 
-    With `targets` it is values alone, and those to be predicted stand in that file.
+    With `targets` the file holds values only, and `targets` names the file of the regression targets.
     """
 
     file: str
@@ -78,7 +78,7 @@ _LAYOUTS: dict[BundledName, _Layout] = {
 class Bundled:
     """One of the sets: digits is (1797, 8, 8) with values 0..16, the others are tables.
 
-    diabetes has a number to be predicted in the place of classes.
+    diabetes has a regression target instead of classes.
 
     Raises:
         EnvironmentFault: the installed scikit-learn does not have the file.
@@ -98,7 +98,7 @@ class Bundled:
         self.classes = () if layout.targets else layout.classes or self._heading()
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     def read(self, part: Part) -> Tensor:
         """(n, *part.shape) float64."""
@@ -133,7 +133,7 @@ class Bundled:
 
 
 def _folder() -> Path:
-    spec = find_spec("sklearn")  # finds the package without importing it
+    spec = find_spec("sklearn")  # locates the package without importing it
     if spec is None or not spec.submodule_search_locations:
         raise EnvironmentFault("scikit-learn is not installed", hint="install colonnade's dependencies")
     return Path(spec.submodule_search_locations[0]) / "datasets" / "data"

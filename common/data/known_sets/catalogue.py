@@ -1,7 +1,7 @@
-"""The data sets that Colonnade knows: what they are, their files with checksums, where to get them.
+"""Catalogue of known data sets: description, files with checksums, download addresses.
 
-A set in the list need not have a source yet that reads it; `origins` is empty where no address is
-known that serves the same bytes, and `by_hand` says what to do then.
+A listed set need not have a source that reads it yet. `origins` is empty where no known address serves the same bytes;
+`by_hand` then gives instructions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from colonnade.common.errors import DataError, nearest
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file: its size in bytes and its SHA-256 (hexadecimal), packed or not as its name says."""
+    """A file: size in bytes and SHA-256 (hexadecimal); its name tells if it is packed."""
 
     name: str
     bytes: int
@@ -21,7 +21,7 @@ class DataFile:
 
     @property
     def stem(self) -> str:
-        """The name without .gz or .xz: both the packed and the unpacked file will do."""
+        """The name without .gz or .xz: the packed and the unpacked file are both accepted."""
         return self.name.removesuffix(".gz").removesuffix(".xz")
 
 
@@ -30,7 +30,7 @@ class Archive:
     """A tar file that holds a set's files in one folder.
 
     Args:
-        url: where it is served.
+        url: download address.
         hash: `md5:...` or `sha256:...`, as its publisher gives it.
         folder: the folder within.
     """
@@ -46,12 +46,12 @@ class DataSet:
 
     Args:
         title: its name in words.
-        rows: how many, training and test rows together.
+        rows: number of rows, training and test together.
         licence: as its origin states it.
         files: empty for those that come with scikit-learn.
         origins: addresses that a file's name is appended to, tried in this order.
-        archive: where the files come packed together instead.
-        by_hand: how to get it where there is no address.
+        archive: used instead where the files are served in one archive.
+        by_hand: instructions where there is no address.
         classes: names in the order of label numbers, where labels are numbers.
     """
 
@@ -77,7 +77,7 @@ def _files(lines: str) -> tuple[DataFile, ...]:
 
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-# A commit, not a branch: the bytes behind the address cannot change.
+# A commit, not a branch, so that the served bytes cannot change.
 _MULTI_VIEW = (
     "https://raw.githubusercontent.com/ChuanbinZhang/Multi-view-datasets/03ead31e6538322e4e0701c3c28a01595c1a015d/"
 )
@@ -193,7 +193,7 @@ MSRC-v5.mat 1_114_703 3b3adfad0b4e484cef1c1ecd64ec887ddde9f7655ed638e2fee1f047ae
 
 
 def known(name: str) -> DataSet:
-    """The set of that name.
+    """The set with this name.
 
     Raises:
         DataError: no set has it.

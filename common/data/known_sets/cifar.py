@@ -1,11 +1,11 @@
 """The binary version of CIFAR-10: 3073 bytes a row, the label and 32 x 32 pixels in red, in green, in blue.
 
 data_batch_1.bin to data_batch_5.bin are the training rows, test_batch.bin the test rows, each packed
-(.xz, .gz) or not. The first training batches are enough, as long as none is left out between them:
-then equal numbers of rows are equal rows, which members compare when they join.
+(.xz, .gz) or not. The first training batches suffice if none between them is left out: equal numbers of rows, which
+members compare when they join, are then equal rows.
 
-A file holds labels and pixels. A party reads past the labels, the server past the pixels; of the pixels
-only the chosen ones stay, as bytes.
+A file holds labels and pixels. A party skips the labels, the server the pixels; only the chosen pixels are kept, as
+bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def batch_file(folder: Path, name: str) -> Path | None:
 
 
 def holds(folder: Path) -> bool:
-    """Whether a folder has the first training batch and the test batch."""
+    """True if a folder has the first training batch and the test batch."""
     return all(batch_file(folder, name) for name in (_TRAINING[0], _TEST))
 
 
@@ -47,7 +47,7 @@ class CifarImages:
     """The images of a folder: (n, 3, 32, 32), those of the test batch last.
 
     Raises:
-        DataError: a batch is not there, or is not made of whole rows.
+        DataError: a batch is missing, or does not consist of whole rows.
     """
 
     shape = _SHAPE
@@ -64,7 +64,7 @@ class CifarImages:
         return tuple(f"{colour}_{place}" for colour in ("red", "green", "blue") for place in places)
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     def read(self, part: Part) -> Tensor:
         """(n, *part.shape) uint8. Raises DataError: a file is damaged."""
@@ -75,7 +75,7 @@ def read_labels(folder: Path) -> tuple[Tensor, int]:
     """The labels of a folder.
 
     Returns:
-        (n,) int64, and how many of them are test rows.
+        (n,) int64, and the number of test rows among them.
 
     Raises:
         DataError: as for `CifarImages` and its `read`, or a label is none of the ten.
@@ -114,7 +114,7 @@ class _File:
 
 
 def _files(folder: Path) -> list[_File]:
-    """The training batches that are there, in order, and the test batch."""
+    """The available training batches, in order, and the test batch."""
     count = sum(batch_file(folder, name) is not None for name in _TRAINING)
     return [_File.of(folder, name) for name in (*_TRAINING[: max(count, 1)], _TEST)]
 

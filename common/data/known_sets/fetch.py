@@ -1,4 +1,4 @@
-"""Downloads of known sets, checked by their checksums."""
+"""Downloads of known sets, verified by checksum."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Say = Callable[[str], None]
 
 
 def fetch(name: str, into: Path | None = None, say: Say = lambda _: None) -> Path:
-    """Downloads a known set; what is there with the right checksum already is not loaded again.
+    """Downloads a known set; files already present with the right checksum are skipped.
 
     Args:
         name: of the set.
-        into: the folder that gets the folder `name`; None means the cache, where sources look.
-        say: told what is being loaded, line by line.
+        into: parent of the folder `name`; None means the cache, where sources look.
+        say: receives progress messages, line by line.
 
     Returns:
         The folder with the files.
@@ -90,7 +90,7 @@ def _is_there(folder: Path, file: DataFile) -> bool:
 
 
 def _retrieve(url: str, checksum: str, path: Path) -> str | None:
-    """Downloads one file unless it is there; says in one line what went wrong, or None."""
+    """Downloads one file unless it is present; returns the error in one line, or None."""
     import pooch  # noqa: PLC0415
 
     pooch.get_logger().setLevel(logging.WARNING)

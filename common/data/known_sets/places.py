@@ -1,4 +1,4 @@
-"""Where files are looked for: beside the configuration, in $COLONNADE_DATA, in the download cache."""
+"""Search path for files: next to the configuration, in $COLONNADE_DATA, in the download cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "COLONNADE_DATA"
 
 
 def cache() -> Path:
-    """The user's cache folder, where downloads go."""
+    """The user's cache folder for downloads."""
     return Path(platformdirs.user_cache_dir("colonnade"))
 
 
@@ -24,13 +24,13 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
     """The first place that fits: `base`/name, then $COLONNADE_DATA/name, then cache/name.
 
     Args:
-        name: a path, or the name of a known set, whose folder is called so.
+        name: a path, or the name of a known set, which is also its folder's name.
         base: the folder that a relative path is relative to.
-        fits: whether what is wanted lies at a path.
-        what: what is wanted, for the message.
+        fits: returns True if a path holds the wanted data.
+        what: description of the wanted data, for the message.
 
     Raises:
-        DataError: nothing fits; says what was looked for where, and how to get it.
+        DataError: nothing fits; the message names the searched places and how to get the data.
     """
     tried = []
     for path in _candidates(Path(name).expanduser(), base):
@@ -38,7 +38,7 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
             if fits(path):
                 return path
         except PermissionError:
-            hint = "whoever starts this needs the right to look into the folder"
+            hint = "run this as a user with permission to open the folder"
             raise DataError(f"{path} cannot be read: Permission denied", hint=hint) from None
         tried.append(str(path))
     if found := next((said for path in tried if (said := _instead(Path(path)))), ""):
@@ -47,28 +47,28 @@ def find(name: str, base: Path, fits: Callable[[Path], bool], what: str) -> Path
 
 
 def find_file(name: str, base: Path, what: str = "file") -> Path:
-    """The first place where there is a file, which can be read and is not empty. Raises DataError as `find`."""
+    """The first place with a readable file that is not empty. Raises DataError like `find`."""
     path = find(name, base, Path.is_file, what)
     refuse_unusable(path)
     return path
 
 
 def refuse_unusable(path: Path) -> None:
-    """Raises DataError if a file is a folder, is empty or cannot be read."""
+    """Raises DataError if a path is a folder, is empty or cannot be read."""
     if said := _instead(path):
         raise DataError(said, hint="name a file")
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
     except OSError as error:
-        hint = "whoever starts this needs the right to read it" if isinstance(error, PermissionError) else ""
+        hint = "run this as a user with permission to read it" if isinstance(error, PermissionError) else ""
         raise DataError(f"{path} cannot be read: {error.strerror}", hint=hint or "correct the path") from None
     if empty:
         raise DataError(f"{path} is empty", hint="write it again, or name another file")
 
 
 def _instead(path: Path) -> str:
-    """What lies at a path where a file should be; "" if nothing does, or a file."""
+    """Describes a path that should be a file and is something else; "" for a file or a missing path."""
     if path.is_dir():
         return f"{path} is a folder"
     if path.is_symlink() and not path.exists():
@@ -97,14 +97,14 @@ def _hint(name: str) -> str:
 
 @dataclass(frozen=True)
 class Presence:
-    """The folder that holds a set, and how many of its files are there."""
+    """The folder that holds a set, and the number of its files present."""
 
     folder: Path
     files: int
 
 
 def presence(name: str, data_set: DataSet) -> Presence | None:
-    """Where a set lies now: in $COLONNADE_DATA or the cache, whichever has more of its files."""
+    """Location of a set: $COLONNADE_DATA or the cache, whichever holds more of its files."""
     found = [Presence(root / name, sum(_has(root / name, file.stem) for file in data_set.files)) for root in _roots()]
     best = max(found, key=lambda place: place.files)
     return best if best.files else None

@@ -1,4 +1,4 @@
-"""Multi-view sets in MATLAB files, as the literature on them passes them around: Handwritten, MSRC-v1, Scene-15.
+"""Multi-view sets in MATLAB files, as used in the literature: Handwritten, MSRC-v1, Scene-15.
 
 `X` is a cell array with one matrix a view, (n, columns) each and all of the same rows in the same order; `y` or
 `Y` has the classes 1 .. C of the n rows.
@@ -30,7 +30,7 @@ class MatView:
     Args:
         path: the file.
         number: of the view, from 1.
-        official_test: there is no test part.
+        official_test: 0, since there is no test part.
     """
 
     path: Path
@@ -39,12 +39,12 @@ class MatView:
 
     @property
     def shape(self) -> Shape:
-        """(columns,). Raises DataError as `read`."""
+        """(columns,). Raises DataError like `read`."""
         return (self._values.shape[1],)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The view's number and the column's. Raises DataError as `read`."""
+        """Names made of the view's and the column's number. Raises DataError like `read`."""
         return tuple(f"view{self.number}_{column}" for column in range(self.shape[0]))
 
     def read(self, part: Part) -> Tensor:
@@ -52,7 +52,7 @@ class MatView:
         return torch.from_numpy(self._values[:, part.positions.numpy()].reshape(-1, *part.shape))
 
     def ids(self) -> None:
-        """None: rows go by their order."""
+        """None: rows are matched by their order."""
 
     @cached_property
     def _values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -80,17 +80,17 @@ def read_classes(path: Path) -> LabelColumn:
     values = content.get("y", content.get("Y"))
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.size != max(values.shape):
         raise DataError(f"{path} has no vector y or Y", hint=_HINT)
-    # `classify` wants numbers from 0; what does not begin at 1 is refused there.
+    # `classify` expects numbers from 0 and refuses classes that do not begin at 1.
     words = [f"{value - 1:g}" for value in values.ravel().astype(float)]
     numbers, names = classify(words, f"{path}, y - 1")
     return LabelColumn(numbers, names)
 
 
 def _loaded(path: Path) -> Mapping[str, Any]:
-    from scipy.io import loadmat  # noqa: PLC0415  a third of a second that only these sets need
+    from scipy.io import loadmat  # noqa: PLC0415  takes a third of a second, needed for these sets only
 
     try:
         content: Mapping[str, Any] = loadmat(path)
-    except Exception as error:  # scipy's reader raises whatever the bytes lead it to
+    except Exception as error:  # scipy's reader raises arbitrary exceptions on damaged files
         raise DataError(f"{path} cannot be read: {error}", hint="save it as MATLAB 5 to 7.2 (-v7)") from error
     return content

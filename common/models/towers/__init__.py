@@ -1,1 +1,1 @@
-"""The built-in bottom models."""
+"""Built-in bottom models."""

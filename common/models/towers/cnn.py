@@ -1,7 +1,6 @@
 """A small convolutional tower, for whole images and for narrow strips of them.
 
-Two convolutions and a linear layer, as VFL-AFE, Section 4.1, has for MNIST. The paper gives no
-widths; these are ours.
+Two convolutions and a linear layer, as in VFL-AFE, Section 4.1, for MNIST. The paper gives no widths; these are ours.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from colonnade.common.models.towers.image import image_sizes, with_channels
 class CnnConfig(BaseModel):
     """Two 3 x 3 convolutions of `channels` maps, each halving height and width, and a linear layer unless `flat`.
 
-    The maximum is taken before ReLU: the same numbers, of a quarter of the work.
+    The maximum is taken before ReLU: the same result for a quarter of the work.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -13,7 +13,7 @@ def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:
     """Channels, height and width of a party's part of an image.
 
     Args:
-        model: who asks, for the error.
+        model: its name, for the error.
         input_shape: of one row.
 
     Raises:
@@ -29,10 +29,10 @@ def image_sizes(model: str, input_shape: Shape) -> tuple[int, int, int]:
 
 
 def with_channels(input_shape: Shape) -> nn.Module:
-    """The layer that makes (batch, channels, height, width) of rows in grey or colour.
+    """Layer that maps rows in grey or colour to (batch, channels, height, width).
 
-    From 4 x 4 on channels lie last in memory, where convolutions and maxima of many maps are half as long in coming on
-    a processor; in strips of fewer rows they are longer.
+    From 4 x 4 on the memory format is channels-last, which halves the time of convolutions and maxima of many maps on a
+    CPU; for strips of fewer rows it is slower.
     """
     *planes, height, width = input_shape
     if min(height, width) < 4:
@@ -41,27 +41,27 @@ def with_channels(input_shape: Shape) -> nn.Module:
 
 
 class ChannelsLast(nn.Module):
-    """(batch, [C,] H, W) to (batch, C, H, W), whose C numbers of a pixel are neighbours in memory."""
+    """(batch, [C,] H, W) to (batch, C, H, W) in channels-last memory format."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The same numbers; those of one channel are not moved."""
+        """The same numbers; a single channel is not copied."""
         if rows.dim() == 3 or rows.shape[1] == 1:
             return rows.reshape(len(rows), *rows.shape[-2:], 1).permute(0, 3, 1, 2)
         return rows.contiguous(memory_format=torch.channels_last)
 
 
 def averages(height: int, width: int, size: int) -> nn.Module:
-    """What takes maps of (height, width) to averages of (size, size), as `nn.AdaptiveAvgPool2d` does."""
+    """Layer that averages maps of (height, width) to (size, size), like `nn.AdaptiveAvgPool2d`."""
     small = height * width <= 1024  # the matrix has size * size * height * width numbers
     return Averages(height, width, size) if small else nn.AdaptiveAvgPool2d(size)
 
 
 class Averages(nn.Module):
-    """`nn.AdaptiveAvgPool2d` as one product with a constant matrix: where windows overlap, in a fraction of its time.
+    """`nn.AdaptiveAvgPool2d` as a product with a constant matrix: a fraction of its time where windows overlap.
 
     Args:
         height, width: of the maps.
-        size: of what they come to, on both axes; (batch, C, height, width) -> (batch, C, size, size).
+        size: of the output, on both axes; (batch, C, height, width) -> (batch, C, size, size).
     """
 
     def __init__(self, height: int, width: int, size: int) -> None:

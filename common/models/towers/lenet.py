@@ -18,7 +18,7 @@ from colonnade.common.models.towers.image import averages, image_sizes, with_cha
 
 
 class LenetConfig(BaseModel):
-    """LeNet for images of any height and width; S4 averages, or repeats, whatever comes to 5 x 5."""
+    """LeNet for images of any height and width; S4 averages, or repeats, its input to 5 x 5."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over rows. A single row, as an epoch may end with, has no deviation and goes by the running ones."""
+    """Batch norm over rows. A single row, as an epoch may end with, is normalised by the running statistics."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, width) -> (batch, width)."""
@@ -15,7 +15,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class ImageBatchNorm(nn.BatchNorm2d):
-    """Batch norm over rows and pixels. A single row goes by the running mean and deviation, as in `BatchNorm`."""
+    """Batch norm over rows and pixels. A single row is normalised by the running statistics, as in `BatchNorm`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(batch, channels, height, width) -> the same shape."""

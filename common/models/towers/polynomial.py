@@ -66,9 +66,9 @@ class Polynomial(nn.Module):
 
 
 def _bound(inputs: int, layers: int, power: int) -> float:
-    """Of the first weights of a power, which are uniform; the bias begins at 0.
+    """Bound of the uniform initial weights of a power; the bias begins at 0.
 
-    That of torch's linear layer for one layer. Beyond, every power gives an equal share of the embedding's
-    variance where values are standard normal: E x^2i = 1 * 3 * .. * (2i - 1).
+    With one layer, the bound of torch's linear layer. With more, every power contributes an equal share of the
+    embedding's variance for standard normal values: E x^2i = 1 * 3 * .. * (2i - 1).
     """
     return 1 / math.sqrt(layers * inputs * math.prod(range(1, 2 * power, 2)))

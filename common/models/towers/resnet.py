@@ -1,10 +1,10 @@
 """Residual networks, the large towers of VFedMH (its Figures 4 and 5).
 
 He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition" (CVPR 2016), Table 1: a stem, four stages of
-blocks with 64, 128, 256 and 512 maps, each stage after the first halving height and width, and an average over
-what is left of the image. The stem of Table 1 (7 x 7 with stride 2, then a max-pool) leaves little of a small
-image: up to 64 pixels a side it is one 3 x 3 convolution, as in the paper's Section 4.2 for CIFAR-10. The
-stride of a bottleneck lies in its 3 x 3 convolution instead of its first. Weights begin as torch draws them.
+blocks with 64, 128, 256 and 512 maps, each stage after the first halving height and width, and an average over the
+remaining image. The stem of Table 1 (7 x 7 with stride 2, then a max-pool) leaves little of a small image: up to 64
+pixels a side it is one 3 x 3 convolution, as in the paper's Section 4.2 for CIFAR-10. The stride of a bottleneck lies
+in its 3 x 3 convolution instead of its first. Weights begin as torch draws them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution that keeps height and width but for its stride, and batch norm, which makes a bias idle."""
+    """A convolution that keeps height and width except for its stride, and batch norm, which makes a bias redundant."""
     return [
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
         ImageBatchNorm(outputs),
@@ -102,4 +102,4 @@ _KINDS: Mapping[str, tuple[Callable[[int, int, int], Residual], int, tuple[int, 
     "resnet18": (_basic, 1, (2, 2, 2, 2)),
     "resnet50": (_bottleneck, 4, (3, 4, 6, 3)),
 }
-"""The block, how many times its maps it gives, and how many blocks each stage has."""
+"""The block, its factor of output maps, and the number of blocks in each stage."""

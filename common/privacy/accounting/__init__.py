@@ -1,1 +1,1 @@
-"""Epsilon: what releases cost, what was spent, and the ledger of what left."""
+"""Privacy accounting: the cost of releases, the budget spent, and the ledger of sent messages."""

@@ -1,19 +1,17 @@
-"""What Gaussian releases cost, all of a run together.
+"""Privacy cost of all Gaussian releases of a run.
 
-T releases with noise multiplier sigma are together one Gaussian release with sigma / sqrt(T), also where each depends
-on what came of the ones before (Dong, Roth and Su 2022, "Gaussian differential privacy", Corollary 3.3). Releases with
-other noise, and those of other parties, add up in T / sigma^2. `exact` is the smallest epsilon of that one release
-(common/privacy/accounting/calibration.py), `renyi` the bound of Xie et al. 2024, Theorem 2
-(common/privacy/accounting/renyi.py).
+T releases with noise multiplier sigma compose to one Gaussian release with sigma / sqrt(T), also adaptively (Dong, Roth
+and Su 2022, "Gaussian differential privacy", Corollary 3.3). Releases with other noise, and those of other parties, add
+up in T / sigma^2. `exact` is the smallest epsilon of that one release (common/privacy/accounting/calibration.py),
+`renyi` the bound of Xie et al. 2024, Theorem 2 (common/privacy/accounting/renyi.py).
 
-Sensitivity is counted in units of the clipping threshold C, and depends on who counts as a
-neighbour. `participation`: the same data with one party absent, which then sends zeros; s = 1, the
-paper's. `replace`: the party has other data; two clipped matrices may differ by 2C, so s = 2.
-`row`: one row has other features, of which only its own embeddings count; sigma is in units of the
-diameter of the region that they are brought into, so s = 1, and T counts the releases of one row.
+Sensitivity is in units of the clipping threshold C, and depends on the adjacency. `participation`: the same data with
+one party absent, which then sends zeros; s = 1, as in the paper. `replace`: the party has other data; two clipped
+matrices may differ by 2C, so s = 2. `row`: one row has other features, which change only its own embeddings; sigma is
+in units of the diameter of their region, so s = 1, and T counts the releases of one row.
 
-Batches and participation are known to the server, so nothing is gained by subsampling, and no
-amplification is claimed: there is nothing for which the exact value is not known.
+Batches and participation are known to the server, so there is no amplification by subsampling, and the exact value is
+always known.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ _LARGEST_RELEASES, _LARGEST_NOISE = 10**9, 1e6
 def epsilon(
     releases: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
 ) -> float:
-    """The smallest epsilon that the accounting finds; 0 if nothing was released.
+    """The smallest epsilon by the accounting; 0 if nothing was released.
 
     Args:
-        releases: T, matrices clipped to C that left; a fraction for some that had more noise.
+        releases: T, matrices clipped to C that were sent; fractional if some had more noise.
         noise_multiplier: sigma, the noise's standard deviation in units of C.
         delta: above 0 and below 1.
-        adjacency: who is a neighbour.
+        adjacency: definition of neighbours.
         accounting: exact, or Renyi's bound.
     """
     if releases == 0:
@@ -52,7 +50,7 @@ def epsilon(
 def affordable(
     budget: float, noise_multiplier: float, delta: float, adjacency: Adjacency, accounting: Accounting = "exact"
 ) -> int:
-    """How many releases a budget of epsilon allows; 0 if not even one."""
+    """Number of releases within a budget of epsilon; 0 if not even one."""
     cost: Callable[[int], float] = lambda count: epsilon(count, noise_multiplier, delta, adjacency, accounting)  # noqa: E731
     return _last(lambda count: cost(count) <= budget, _LARGEST_RELEASES)
 
@@ -60,10 +58,10 @@ def affordable(
 def find_noise_multiplier(
     budget: float, delta: float, releases: int, adjacency: Adjacency, accounting: Accounting = "exact"
 ) -> float:
-    """The smallest sigma (to three digits) with which so many releases stay within a budget of epsilon.
+    """The smallest sigma (to three digits) that keeps a number of releases within a budget of epsilon.
 
     Raises:
-        ConfigError: no reasonable sigma does.
+        ConfigError: no reasonable sigma exists.
     """
     cost: Callable[[float], float] = lambda sigma: epsilon(releases, sigma, delta, adjacency, accounting)  # noqa: E731
     low, high = 1e-3, _LARGEST_NOISE
@@ -79,7 +77,7 @@ def find_noise_multiplier(
 
 
 def _last(holds: Callable[[int], bool], largest: int) -> int:
-    """The largest count for which something holds that holds for all smaller ones."""
+    """The largest count with a property that all smaller counts have."""
     low, high = 0, 1
     while high < largest and holds(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""How many releases a party has paid for: counted so that a crash can only make it more."""
+"""Durable count of a party's releases: a crash can only increase it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from colonnade.common.errors import BudgetSpent, EnvironmentFault
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.runtime.json_lines import read_lines
 
-_BLOCKS = 32  # that a budget is reserved in: a crash forfeits at most one of them
+_BLOCKS = 32  # blocks of a budget: a crash forfeits at most one
 
 
 class Budget:
-    """Counts releases, and refuses the one that would pass the limit.
+    """Counts releases, and refuses one that would exceed the limit.
 
-    Releases are reserved in blocks, on the disk, before the first of a block leaves, so that no
-    round waits for the disk; who is killed forfeits what is left of its block. With no path the
-    count is kept in `counts` alone, which a rollback may set back: for seeded noise, where the
-    same bytes leave again.
+    Releases are reserved in blocks, on the disk, before the first of a block is sent, so that no round waits for the
+    disk; a killed process forfeits the rest of its block. Without a path the count is in `counts` alone, which a
+    rollback may reset: for seeded noise, where the same bytes are sent again.
 
     Args:
-        path: the party's ledger, in which reservations are lines of their own; None keeps none.
-        limit: releases that the budget allows; None counts only.
-        expected: releases that the run makes, which sizes the blocks.
-        counts: where the count is kept.
-        noise_multiplier: sigma of these releases. What an earlier start released with another one counts for
-            as many of these as cost the same: T releases at sigma' for T (sigma / sigma')^2.
+        path: the party's ledger, where reservations have their own lines; None for no file.
+        limit: releases within the budget; None counts only.
+        expected: releases of the run, for the block size.
+        counts: storage of the count.
+        noise_multiplier: sigma of these releases. Releases of an earlier start with another sigma' count at equal cost:
+            T releases at sigma' as T (sigma / sigma')^2.
     """
 
     def __init__(
@@ -50,14 +49,14 @@ class Budget:
 
     @property
     def releases(self) -> float:
-        """Paid for so far: left, or forfeited by a crash; a fraction where some had another sigma."""
+        """Releases paid for so far: sent, or forfeited by a crash; fractional if some had another sigma."""
         return self._counts["releases"]
 
     def spend(self) -> float:
-        """Pays for one release and returns how many that makes.
+        """Pays for one release and returns the total.
 
         Raises:
-            BudgetSpent: one more would pass the limit.
+            BudgetSpent: one more would exceed the limit.
             EnvironmentFault: the reservation cannot be written.
         """
         if self._limit is not None and self.releases > self._limit - 1:
@@ -73,13 +72,13 @@ class Budget:
         return self.releases
 
     def close(self) -> None:
-        """Gives back what was reserved and not used."""
+        """Returns unused reservations."""
         if self._left > 0:
             self._write({"returned": self._left, "noise_multiplier": self._sigma})
         self._left = 0
 
     def _write(self, entry: dict[str, Any]) -> None:
-        assert self._path is not None  # who has no file reserves nothing
+        assert self._path is not None  # without a file nothing is reserved
         try:
             with closing(Chain(self._path)) as chain:
                 chain.append({"time": round(time.time(), 6), **entry}, durably=True)
@@ -91,8 +90,8 @@ class Budget:
 
 
 def _reserved(path: Path, sigma: float) -> float:
-    """What earlier starts have reserved and not given back, in releases with this sigma (exact in Renyi's terms)."""
-    cost = 0.0  # in 1 / sigma^2, to which Theorem 2 is proportional
+    """Reservations of earlier starts that were not returned, in releases with this sigma (exact in Renyi's terms)."""
+    cost = 0.0  # in units of 1 / sigma^2, to which Theorem 2 is proportional
     for entry in read_lines(path):
         if "noise_multiplier" in entry:
             cost += (entry.get("reserved", 0) - entry.get("returned", 0)) / entry["noise_multiplier"] ** 2

@@ -1,4 +1,4 @@
-"""How much noise one Gaussian release needs, and what it comes to, exactly.
+"""Exact calibration of one Gaussian release: noise for a guarantee, and guarantee for a noise.
 
 Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8: noise of sigma times the
 sensitivity is (epsilon, delta)-DP if and only if
@@ -15,18 +15,18 @@ import math
 from collections.abc import Callable
 
 _SMALLEST, _LARGEST = 1e-6, 1e9
-_FAR = -30.0  # from where on Phi is known by its series, far before a float no longer holds it
+_FAR = -30.0  # beyond this Phi is computed by its series, far before it underflows
 
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
-    """The smallest delta of one release with noise multiplier sigma, beside an epsilon of at least 0."""
+    """The smallest delta of one release with noise multiplier sigma, for an epsilon of at least 0."""
     upper = _log_phi(0.5 / sigma - epsilon * sigma)
     lower = epsilon + _log_phi(-0.5 / sigma - epsilon * sigma)
     return max(math.exp(upper) * -math.expm1(min(lower - upper, 0.0)), 0.0)
 
 
 def gaussian_epsilon(sigma: float, delta: float) -> float:
-    """The smallest epsilon of one release with noise multiplier sigma, beside a delta between 0 and 1."""
+    """The smallest epsilon of one release with noise multiplier sigma, for a delta between 0 and 1."""
     if gaussian_delta(sigma, 0.0) <= delta:
         return 0.0
     high = 1.0
@@ -57,7 +57,7 @@ def _log_phi(value: float) -> float:
 
 
 def _bisect(low: float, high: float, holds: Callable[[float], bool]) -> float:
-    """The smallest number for which something holds that holds for all larger ones, to 12 digits."""
+    """The smallest number with a property that all larger numbers have, to 12 digits."""
     while high - low > 1e-12 * high:
         middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
         if middle in (low, high):

@@ -1,8 +1,8 @@
-"""A ledger's lines, each bound to all before it by a hash.
+"""Hash chain over a ledger's lines.
 
-A line ends in `"chain": H`, where H is SHA-256 over the hash of the line before and the line without its own. Who has
-noted the newest hash elsewhere can tell later whether anything up to it was altered, removed or put in between. Who
-rewrites the whole file makes a chain that fits: only the noted hash tells then.
+A line ends in `"chain": H`, where H is SHA-256 over the hash of the line before and the line without its own hash. With
+the newest hash noted elsewhere, any later change, removal or insertion up to it can be detected. A rewrite of the whole
+file makes a consistent chain and is detected by the noted hash only.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 from colonnade.common.runtime.json_lines import is_torn
 
 BEGINNING = "0" * 64
-"""What stands for the hash before the first line."""
+"""Placeholder for the hash before the first line."""
 
 _MARK = ', "chain": "'
 _END = '"}'
-_TAIL = 65_536  # bytes at a file's end in which its last whole line is looked for first
+_TAIL = 65_536  # bytes at a file's end that are searched first for its last complete line
 
 
 class Chain:
-    """A file that chained lines are added to, each written at once.
+    """An append-only file of chained lines, each written immediately.
 
-    Several may write to one file, each line under a lock: who finds it longer than it was left goes on from its newest
-    line. One that was cut short, by a crash or a full disk, is closed first.
+    Several writers may share a file, each line under a lock: a writer that finds the file longer than it left it
+    continues from its newest line. A line truncated by a crash or a full disk is terminated first.
 
     Args:
-        path: where it lies.
+        path: of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,13 +47,13 @@ class Chain:
         """Adds a line.
 
         Args:
-            entry: what it says, not empty.
-            durably: whether it must be on the disk before this returns.
+            entry: its content, not empty.
+            durably: True to sync to the disk before returning.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the write failed.
         """
-        # Unbuffered: of a line that the disk did not take, nothing may come with the next one.
+        # Unbuffered: no part of a failed write may be flushed with the next line.
         file = self._file = self._file or io.FileIO(self._path, "a")
         with _alone(file):
             before = ""
@@ -67,20 +67,20 @@ class Chain:
                 os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Closes the file. Raises OSError where what was written cannot be kept."""
+        """Closes the file. Raises OSError if written lines cannot be made durable."""
         if self._file is not None:
             self._file.close()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What looking through a chain came to.
+    """Result of verifying a chain.
 
     Attributes:
-        lines: that are whole, up to the first broken one.
-        torn: numbers of lines that were cut short, as by a crash; they say nothing, and the chain goes over them.
-        broken: the number of the first line that does not fit, from 1; None if all do.
-        head: the newest hash that fits.
+        lines: number of complete lines before the first broken one.
+        torn: numbers of lines truncated by a crash; they carry nothing, and the chain skips them.
+        broken: number, from 1, of the first line with a wrong hash; None if there is none.
+        head: the newest valid hash.
     """
 
     lines: int
@@ -90,7 +90,7 @@ class Verdict:
 
 
 def verify(path: Path) -> Verdict:
-    """Looks through a whole file. Raises OSError if it cannot be read."""
+    """Verifies a whole file. Raises OSError if it cannot be read."""
     head, lines, torn = BEGINNING, 0, tuple[int, ...]()
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
@@ -112,7 +112,7 @@ def newest(path: Path) -> str:
     for begin in dict.fromkeys((max(size - _TAIL, 0), 0)):
         with path.open("rb") as file:
             file.seek(begin)
-            lines = file.read().splitlines()[1 if begin else 0 :]  # the first of a part may be cut
+            lines = file.read().splitlines()[1 if begin else 0 :]  # the first line of a part may be incomplete
         for raw in reversed(lines):
             if found := _parted(raw)[1]:
                 return found
@@ -121,7 +121,7 @@ def newest(path: Path) -> str:
 
 @contextmanager
 def _alone(file: io.FileIO) -> Iterator[None]:
-    """No other process, and no other chain of this one, writes meanwhile."""
+    """Excludes other processes, and other chains of this process, while it writes."""
     fcntl.flock(file, fcntl.LOCK_EX)
     try:
         yield
@@ -139,7 +139,7 @@ def _after(head: str, line: str) -> str:
 
 
 def _parted(raw: bytes) -> tuple[str, str]:
-    """A line without its hash, and its hash; "" for one that has none, or is not whole."""
+    """A line without its hash, and its hash; "" if it has none or is incomplete."""
     text = raw.decode(errors="replace").rstrip("\n")
     line, mark, end = text.rpartition(_MARK)
     found = end.removesuffix(_END)

@@ -1,4 +1,4 @@
-"""What left a party, line by line: the party's own record, for its auditors."""
+"""Ledger of the messages that left a party: the party's own record, for its auditors."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from colonnade.common.messaging.message import Message, dtype_name, payload_byte
 from colonnade.common.privacy.accounting.chain import Chain
 from colonnade.common.runtime.json_lines import read_lines
 
-_ROWS = ("rows", "coded", "keys")  # what dimensions are called whose size is a number of rows
+_ROWS = ("rows", "coded", "keys")  # names of dimensions that count rows
 
 
 class Ledger:
-    """An append-only file of JSON lines, one for every message, written before the message leaves.
+    """An append-only file of JSON lines, one per message, written before the message is sent.
 
-    Every line carries a hash over all before it (common/privacy/accounting/chain.py). The file lies outside every
-    checkpoint and is never rolled back. What leaves once more after a rollback is written down once more, marked
-    `repeat`.
+    Every line carries a hash over all earlier ones (common/privacy/accounting/chain.py). The file is not part of
+    checkpoints and is never rolled back. Messages sent again after a rollback are recorded again, marked `repeat`.
 
     Args:
-        path: where it lies; None keeps none (tests).
-        after: the round that was restored: what left after it may leave again.
+        path: of the file; None for no file (tests).
+        after: the restored round: messages of later rounds may be sent again.
     """
 
     def __init__(self, path: Path | None, after: int = 0) -> None:
@@ -34,12 +33,12 @@ class Ledger:
         self._left = set() if path is None else _left_after(path, after)
 
     def charge(self, message: Message, to: str, mechanism: str, epsilon: float | None) -> None:
-        """Writes down a message that is about to leave.
+        """Records a message that is about to be sent.
 
         Args:
-            message: what leaves.
-            to: who gets it.
-            mechanism: what protects it, or "" if it is no function of private rows.
+            message: to be sent.
+            to: the receiver.
+            mechanism: that protects it, or "" if it is not a function of private rows.
             epsilon: spent so far, this message included; None without a guarantee.
         """
         if self._chain is None:
@@ -58,7 +57,7 @@ class Ledger:
     def close(self) -> None:
         """Closes the file."""
         if self._chain is not None:
-            with contextlib.suppress(OSError):  # a line that could not be written was refused already
+            with contextlib.suppress(OSError):  # a failed write was reported already
                 self._chain.close()
 
 
@@ -80,16 +79,16 @@ def _entry(message: Message, to: str, mechanism: str, epsilon: float | None) -> 
 
 
 def _rows(message: Message) -> int:
-    """Of how many rows it is, coded ones included; 0 where no tensor has such a dimension."""
+    """Number of rows in the message, coded ones included; 0 if no tensor has such a dimension."""
     named = [zip(spec.dims, getattr(message, name).shape, strict=True) for name, spec in tensor_specs(type(message))]
     return max((size for dims in named for dim, size in dims if dim in _ROWS), default=0)
 
 
 def _key(entry: dict[str, Any]) -> str:
-    """What makes two entries the same release: everything that says what it is, and not when."""
+    """Identity of a release: round, kind, receiver and subject, not the time."""
     return json.dumps([entry.get(part) for part in ("round", "kind", "to", "about")])
 
 
 def _left_after(path: Path, round: int) -> set[str]:
-    """The keys of what has left after a round."""
+    """Keys of the entries after a round."""
     return {_key(entry) for entry in read_lines(path) if entry.get("round", 0) > round}

@@ -1,4 +1,4 @@
-"""What the agreed privacy comes to in a run: sigma, how many rounds it pays for, and what they cost."""
+"""Privacy plan of a run: sigma, the number of affordable rounds, and their cost."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SEEDED = "noise was drawn from the federation's seed, which every member knows"
 
 @dataclass(frozen=True)
 class PrivacyPlan:
-    """Derived alike at the server and at every party.
+    """Privacy plan, derived identically at the server and at every party.
 
     Args:
-        config: what was agreed.
+        config: the agreed settings.
         noise_multiplier: sigma.
-        rounds: that the run may have.
-        releases: that one party makes in them, at most; where rows are protected each by itself, of one row.
-        affordable: releases that the budget allows; None without a budget.
+        rounds: maximum of the run.
+        releases: maximum of one party in them; with row protection, of one row.
+        affordable: releases within the budget; None without a budget.
         rows: of the data.
     """
 
@@ -37,7 +37,7 @@ class PrivacyPlan:
 
     @property
     def void(self) -> str | None:
-        """Why the accounting's epsilon is no guarantee, if it is none."""
+        """Reason why the accounting's epsilon is not a guarantee; None if it is."""
         if self.config.heuristic:
             return self.config.heuristic
         if self.config.seeded:
@@ -48,41 +48,41 @@ class PrivacyPlan:
 
     @property
     def strict(self) -> Adjacency:
-        """Who is a neighbour where other data are meant, whatever was agreed: a row's other features among them."""
+        """Adjacency for replaced data, independent of the agreed one: `row` or `replace`."""
         return "row" if self.config.adjacency == "row" else "replace"
 
     def epsilon(self, releases: float, adjacency: Adjacency | None = None) -> float:
-        """What so many releases cost; under the agreed adjacency if none is named."""
+        """Epsilon of a number of releases; under the agreed adjacency by default."""
         config = self.config
         adjacency = adjacency or config.adjacency
         return epsilon(releases, self.noise_multiplier, config.delta, adjacency, config.accounting)
 
     def person_epsilon(self, releases: Iterable[float]) -> float:
-        """What the releases of all parties cost a person whose row lies at each of them.
+        """Epsilon of all parties' releases for a person with a row at each of them.
 
-        They are Gaussian releases of one person's data, whoever made them, so their counts add up as one party's do.
+        They are Gaussian releases of one person's data, so the counts of all parties add up.
         """
         return self.epsilon(sum(releases), self.strict)
 
     def within(self, budget: float) -> int:
-        """How many releases stay within an epsilon between two data sets, or two values of a row."""
+        """Number of releases within an epsilon between two data sets, or two values of a row."""
         return affordable(budget, self.noise_multiplier, self.config.delta, self.strict, self.config.accounting)
 
 
 def plan(
     config: AnyPrivacyConfig, rows: int, rounds: int, releases: Callable[[int], int], *, benchmark: bool = False
 ) -> PrivacyPlan:
-    """Finds sigma where only a budget is given, and the rounds that a budget pays for.
+    """Finds sigma if only a budget is given, and the rounds within a budget.
 
     Args:
         config: `federation.privacy`.
         rows: of the data.
-        rounds: that the federation asks for.
-        releases: rounds -> how many releases one party (or row) makes in a run of so many, evaluations among them.
-        benchmark: whether nobody's secrets are in the data, so that delta may be as in a paper.
+        rounds: configured for the federation.
+        releases: function of rounds: releases of one party (or row) in a run of that length, evaluations included.
+        benchmark: True if the data are public, so that delta may be as in a paper.
 
     Raises:
-        ConfigError: delta means nothing for so many rows, or the budget pays for no round.
+        ConfigError: delta is too large for the number of rows, or the budget does not allow one round.
     """
     if config.delta >= 1 / rows and not benchmark:
         raise ConfigError(
@@ -95,7 +95,7 @@ def plan(
     sigma = config.sigma if isinstance(config, AdaptivePrivacyConfig) else config.noise_multiplier
     budget = config.epsilon
     if sigma is None:
-        assert budget is not None  # one of the two is there
+        assert budget is not None  # one of the two is set
         sigma = find_noise_multiplier(budget, config.delta, releases(wanted), config.adjacency, config.accounting)
     allowed = None
     if budget is not None:
@@ -111,7 +111,7 @@ def plan(
 
 
 def _paid(rounds: int, allowed: int, releases: Callable[[int], int]) -> int:
-    """The largest number of rounds with no more releases than allowed; a longer run never makes fewer."""
+    """The largest number of rounds with at most the allowed releases; releases never decrease with rounds."""
     low, high = 0, rounds + 1
     while high - low > 1:
         middle = (low + high) // 2

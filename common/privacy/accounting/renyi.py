@@ -1,11 +1,11 @@
-"""Renyi's bound on the epsilon of Gaussian releases, as Xie et al. 2024, Theorem 2, has it.
+"""Renyi's bound on the epsilon of Gaussian releases: Xie et al. 2024, Theorem 2.
 
-Releases whose noise comes to 1 / mu in units of their sensitivity satisfy (epsilon, delta)-DP with, for any alpha > 1,
+Releases with total noise 1 / mu in units of their sensitivity satisfy (epsilon, delta)-DP with, for any alpha > 1,
 
     epsilon = alpha mu^2 / 2 + log((alpha - 1) / alpha) - (log delta + log alpha) / (alpha - 1).
 
-It is above the exact value of common/privacy/accounting/calibration.py by some 5 to 15 %. It is here for comparison
-with papers.
+It exceeds the exact value of common/privacy/accounting/calibration.py by some 5 to 15 % and serves comparison with
+papers.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def renyi_epsilon(mu: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _conversion(delta: float) -> tuple[float, ...]:
-    """What every order adds for delta: a run has one of it, and asks with every release."""
+    """Term of every order alpha for delta; cached, since delta is fixed in a run and every release needs it."""
     return tuple(math.log((a - 1) / a) - (math.log(delta) + math.log(a)) / (a - 1) for a in _ORDERS)

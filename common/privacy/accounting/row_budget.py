@@ -1,4 +1,4 @@
-"""How often each row was released, of which the worst counts."""
+"""Release counts per row; the maximum determines the cost."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from torch import Tensor
 
 from colonnade.common.privacy.accounting.budget import Budget
 
-_ROUNDING = 1e-6  # of a release, which sums of costs may be off
+_ROUNDING = 1e-6  # of a release: tolerance of sums of costs
 
 
 class RowBudget:
-    """Counts releases row by row, and pays from a budget whenever the row that was released most often is again.
+    """Counts releases per row, and pays from a budget when the maximum over rows increases.
 
-    Rows are protected each by itself, so that only the worst counts. A start that finds releases paid for counts them
-    for every row.
+    Every row is protected separately, so only the maximum counts. Releases paid for by an earlier start count for every
+    row.
 
     Args:
-        budget: counts the worst row's releases, durably.
-        counts: where a row's releases since then are kept, float64 (rows,), changed in place.
+        budget: durable count of the maximum over rows.
+        counts: releases per row since then, float64 (rows,), changed in place.
     """
 
     def __init__(self, budget: Budget, counts: Tensor) -> None:
@@ -27,15 +27,15 @@ class RowBudget:
         self._before = budget.releases - math.ceil(float(counts.max()))
 
     def spend(self, rows: Tensor, cost: float = 1.0) -> float:
-        """Pays for one more release of some rows and says how many the worst has, rounded up.
+        """Pays for one more release of some rows and returns the maximum over rows, rounded up.
 
         Args:
             rows: int64 (n,), without repeats.
-            cost: in releases, where more than an embedding is paid for.
+            cost: in releases, if more than an embedding is paid for.
 
         Raises:
-            BudgetSpent: one of them would be released more often than the limit allows.
-            EnvironmentFault: the payment cannot be written down.
+            BudgetSpent: one of them would exceed the limit.
+            EnvironmentFault: the payment cannot be recorded.
         """
         wanted = self._counts.index_select(0, rows.cpu()) + cost
         while self._budget.releases < self._before + float(wanted.max()) - _ROUNDING:

@@ -1,24 +1,24 @@
-"""What VFL-CZOFO claims for the labels behind its zeroth-order gradients, from measured quantities.
+"""VFL-CZOFO's privacy claim for the labels behind its zeroth-order gradients, from measured quantities.
 
 Source: Wang, Zhang, Gu, Li, Wang and Ling, "A Unified Solution for Privacy and Communication Efficiency in Vertical
 Federated Learning" (VFL-CZOFO), 2023, Theorem 4.1. The estimate of the gradient at a party's outputs (Eq. 2) is a
-mean over q random directions. For large q it is taken for a Gaussian mechanism whose noise is the estimate's own
+mean over q random directions. For large q the paper treats it as a Gaussian mechanism whose noise is the estimate's own
 scatter, with (Eq. 3)
 
     epsilon = 2 zeta sqrt(2 ln(1.25 / delta)) / (N sigma)
 
-a step, and T steps compose to (Dwork and Roth 2014, Theorem 3.20)
+per step, and T steps compose to (Dwork and Roth 2014, Theorem 3.20)
 
     epsilon_bar = sqrt(2 T ln(1 / delta')) epsilon + T epsilon (e^epsilon - 1),    delta_bar = T delta + delta'.
 
-The paper prints the first epsilon under the root, and its Table 2 was computed so: at q = 10 that is the printed 85.9,
-where the theorem that it cites gives 5.24; at q = 100 it is 93.9 (93.6 within the rounding of the inputs), where the
-theorem gives 6.40. For an epsilon below 1 the printed form is the larger one: it gives away a factor, and is not
-wrong. Both come with a delta_bar of .094, which is no guarantee: whoever publishes all labels with probability .094
-satisfies it with an epsilon of 0. The same Gaussian steps, composed in Renyi's terms, have .72 and .86 at delta = 1e-6.
+The paper prints the first epsilon under the root, and its Table 2 was computed that way: at q = 10 that is the printed
+85.9, where the theorem that it cites gives 5.24; at q = 100 it is 93.9 (93.6 within the rounding of the inputs), where
+the theorem gives 6.40. For an epsilon below 1 the printed form is the larger one: it is looser by a factor, not wrong.
+Both come with a delta_bar of .094, which is no guarantee: publishing all labels with probability .094 satisfies it with
+an epsilon of 0. The same Gaussian steps, composed in Renyi's terms, have .72 and .86 at delta = 1e-6.
 
-None of this makes the premise true: see `CAVEAT`. What has a guarantee is noise that is added on purpose,
-`server.privacy.answers` (common/privacy/response_noise.py).
+The premise itself does not hold: see `CAVEAT`. A guarantee needs added noise: `server.privacy.answers`
+(common/privacy/response_noise.py).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class ZerothOrderClaim:
     Args:
         zeta: ζ, the largest L2 norm of the gradient at a party's outputs in the whole run.
         variance: σ², the mean variance of an entry of the estimate: tr(Ψ) / (q d_h) averaged over the steps.
-        rows: N. The paper takes all training rows; that of a batch is the cautious reading.
-        turns: T, how many estimates were sent.
+        rows: N. The paper takes all training rows; a batch's rows are the cautious reading.
+        turns: T, number of estimates sent.
         delta: δ of a step.
-        delta_prime: δ', what advanced composition adds.
+        delta_prime: δ', added by advanced composition.
 
     Raises:
-        InputError: a number is outside of its range.
+        InputError: a number is out of range.
     """
 
     zeta: float
@@ -62,11 +62,11 @@ class ZerothOrderClaim:
 
     @classmethod
     def of(cls, measured: Mapping[str, float], rows: int) -> ZerothOrderClaim | None:
-        """The claim for what a run has measured; None where it says nothing, as with one direction.
+        """The claim for a run's measurements; None where it is undefined, as with one direction.
 
         Args:
-            measured: zeta, the sum of sigma^2 over some turns (`variance`), how many those are (`sampled`), and
-                T (`turns`).
+            measured: zeta, the sum of sigma^2 over some turns (`variance`), the number of these (`sampled`), and T
+                (`turns`).
             rows: N.
         """
         if not (measured["variance"] > 0 and measured["zeta"] > 0):
@@ -81,22 +81,22 @@ class ZerothOrderClaim:
 
     @property
     def epsilon(self) -> float:
-        """ε of one step, Eq. 3. Above 1 the classical Gaussian mechanism, which it rests on, proves nothing."""
+        """ε of one step, Eq. 3. The underlying classical Gaussian mechanism proves nothing above 1."""
         return 2 * self.zeta * math.sqrt(2 * math.log(1.25 / self.delta)) / (self.rows * math.sqrt(self.variance))
 
     @property
     def epsilon_bar(self) -> float:
-        """ε̄ of all steps, by advanced composition as Dwork and Roth have it."""
+        """ε̄ of all steps, by Dwork and Roth's advanced composition."""
         return _composed(math.sqrt(self._root) * self.epsilon, self.turns, self.epsilon)
 
     @property
     def epsilon_bar_printed(self) -> float:
-        """ε̄ as the theorem is printed and Table 2 was computed: with ε under the root."""
+        """ε̄ in the printed form of the theorem and Table 2: with ε under the root."""
         return _composed(math.sqrt(self._root * self.epsilon), self.turns, self.epsilon)
 
     @property
     def delta_bar(self) -> float:
-        """δ̄ = T δ + δ', at most 1: the probability with which nothing is promised."""
+        """δ̄ = T δ + δ', at most 1: the probability without a guarantee."""
         return min(1.0, self.turns * self.delta + self.delta_prime)
 
     @property
@@ -106,7 +106,7 @@ class ZerothOrderClaim:
         return renyi_epsilon(sensitivity * math.sqrt(self.turns / self.variance), self.delta_prime)
 
     def report(self) -> dict[str, float | str]:
-        """All of it by name, for a summary, with what it rests on."""
+        """All values by name, for a summary, with their assumptions."""
         measured = ("zeta", "variance", "rows", "turns", "delta", "delta_prime")
         found = ("epsilon", "epsilon_bar", "epsilon_bar_printed", "delta_bar", "epsilon_renyi")
         return {**{name: getattr(self, name) for name in (*measured, *found)}, "caveat": CAVEAT}
@@ -117,7 +117,7 @@ class ZerothOrderClaim:
 
 
 def _composed(root: float, turns: int, epsilon: float) -> float:
-    """The root's term and T ε (e^ε - 1); infinite where that is more than a float holds."""
+    """The root's term and T ε (e^ε - 1); infinite on overflow."""
     try:
         return root + turns * epsilon * math.expm1(epsilon)
     except OverflowError:
@@ -125,5 +125,5 @@ def _composed(root: float, turns: int, epsilon: float) -> float:
 
 
 def _require(name: str, value: float, expected: str, *, most: float) -> None:
-    if not 0 < value < most:  # not for a NaN either
+    if not 0 < value < most:  # False for NaN too
         raise InputError(f"{name} = {value:g}: expected {expected}", hint="give what was measured in the run")

@@ -1,2 +1,2 @@
-"""A model that answers callers from outside: who may ask (callers.py), how questions are put together (desk.py), and
-the two ways in, JSON over HTTP (web.py) and gRPC (remote.py)."""
+"""Prediction service for outside callers: authentication (tokens.py), batching of questions (batching.py), and the
+two interfaces, JSON over HTTP (web.py) and gRPC (grpc_service.py)."""

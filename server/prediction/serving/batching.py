@@ -1,4 +1,4 @@
-"""Puts the questions of many callers together: whoever comes while one is under way shares the next."""
+"""Batches the questions of many callers: requests that arrive while one is under way share the next."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
 from colonnade.server.prediction.model import Model
 
-_REMEMBERED = 4096  # answers of which quantiles are taken
+_REMEMBERED = 4096  # responses of which quantiles are taken
 _QUANTILES = (0.5, 0.95)
 _LONGEST = 1024  # requests that wait
 
 
 class Busy(Exception):
-    """More requests wait than there is room for."""
+    """The queue of requests is full."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model makes of one id.
+    """Prediction for one id.
 
     Args:
-        id: who it is about.
-        known: whether all members know it.
-        values: probabilities of the classes, in their order; in regression numbers, one a target.
+        id: as asked for.
+        known: True if all members know it.
+        values: probabilities of the classes, in their order; in regression numbers, one per target.
     """
 
     id: str
@@ -46,10 +46,10 @@ class _Request:
 
 
 class Batcher:
-    """Takes ids and gives answers, while `run` runs.
+    """Takes ids and returns predictions, while `run` runs.
 
     Args:
-        model: that is asked.
+        model: the joint model.
     """
 
     def __init__(self, model: Model) -> None:
@@ -61,11 +61,11 @@ class Batcher:
 
     @property
     def open(self) -> bool:
-        """Whether the parties are there."""
+        """True if the parties are present."""
         return self._model.questions.hearing.is_set()
 
     async def ask(self, ids: Sequence[str]) -> list[Reply]:
-        """An answer for every id, in their order. Raises Busy."""
+        """A reply for every id, in their order. Raises Busy."""
         begin = time.perf_counter()
         request = _Request(frozenset(ids))
         if len(self._waiting) >= _LONGEST:
@@ -77,7 +77,7 @@ class Batcher:
         return [Reply(id, id in found, found.get(id, ())) for id in ids]
 
     async def run(self) -> None:
-        """Asks the model for whatever waits, again and again, until it is cancelled."""
+        """Sends waiting requests to the model until cancelled."""
         while True:
             while not (taken := self._take()):
                 self._news.clear()
@@ -89,12 +89,12 @@ class Batcher:
                     request.answer.set_result({id: found[id] for id in request.ids if id in found})
 
     def quantiles(self) -> dict[float, float]:
-        """Seconds that half and 95 % of the newest answers took at most; nothing before the first."""
+        """Seconds that half and 95 % of the newest responses took at most; nothing before the first."""
         ordered = sorted(self._seconds)
         return {q: ordered[min(int(q * len(ordered)), len(ordered) - 1)] for q in _QUANTILES if ordered}
 
     def collect(self) -> Iterator[Metric]:
-        """For Prometheus, from another thread."""
+        """Yields metrics for Prometheus, from another thread."""
         about = "Seconds from a request to its answer"
         yield Metric("summary", "colonnade_serve_seconds", f"{about}.", {(): (self._count, self._total)})
         newest: Values = {(f"{q:g}",): seconds for q, seconds in self.quantiles().items()}
@@ -103,10 +103,10 @@ class Batcher:
         yield number("counter", "colonnade_serve_questions", "Questions to the parties.", self._rounds)
 
     def __call__(self, event: Event) -> None:
-        """Events say nothing that is shown here."""
+        """Ignores events."""
 
     def _take(self) -> list[_Request]:
-        """Those that fit into one question, the first in any case; who has gone is not asked for."""
+        """Requests that fit into one question, at least the first; requests of callers that have gone are dropped."""
         taken: list[_Request] = []
         size = 0
         while self._waiting and (not taken or size + len(self._waiting[0].ids) <= ROWS):
@@ -121,5 +121,5 @@ class Batcher:
         self._count, self._total, self._ids = self._count + 1, self._total + seconds, self._ids + ids
 
     def likeliest(self, answer: Reply) -> str:
-        """The class of an answer of which there is one."""
+        """The likeliest class of a reply with probabilities."""
         return self.names[max(range(len(answer.values)), key=answer.values.__getitem__)]

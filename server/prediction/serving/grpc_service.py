@@ -1,4 +1,4 @@
-"""The same over gRPC: proto/serving.proto."""
+"""Predictions over gRPC: proto/serving.proto."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Remote(grpc.GenericRpcHandler):
     """The gRPC service.
 
     Args:
-        desk: that answers.
-        callers: that may ask.
-        patience: seconds for a handshake, and for a request to come whole.
+        batcher: makes the predictions.
+        callers: tokens that may ask.
+        patience: seconds for a handshake, and for receiving a whole request.
     """
 
     def __init__(self, batcher: Batcher, callers: Tokens, patience: float = PATIENCE) -> None:
@@ -48,7 +48,7 @@ class Remote(grpc.GenericRpcHandler):
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, tls: tuple[bytes, bytes] | None) -> str:
-        """Listens on HOST:PORT and returns where.
+        """Listens on HOST:PORT and returns the address.
 
         Args:
             tls: key and certificate chain, PEM.
@@ -71,15 +71,15 @@ class Remote(grpc.GenericRpcHandler):
         return with_port(address, port)
 
     async def stop(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         if self._server is not None:
             await self._server.stop(grace=1)
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """gRPC asks who handles a method."""
+        """Returns gRPC's handler of a method."""
         if details.method != METHOD:
             return None
-        # As a stream of one request, which looks the same to the caller: we read it ourselves, and not for ever.
+        # As a stream of one request, which looks the same to the caller: we read it ourselves, with a time limit.
         return grpc.stream_unary_rpc_method_handler(
             self._predict, PredictRequest.FromString, PredictReply.SerializeToString
         )
@@ -91,16 +91,14 @@ class Remote(grpc.GenericRpcHandler):
             self._callers.admit(token, 0)  # before anything of the request is read
             request = await self._read(context)
             self._callers.admit(token, min(len(request.ids), ROWS))
-            answers = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
+            replies = await self._batcher.ask(read_ids({"ids": list(request.ids)}))
         except tuple(_STATUS) as error:
             status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
-            ours = isinstance(error, ColonnadeError)  # which is not the caller's business
+            ours = isinstance(error, ColonnadeError)  # not the caller's business
             await context.abort(status, "the parties do not answer" if ours else str(error))
         except Exception:  # noqa: BLE001  # gRPC would send its text to the caller
             await context.abort(grpc.StatusCode.INTERNAL, "an unforeseen error")
-        return PredictReply(
-            names=self._batcher.names, predictions=(_shown(self._batcher, answer) for answer in answers)
-        )
+        return PredictReply(names=self._batcher.names, predictions=(_shown(self._batcher, reply) for reply in replies))
 
     async def _read(self, context: grpc.aio.ServicerContext) -> PredictRequest:
         try:
@@ -113,6 +111,6 @@ class Remote(grpc.GenericRpcHandler):
         return request
 
 
-def _shown(batcher: Batcher, answer: Reply) -> Prediction:
-    label = batcher.likeliest(answer) if answer.known and batcher.classes else ""
-    return Prediction(id=answer.id, known=answer.known, label=label, values=answer.values)
+def _shown(batcher: Batcher, reply: Reply) -> Prediction:
+    label = batcher.likeliest(reply) if reply.known and batcher.classes else ""
+    return Prediction(id=reply.id, known=reply.known, label=label, values=reply.values)

@@ -1,4 +1,4 @@
-"""Who may ask, and how much."""
+"""Callers that may ask, and their rate limits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 class Unknown(Exception):
-    """The caller shows no token, or one that nobody has."""
+    """The caller shows no token, or an unknown one."""
 
 
 class TooMany(Exception):
-    """The caller has asked too much.
+    """The caller has exceeded its rate.
 
     Args:
         wait: seconds until it may ask again.
@@ -39,7 +39,7 @@ class TooMany(Exception):
 
 @dataclass
 class Bucket:
-    """So many ids a second on average, and as many again at once.
+    """Token bucket: so many ids a second on average, and as many again at once.
 
     Args:
         rate: ids a second.
@@ -78,12 +78,12 @@ class Tokens:
 
     @classmethod
     def read(cls, path: Path, rate: float) -> Tokens:
-        """The callers of a file with lines `NAME TOKEN`; it is made, with one token, if it is not there.
+        """Reads callers from a file with lines `NAME TOKEN`; if missing, the file is created with one token.
 
         Raises:
-            DataError: a line is none, a name stands there twice, or a token is short enough to be guessed.
+            DataError: a line is malformed, a name occurs twice, or a token is short enough to be guessed.
             IdentityError: others can read or change the file.
-            EnvironmentFault: the file cannot be made.
+            EnvironmentFault: the file cannot be created.
         """
         if not path.exists():
             add_caller(path, "default")
@@ -108,15 +108,15 @@ class Tokens:
         return cls(tokens, rate)
 
     def admit(self, authorization: str, ids: int) -> str:
-        """The name of whoever shows this header, `Bearer TOKEN`, and pays for so many ids.
+        """Returns the name of the caller with this header, `Bearer TOKEN`, and charges it for so many ids.
 
         Raises:
-            Unknown: nobody has it.
-            TooMany: it has asked too much.
+            Unknown: no caller has this token.
+            TooMany: the caller has exceeded its rate.
         """
         scheme, _, token = authorization.partition(" ")
         shown = _hash(token.strip())
-        # Every token is compared, in constant time, so that nothing can be learned from how long it takes.
+        # Every token is compared, in constant time, so that response times reveal nothing.
         found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, shown)]
         if scheme.lower() != "bearer" or not found:
             raise Unknown("no valid token: send the header Authorization: Bearer TOKEN")
@@ -136,15 +136,15 @@ def _text(path: Path) -> str:
 
 
 def add_caller(path: Path, name: str) -> str:
-    """Makes a token for a caller and adds its line to the file, which is made if it is not there.
+    """Creates a token for a caller and adds its line to the file, which is created if missing.
 
     Returns:
         The token.
 
     Raises:
-        DataError: the name is none, or the file has it already, or is none.
+        DataError: the name is invalid or already in the file, or the file is malformed.
         IdentityError: others can read or change the file.
-        EnvironmentFault: it cannot be written.
+        EnvironmentFault: the file cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise DataError(f"{name[:80]!r} is no name for a caller", hint="use 1 to 63 letters, digits, ., - and _")

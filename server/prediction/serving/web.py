@@ -4,8 +4,8 @@
     200                {"classes": [..], "predictions": [
                            {"id": "7", "known": true, "class": "..", "probabilities": [..]}, ..]}
                        of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
-    GET  /v1/model     what is asked, and how quick its answers are
-    GET  /healthz      200 while the parties are there, 503 while they are waited for
+    GET  /v1/model     the model, and the latency of its responses
+    GET  /healthz      200 while the parties are present, 503 while any is awaited
 
 Callers show their token: Authorization: Bearer TOKEN (not for /healthz). Errors are {"error": ".."}.
 """
@@ -31,14 +31,14 @@ _KEY = "--http"
 
 
 class Refused(Exception):
-    """A request that is none."""
+    """The request is malformed."""
 
 
 def read_ids(body: Any) -> list[str]:
     """The ids of a request's JSON, as text.
 
     Raises:
-        Refused: there are none, or too many, or one of them is none.
+        Refused: there are none, too many, or an invalid one.
     """
     ids = body.get("ids") if isinstance(body, dict) else None
     if not isinstance(ids, list) or not ids:
@@ -55,9 +55,9 @@ class Web:
     """The HTTP service.
 
     Args:
-        desk: that answers.
-        callers: that may ask.
-        about: what `/v1/model` says of the model.
+        batcher: makes the predictions.
+        callers: tokens that may ask.
+        about: description of the model for `/v1/model`.
         patience: seconds that a caller has for the header of a request, and for its body.
     """
 
@@ -70,11 +70,11 @@ class Web:
         self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
 
     async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
-        """Listens on HOST:PORT and returns where. Raises EnvironmentFault: the port is in use."""
+        """Listens on HOST:PORT and returns the address. Raises EnvironmentFault: the port is in use."""
         return await self._gate.open(address, tls)
 
     async def stop(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         await self._gate.close()
 
     async def _predict(self, request: web.Request) -> web.Response:
@@ -84,10 +84,10 @@ class Web:
         except (ValueError, LookupError, RecursionError):
             raise Refused("the body is no JSON") from None
         self._callers.admit(request.headers.get("Authorization", ""), len(ids))
-        answers = await self._batcher.ask(ids)
+        replies = await self._batcher.ask(ids)
         what = "classes" if self._batcher.classes else "targets"
-        said = [_shown(self._batcher, answer) for answer in answers]
-        return web.json_response({what: self._batcher.names, "predictions": said})
+        shown = [_shown(self._batcher, reply) for reply in replies]
+        return web.json_response({what: self._batcher.names, "predictions": shown})
 
     async def _model(self, request: web.Request) -> web.Response:
         self._callers.admit(request.headers.get("Authorization", ""), 0)
@@ -101,17 +101,17 @@ class Web:
         return web.json_response({"status": "ok"})
 
 
-def _shown(batcher: Batcher, answer: Reply) -> dict[str, Any]:
-    if not answer.known:
-        return {"id": answer.id, "known": False}
+def _shown(batcher: Batcher, reply: Reply) -> dict[str, Any]:
+    if not reply.known:
+        return {"id": reply.id, "known": False}
     if not batcher.classes:
-        return {"id": answer.id, "known": True, "values": answer.values}
-    return {"id": answer.id, "known": True, "class": batcher.likeliest(answer), "probabilities": answer.values}
+        return {"id": reply.id, "known": True, "values": reply.values}
+    return {"id": reply.id, "known": True, "class": batcher.likeliest(reply), "probabilities": reply.values}
 
 
 @web.middleware
 async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors as JSON; what is not the caller's fault says no more than that."""
+    """Returns errors as JSON; the text of a server error is withheld."""
     try:
         return await handler(request)
     except Unknown as unknown:
@@ -121,7 +121,7 @@ async def _in_words(request: web.Request, handler: Handler) -> web.StreamRespons
     except Refused as refused:
         return web.json_response({"error": str(refused)}, status=400)
     except (Busy, ColonnadeError) as error:
-        said = str(error) if isinstance(error, Busy) else "the parties do not answer"
-        return web.json_response({"error": said}, status=503)
+        text = str(error) if isinstance(error, Busy) else "the parties do not answer"
+        return web.json_response({"error": text}, status=503)
     except web.HTTPException as plain:
         return web.json_response({"error": plain.reason}, status=plain.status)

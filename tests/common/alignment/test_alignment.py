@@ -1,4 +1,4 @@
-"""Both halves of an alignment on the virtual clock, against a plain join."""
+"""Both sides of an alignment on the virtual clock, against a plain join."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def errors(found: Found) -> dict[str, str]:
 def tables(draw: st.DrawFn) -> dict[str, list[str]]:
     """Two to six members, anything from nothing in common to everything."""
     names = members(draw(st.integers(1, 5)))
-    people = [f"person {n}" for n in range(draw(st.integers(1, 14)))]
-    some = st.lists(st.sampled_from(people), min_size=1, unique=True)
+    persons = [f"person {n}" for n in range(draw(st.integers(1, 14)))]
+    some = st.lists(st.sampled_from(persons), min_size=1, unique=True)
     return {name: draw(some) for name in names}
 
 
@@ -70,17 +70,17 @@ def test_an_alignment_is_a_join(ids: dict[str, list[str]], block: int) -> None:
 
 @pytest.mark.parametrize("parties", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("ids", [["one"], ["one", "two", "three"]], ids=["one key", "three keys"])
-def test_everybody_has_the_same_keys(parties: int, ids: list[str]) -> None:
+def test_all_members_have_the_same_keys(parties: int, ids: list[str]) -> None:
     everyone = dict.fromkeys(members(parties), ids)
     check_join(everyone, align(federation(parties), everyone))
 
 
 def test_the_common_set_is_the_same_in_every_session_and_the_order_is_not_the_tables() -> None:
-    people = [f"person {n:02}" for n in range(40)]
-    everyone = dict.fromkeys(members(2), people)
+    persons = [f"person {n:02}" for n in range(40)]
+    everyone = dict.fromkeys(members(2), persons)
     orders = [align(federation(2), everyone, session=number).common(everyone)[SERVER] for number in (1, 2)]
-    assert sorted(orders[0]) == sorted(orders[1]) == people
-    assert orders[0] != orders[1] and people not in orders  # by chance once in 40! runs
+    assert sorted(orders[0]) == sorted(orders[1]) == persons
+    assert orders[0] != orders[1] and persons not in orders  # by chance once in 40! runs
 
 
 def test_seeded_alignments_are_the_same_every_time() -> None:
@@ -96,7 +96,7 @@ def test_a_straggler_changes_nothing() -> None:
     assert late.seconds > 10
 
 
-def test_whoever_is_silent_for_too_long_is_named() -> None:
+def test_a_member_silent_for_too_long_is_named() -> None:
     found = align(federation(2), TABLES, delay=lambda sender, _to, _item: 1e6 if sender == "party2" else 0)
     assert isinstance(found.rows[SERVER], PartyLost) and "party2" in errors(found)[SERVER]
 
@@ -110,7 +110,7 @@ def test_keys_are_compared_as_agreed() -> None:
 
 
 class TestWhatTravels:
-    """Bytes and contents of everything that is sent."""
+    """Bytes and contents of all messages."""
 
     def test_bytes_are_those_of_the_formula_and_kinds_are_the_declared(self) -> None:
         found = align(federation(2), TABLES, block=4)
@@ -127,8 +127,8 @@ class TestWhatTravels:
         assert sent["down", "Positions"] == 8 * common * n * (n - 1)
         assert sent["up", "Positions"] == 8 * common * (n - 1) * (n - 1)
 
-    def test_nobody_is_more_than_a_block_ahead(self) -> None:
-        """Or lists would pile up in memory: here party1's, which passes on its blocks long before party2 does."""
+    def test_no_member_is_more_than_a_block_ahead(self) -> None:
+        """Otherwise lists would pile up in memory: here those of party1, which sends its blocks long before party2."""
         late = align(
             federation(2), TABLES, block=2, delay=lambda sender, _to, _item: 9.0 if sender == "party2" else 0.1
         )
@@ -141,15 +141,15 @@ class TestWhatTravels:
         assert behind == 0
 
     def test_no_key_and_no_hash_of_one_is_on_the_wire(self) -> None:
-        """Nothing that a dictionary could be held against: not even knowing the tag."""
+        """No value can be tested against a dictionary, not even with the tag."""
         found = align(federation(2), TABLES)
         tag = tag_of(Session("test", "a-run", 7))
         wire = [(to_bytes(m.points) if isinstance(m, Points) else repr(m).encode()) for _from, _to, m in found.messages]
         for key in {key for own in TABLES.values() for key in own}:
-            for told in (key.encode(), hash_to_curve([key.encode()], tag)):
-                assert not any(told in piece for piece in wire)
+            for known in (key.encode(), hash_to_curve([key.encode()], tag)):
+                assert not any(known in piece for piece in wire)
 
-    def test_what_is_on_the_disk_meanwhile_goes_with_no_dictionary(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_temporary_files_match_no_dictionary(self, monkeypatch: pytest.MonkeyPatch) -> None:
         laid, write = list[bytes](), Scratch.write
         monkeypatch.setattr(
             Scratch, "write", lambda own, at, records: (laid.append(records.tobytes()), write(own, at, records))[1]
@@ -160,14 +160,14 @@ class TestWhatTravels:
         assert len(disk) > 1000
         for key in {key.encode() for own in ids.values() for key in own}:
             hashes = (hash_to_curve([key], tag), sha256(key).digest(), blake2b(key, digest_size=32).digest())
-            assert not any(told in disk for told in (key, *hashes))
+            assert not any(known in disk for known in (key, *hashes))
 
-    def test_what_the_server_can_tell_is_the_pattern_of_overlaps(self) -> None:
-        """Of the elements that all have raised it knows in which lists they are, and no more."""
+    def test_the_server_learns_only_the_pattern_of_overlaps(self) -> None:
+        """It knows the lists that hold each fully raised element, and no more."""
         agreed = federation(2, keys={"seeded": True})
         found = align(agreed, TABLES, block=100)
         last = max(m.round for _f, _t, m in found.messages if isinstance(m, Points))
-        owners = {"party1": "party2", "party2": SERVER}  # who holds whose list in the last stage
+        owners = {"party1": "party2", "party2": SERVER}  # holder and owner of each list in the last stage
         raised = {
             owners[f]: m for f, to, m in found.messages if to == SERVER and isinstance(m, Points) and m.round == last
         }
@@ -185,14 +185,14 @@ class TestWhatTravels:
         monkeypatch.setattr(
             Secret, "raise_all", lambda own, elements: (raised.append(len(elements) // 32), raise_all(own, elements))[1]
         )
-        people = [f"person {n}" for n in range(6)]
-        align(federation(parties), dict.fromkeys(members(parties), people))
-        assert sum(raised) == len(people) * (parties**2 + parties + 2)
+        persons = [f"person {n}" for n in range(6)]
+        align(federation(parties), dict.fromkeys(members(parties), persons))
+        assert sum(raised) == len(persons) * (parties**2 + parties + 2)
 
     def test_a_party_sees_no_two_lists_that_it_could_compare(self) -> None:
         """Although all members have the same keys, no element reaches a party twice."""
-        people = [f"person {n}" for n in range(6)]
-        ids = dict.fromkeys(members(3), people)
+        persons = [f"person {n}" for n in range(6)]
+        ids = dict.fromkeys(members(3), persons)
         found = align(federation(3), ids)
         for name in members(3)[1:]:
             came = [
@@ -201,9 +201,9 @@ class TestWhatTravels:
                 if to == name and isinstance(m, Points)
                 for row in m.points
             ]
-            assert len(came) == len(set(came)) == 3 * len(people)
+            assert len(came) == len(set(came)) == 3 * len(persons)
 
-    def test_what_a_list_looks_like_says_nothing_of_where_rows_stand(self) -> None:
+    def test_the_order_of_a_list_reveals_no_positions_of_rows(self) -> None:
         """The order in which an owner's list leaves is another than that of its table: with one secret, two orders."""
         keys = RowKeys(tuple(str(n).encode() for n in range(50)))
         ring = PsiRing((50, 50), 50)
@@ -213,7 +213,7 @@ class TestWhatTravels:
         assert {to_bytes(row) for row in one} == {to_bytes(row) for row in other}
 
     def test_an_order_is_that_of_the_numbers_that_were_drawn(self) -> None:
-        """Of a list of several buckets, against a plain sort: whatever order is drawn, all are as likely."""
+        """A list of several buckets, against a plain sort: all orders are equally likely."""
         rows, drawn = 40_000, bytearray()
 
         def draw(length: int) -> bytes:
@@ -235,7 +235,7 @@ class TestSorted:
         keys = align(federation(2, "sorted"), ids).common(ids)
         assert all(own == ["a", "b", "c"] for own in keys.values())
 
-    def test_other_keys_are_refused_by_everybody(self) -> None:
+    def test_other_keys_are_refused_by_all_members(self) -> None:
         ids = {SERVER: ["b", "a", "c"], "party1": ["c", "b", "x"], "party2": ["a", "b", "c"]}
         said = errors(align(federation(2, "sorted"), ids))
         assert set(said) == set(ids) and all("the members' keys are not the same" in words for words in said.values())

@@ -19,7 +19,7 @@ from colonnade.common.errors import ContractError
 
 
 def listed(elements: list[bytes], rows: int, bucket: int) -> Sorter:
-    """A list as the server has it, in buckets of its longest one's size."""
+    """A list as the server has it, in buckets of the size of the longest."""
     sorter = Sorter(rows, 32, RAISED, None, bucket)
     points = np.frombuffer(b"".join(elements), dtype=np.uint8).reshape(-1, 32)
     for at in range(0, len(points), 3):
@@ -57,7 +57,7 @@ def test_rows_are_distinct_as_a_set_says(rows: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 9))
-def test_every_list_meets_everybody_once_and_comes_back_to_its_owner(sizes: list[int], block: int) -> None:
+def test_every_list_visits_every_member_once_and_returns_to_its_owner(sizes: list[int], block: int) -> None:
     ring = PsiRing(tuple(sizes), block)
     members = range(ring.members)
     for owner in members:
@@ -70,12 +70,12 @@ def test_every_list_meets_everybody_once_and_comes_back_to_its_owner(sizes: list
 
 
 def raised_before(ring: PsiRing, index: int, owner: int) -> frozenset[int]:
-    """Who has raised a list when a seat sees it."""
+    """Members that have raised a list when a party index sees it."""
     way = [(owner + step) % ring.members for step in range((index - owner) % ring.members)]
     return frozenset(each for each in way if ring.raises(each, owner))
 
 
-@pytest.mark.parametrize("seats", range(2, 8))
+@pytest.mark.parametrize("members", range(2, 8))
 def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_member_s(members: int) -> None:
     ring = PsiRing((1,) * members, 1)
     for index in range(1, members):
@@ -84,21 +84,22 @@ def test_a_party_sees_no_two_lists_of_the_same_secrets_and_none_without_another_
         assert len({*seen, frozenset()}) == members
 
 
-@pytest.mark.parametrize("seats", range(2, 8))
-def test_what_parties_can_compare_together_is_what_the_documentation_says(members: int) -> None:
+@pytest.mark.parametrize("members", range(2, 8))
+def test_colluding_parties_can_compare_only_the_documented_lists(members: int) -> None:
     """The server's list never, and another's only where the party before its owner is one of them."""
     ring = PsiRing((1,) * members, 1)
     for some in range(1, 2 ** (members - 1)):
-        told = {index for index in range(1, members) if some >> (index - 1) & 1}
+        colluding = {index for index in range(1, members) if some >> (index - 1) & 1}
         seen = {
-            owner: {raised_before(ring, index, owner) - told for index in told - {owner}} for owner in range(members)
+            owner: {raised_before(ring, index, owner) - colluding for index in colluding - {owner}}
+            for owner in range(members)
         }
-        others = set(range(members)) - told
+        others = set(range(members)) - colluding
         for owner in others:
             assert all(owner in secrets for secrets in seen[owner])  # none goes with a dictionary
         for one, other in combinations(range(members), 2):
             if seen[one] & seen[other]:
-                assert all(owner and before(owner, members) in told for owner in {one, other} & others)
+                assert all(owner and before(owner, members) in colluding for owner in {one, other} & others)
 
 
 def before(owner: int, members: int) -> int:

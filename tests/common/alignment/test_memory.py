@@ -1,4 +1,4 @@
-"""What an alignment holds in memory: the same for more keys. Without exponentiations, so that there can be many."""
+"""Memory of an alignment: constant in the number of keys. Without exponentiations, so that there can be many."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def peak_of_memory() -> Iterator[list[int]]:
 
 def peak_of(rows: int, folder: Path) -> int:
     agreed = federation(2)
-    gc.collect()  # what earlier tests have left behind is not to go, or to stay, in between
+    gc.collect()  # leftovers of earlier tests must be freed before, not in between
     with peak_of_memory() as peak:
         keys = [RowKeys.of(Table(rows, n), KeysConfig(), f"member {n}", folder) for n in range(3)]
         found = inprocess.run_virtual(align(keys, list(agreed.names), folder))
     assert [len(own) for own in found] == [rows * 8 // 10] * 3
-    people = [[own.values[row] for row in which[::97].tolist()] for own, which in zip(keys, found, strict=True)]
-    assert people[0] == people[1] == people[2]
+    persons = [[own.values[row] for row in which[::97].tolist()] for own, which in zip(keys, found, strict=True)]
+    assert persons[0] == persons[1] == persons[2]
     return peak[0]
 
 

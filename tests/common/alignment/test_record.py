@@ -1,4 +1,4 @@
-"""What a member keeps of its alignment, and what the server makes of what the parties hold."""
+"""A member's record of its alignment, and the server's comparison of the parties' records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def keys(*values: str) -> RowKeys:
     return RowKeys(tuple(value.encode() for value in values))
 
 
-def test_what_is_kept_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_the_record_survives_a_restart(tmp_path: Path) -> None:
     AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1").keep("first", ROWS)
     record = AlignmentRecord(RunCache(tmp_path), keys("a", "b", "c"), "party1")
     assert record.number == "first" and torch.equal(record.rows("first"), ROWS)
     assert torch.equal(kept_rows(RunCache(tmp_path), "party1"), ROWS)
 
 
-def test_no_key_and_no_plain_hash_of_one_key_lies_on_the_disk(tmp_path: Path) -> None:
+def test_no_key_and_no_plain_hash_of_a_key_is_on_the_disk(tmp_path: Path) -> None:
     AlignmentRecord(RunCache(tmp_path), keys("a secret key", "b", "c"), "party1").keep("first", ROWS)
     assert all(b"a secret key" not in file.read_bytes() for file in tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""What members refuse in an alignment: keys, policies, and what must not be said."""
+"""Refusals in an alignment: keys, policies, and forbidden messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.common.alignment.test_alignment import TABLES, errors
 
 
 class TestPolicy:
-    """What a party insists on."""
+    """Requirements of a party's policy."""
 
     def test_a_dictionary_is_refused_before_anything_leaves(self) -> None:
         found = align(federation(2), TABLES, policies={"party2": PolicyConfig(max_other_rows=6)})
@@ -45,13 +45,13 @@ class TestPolicy:
         assert not [m for sender, _to, m in found.messages if sender == "party1" and isinstance(m, Positions)]
         assert not isinstance(found.rows[SERVER], torch.Tensor) and not found.kept
 
-    def test_what_is_enough_is_enough(self) -> None:
+    def test_an_exact_minimum_of_common_rows_suffices(self) -> None:
         policy = PolicyConfig(min_common_rows=3, max_other_rows=7)
         assert len(align(federation(2), TABLES, policies={"party2": policy}).common(TABLES)[SERVER]) == 3
 
 
 class TestWrongKeys:
-    """What is refused at home, without a word of a key."""
+    """Refusals at the member itself, without quoting a key."""
 
     @pytest.mark.parametrize(
         ("ids", "said"),
@@ -74,7 +74,7 @@ class TestWrongKeys:
 
 
 def _first(wrong: Message, sender: str) -> Callable[[str, Item], Item]:
-    """Puts what is wrong in the place of a sender's first message of that kind."""
+    """Replaces a sender's first message of that kind by a wrong one."""
     left = [wrong]
 
     def change(by: str, item: Item) -> Item:
@@ -103,9 +103,7 @@ ORDER_4[:, 0] = 1
         (Common(1, 1000, ""), SERVER, "party1", "at most our 7"),
     ],
 )
-def test_what_a_member_must_not_say_is_refused_by_who_hears_it(
-    wrong: Message, sender: str, who: str, said: str
-) -> None:
+def test_forbidden_messages_are_refused_by_their_receiver(wrong: Message, sender: str, who: str, said: str) -> None:
     found = align(federation(2), TABLES, change=_first(wrong, sender))
     assert isinstance(found.rows[who], ContractError) and said in errors(found)[who]
     assert not found.kept

@@ -1,4 +1,4 @@
-"""A seed gives the same randomness until the alignment is settled, and then another."""
+"""A seed gives the same randomness until the alignment is settled, and different randomness afterwards."""
 
 from __future__ import annotations
 

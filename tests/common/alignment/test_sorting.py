@@ -1,4 +1,4 @@
-"""Files of records, and sorting by way of them."""
+"""Files of records, and external sorting."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def opened_in(folder: Path) -> list[Path]:
     ]
 
 
-def test_what_the_disk_refuses_is_said_with_the_folder(tmp_path: Path) -> None:
+def test_a_disk_error_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=f"by way of {tmp_path / 'none'}: No such file"):
         Scratch(4, tmp_path / "none")
     with pytest.raises(EnvironmentFault, match="ends early"):

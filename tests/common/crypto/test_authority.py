@@ -57,7 +57,7 @@ def test_a_name_survives_request_and_signature(name: str) -> None:
     assert certificate.public_key() == KEY.public_key()
 
 
-def test_what_a_partys_certificate_may_do() -> None:
+def test_usages_of_a_partys_certificate() -> None:
     certificate = AUTHORITY.sign(make_request(KEY, "alice"))
     certificate.verify_directly_issued_by(AUTHORITY.certificate)
     extensions = certificate.extensions
@@ -68,7 +68,7 @@ def test_what_a_partys_certificate_may_do() -> None:
     assert describe(certificate).hosts == ()
 
 
-def test_what_the_servers_certificate_carries() -> None:
+def test_contents_of_the_servers_certificate() -> None:
     hosts = ["fl.example.org", "10.0.0.7", "localhost", "::1", "localhost"]
     certificate = AUTHORITY.sign(make_request(KEY, "server", hosts), role=Role.SERVER)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -127,7 +127,7 @@ def test_a_tampered_request_is_refused() -> None:
         AUTHORITY.sign(tampered(pem, b"alice", b"carol"))
 
 
-def test_a_request_whose_names_differ_is_refused_though_well_signed() -> None:
+def test_a_well_signed_request_with_other_names_is_refused() -> None:
     for subject, names in [
         (["alice"], ["bob.colonnade"]),
         (["alice"], ["alice.colonnade", "bob.colonnade"]),

@@ -1,4 +1,4 @@
-"""Blinding: masks cancel to the last bit, hide all else and come once; the paper's constant hides little."""
+"""Blinding: masks cancel to the last bit, hide everything else and are used once; the paper's constant hides little."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def embedding(*shape: int, seed: int = 0) -> Tensor:
 
 
 def blind(ring: Ring, embeddings: dict[str, Tensor], round: int = 1, stage: int = 0) -> dict[str, Tensor]:
-    """What every party of a set sends."""
+    """Messages of every party of a set."""
     return {
         name: blinder(name).blind(ring.encode(part), round, stage, list(embeddings))
         for name, part in embeddings.items()
@@ -56,7 +56,7 @@ def summed(ring: Ring, messages: dict[str, Tensor]) -> Tensor:
 
 
 def is_uniform(words: Tensor) -> bool:
-    """By the frequencies of every word's highest and lowest bytes."""
+    """Tests the frequencies of every word's highest and lowest bytes."""
     found = words.flatten().numpy().view(np.uint8).reshape(-1, words.element_size())
     counts = [np.bincount(found[:, place], minlength=256) for place in (0, -1)]
     return all(stats.chisquare(count).pvalue > 1e-4 for count in counts)
@@ -67,7 +67,7 @@ def are_unrelated(x: Tensor, y: Tensor) -> bool:
     return abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(len(one))
 
 
-# What cancels.
+# Masks cancel.
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -98,18 +98,18 @@ def test_words_in_any_order_of_memory_are_blinded_in_their_own() -> None:
     turned = ring.encode(part.mT.contiguous()).mT
     before = turned.clone()
     assert torch.equal(blinder("ada").blind(turned, 1, 0, ("ada", "bob")), straight)
-    assert torch.equal(turned, before)  # what was given stays as it is
+    assert torch.equal(turned, before)  # the input is unchanged
 
 
-# What is hidden.
+# Masks hide.
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-def test_what_a_party_sends_is_uniform_and_unrelated_to_what_it_has(bits: int) -> None:
+def test_blinded_values_are_uniform_and_independent_of_the_data(bits: int) -> None:
     ring, part = Ring(4.0, 3, bits), embedding(LARGE // 64, 64)
     sent = blinder("bob").blind(ring.encode(part), 1, 0, ("zoe", "bob", "eve"))
     assert is_uniform(sent) and are_unrelated(sent, part)
-    assert not is_uniform(ring.encode(part))  # so that the test can tell
+    assert not is_uniform(ring.encode(part))  # so that the test can fail
 
 
 @pytest.mark.parametrize("other", [(2, 0), (1, 1)], ids=["round", "stage"])
@@ -144,7 +144,7 @@ def test_without_one_partys_message_there_is_noise_and_no_partial_sum() -> None:
 
 
 def test_a_mask_is_that_of_the_primitives_with_the_signs_of_eq_4() -> None:
-    """HMAC-SHA256 and ChaCha20 put together once more, added up by Python's integers."""
+    """HMAC-SHA256 and ChaCha20 implemented again, summed by Python's integers."""
     message = sha256(b'[3, 1, ["zoe", "bob", "dan"], [2, 3], 32]').digest()
     total = [0] * 6
     for other, sign in (("zoe", -1), ("dan", 1)):
@@ -176,7 +176,7 @@ def rounds(count: int) -> list[Tensor]:
     return [(embedding(2000, 16, seed=t).double() * 2**16).round() / 2**16 for t in range(count)]
 
 
-def test_a_constant_cancels_but_tells_the_differences_between_rows_and_between_rounds_exactly() -> None:
+def test_a_constant_cancels_but_reveals_differences_between_rows_and_rounds_exactly() -> None:
     r = constants(ROSTER)
     assert sum(r.values()) == 0 and all(abs(constant) > 2**16 for constant in r.values())
     first, second = rounds(2)
@@ -186,7 +186,7 @@ def test_a_constant_cancels_but_tells_the_differences_between_rows_and_between_r
     assert torch.equal(later - sent, second - first)
 
 
-def test_ours_tells_no_difference_between_rows_or_rounds() -> None:
+def test_ours_reveals_no_difference_between_rows_or_rounds() -> None:
     ring, bob = Ring(4.0, 6), blinder("bob")
     first, second = rounds(2)
     sent, later = bob.blind(ring.encode(first), 1, 0, ROSTER), bob.blind(ring.encode(second), 2, 0, ROSTER)
@@ -199,7 +199,7 @@ def test_ours_tells_no_difference_between_rows_or_rounds() -> None:
         assert is_uniform(seen) and are_unrelated(seen, true)
 
 
-# What is refused.
+# Refusals.
 
 
 @pytest.mark.parametrize("again", [ROSTER, ROSTER[:4]], ids=["the same set", "another"])
@@ -227,7 +227,7 @@ def test_a_set_that_hides_nothing_is_refused_and_uses_nothing_up(parties: tuple[
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.int16])
-def test_what_is_not_encoded_is_refused(dtype: torch.dtype) -> None:
+def test_values_that_are_not_encoded_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(InputError, match=f"'ada' blinds words of {dtype}"):
         blinder("ada").blind(torch.ones(3, dtype=dtype), 1, 0, ROSTER)
 

@@ -31,7 +31,7 @@ def test_a_fingerprint_is_the_hash_of_the_certificate(federation: Federation) ->
 
 
 @pytest.mark.parametrize("text", ["", "sha256:", "a" * 64, "sha256:" + "g" * 64, "sha256:" + "a" * 64 + "\n"])
-def test_what_is_no_fingerprint(text: str) -> None:
+def test_invalid_fingerprints(text: str) -> None:
     with pytest.raises(IdentityError, match="not a fingerprint"):
         check_fingerprint(text)
 
@@ -81,14 +81,14 @@ def test_the_forged_certificates_fail_for_their_names_only(forge: Forge) -> None
 
 
 @pytest.mark.parametrize("pem", [b"", b"noise", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_what_is_no_certificate(pem: bytes) -> None:
+def test_invalid_certificates(pem: bytes) -> None:
     with pytest.raises(IdentityError, match=r"their\.pem is not a certificate"):
         read_certificate(pem, "their.pem")
     with pytest.raises(IdentityError):
         name_of(pem)
 
 
-def test_validity_says_since_and_until_when(federation: Federation) -> None:
+def test_validity_gives_both_dates(federation: Federation) -> None:
     certificate = read_certificate((federation.folder / "alice/cert.pem").read_bytes())
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     second = timedelta(seconds=1)

@@ -120,13 +120,13 @@ def test_an_inverse_takes_a_secret_back_and_leaves_the_others(scalar: bytes, oth
     secret, element = Secret(scalar), hash_to_curve([key], b"test")
     raised = Secret(other).raise_all(secret.raise_all(element))
     assert secret.inverse().raise_all(raised) == Secret(other).raise_all(element)
-    # Of what was never raised it leaves the part in the subgroup of prime order: 8 (8^-1 mod l) times the element.
+    # Of an element never raised it leaves the part in the subgroup of prime order: 8 (8^-1 mod l) times the element.
     cleared = ladder(pow(8, -1, ORDER) * 8, number(element))
     assert number(secret.inverse().raise_all(secret.raise_all(element))) == cleared
 
 
-def test_a_secret_whose_inverse_is_too_long_is_refused() -> None:
-    """Which nobody draws by chance: one made for it, from an inverse between 2^255 and 8 l."""
+def test_a_secret_with_too_long_an_inverse_is_refused() -> None:
+    """Never drawn by chance: constructed from an inverse between 2^255 and 8 l."""
     inverse = 2**255 + 8
     scalars = (8 * pow(8 * inverse, -1, ORDER), 8 * ORDER - 8 * pow(8 * inverse, -1, ORDER))
     (scalar,) = (each for each in scalars if 2**254 <= each < 2**255)
@@ -151,7 +151,7 @@ def test_points_of_small_order_and_of_other_lengths_are_refused(bad: bytes) -> N
 
 
 def test_points_are_accepted_exactly_where_raising_would_accept_them() -> None:
-    """Around every point whose eightfold is zero, in plain integers, with the bit that X25519 ignores and without."""
+    """Around every point of order dividing 8, in plain integers, with the bit that X25519 ignores and without."""
     small = [u for u in (*range(8), *range(P - 8, 2**255), *EIGHTH) if ladder(8, u % P) == 0]
     assert len(small) == 7 and [ladder(2, u) for u in EIGHTH] == [1, 1]
     for u in {(u + more) % 2**255 for u in small for more in (-1, 0, 1)}:

@@ -1,4 +1,4 @@
-"""Real mutual TLS by gRPC, with what a dialler and a server are told to set."""
+"""Real mutual TLS by gRPC, with the options of a dialler and a server."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def refused(channel: grpc.Channel) -> str:
     return str(caught.value.details())
 
 
-# What the two ends set.
+# Options of the two ends.
 
 
 def test_a_party_and_the_server_know_each_other(federation: Federation, port: int) -> None:
@@ -116,7 +116,7 @@ def test_the_same_by_asyncio_and_streams(federation: Federation) -> None:
     assert fingerprint(asyncio.run(run())) == alice.fingerprint
 
 
-# Whom the server turns away.
+# Clients that the server refuses.
 
 
 def test_a_client_of_another_authority_is_turned_away(federation: Federation, strangers: Federation, port: int) -> None:
@@ -159,7 +159,7 @@ def test_the_servers_certificate_does_not_dial(federation: Federation, port: int
     refused(grpc.secure_channel(f"localhost:{port}", client_credentials(federation.identity("server"))))
 
 
-# Which server a party accepts.
+# Servers that a party accepts.
 
 
 @pytest.mark.parametrize("name", ["server", "bob"])
@@ -213,7 +213,7 @@ def test_the_hosts_in_the_certificate_hold_by_ipv6(federation: Federation) -> No
         assert fingerprint(fetch_certificate("::1", port, alice)) == federation.prints[SERVER]
 
 
-# What fetching the certificate says is wrong.
+# Errors of fetching the certificate.
 
 
 def test_a_server_of_another_authority(federation: Federation, strangers: Federation) -> None:
@@ -235,7 +235,7 @@ def test_a_server_that_does_not_accept_us(federation: Federation, port: int, for
     assert "expired" in caught.value.hint
 
 
-def test_a_server_that_says_why_it_does_not_accept_us(federation: Federation, strangers: Federation) -> None:
+def test_a_server_that_gives_a_reason_for_its_refusal(federation: Federation, strangers: Federation) -> None:
     here = federation.folder / SERVER
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -259,7 +259,7 @@ def test_a_server_without_tls(federation: Federation) -> None:
     assert "--insecure" in caught.value.hint
 
 
-def test_nobody_there(federation: Federation) -> None:
+def test_no_server(federation: Federation) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -267,12 +267,12 @@ def test_nobody_there(federation: Federation) -> None:
         fetch_certificate("127.0.0.1", port, federation.identity("alice"))
 
 
-def test_somebody_silent(federation: Federation) -> None:
+def test_a_silent_server(federation: Federation) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(EnvironmentFault, match="timed out"):
         fetch_certificate("127.0.0.1", silent.getsockname()[1], federation.identity("alice"), timeout=0.2)
 
 
-def test_somebody_who_hangs_up(federation: Federation) -> None:
+def test_a_peer_that_hangs_up(federation: Federation) -> None:
     def hang_up() -> None:
         listening.accept()[0].close()
 

@@ -102,7 +102,7 @@ def test_a_readable_key_is_refused(alice: Path) -> None:
     assert "chmod 600" in hint
 
 
-def test_an_expired_certificate_says_since_when(federation: Federation, tmp_path: Path) -> None:
+def test_an_expired_certificate_gives_its_date_of_expiry(federation: Federation, tmp_path: Path) -> None:
     soon = datetime.now(UTC) + timedelta(days=2)
     late = federation.issue(tmp_path / "late", "alice", days=1)
     assert load_identity(late).name == "alice"
@@ -112,7 +112,7 @@ def test_an_expired_certificate_says_since_when(federation: Federation, tmp_path
     assert f"colonnade certs renew {late}" in hint
 
 
-def test_a_certificate_from_the_future_says_from_when(alice: Path) -> None:
+def test_a_certificate_from_the_future_gives_its_first_date(alice: Path) -> None:
     message, hint = refusal(alice, now=LONG_AGO)
     assert "holds from" in message
     assert "2020-01-01 00:00 UTC" in message

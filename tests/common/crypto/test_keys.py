@@ -16,7 +16,7 @@ from colonnade.common.errors import IdentityError
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 
 
-def test_a_key_comes_back_and_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_key_reads_back_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     key = new_key()
     mask = os.umask(0)
     try:
@@ -29,7 +29,7 @@ def test_a_key_comes_back_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["key.pem"]
 
 
-def test_a_key_is_never_overwritten_unless_told(tmp_path: Path) -> None:
+def test_a_key_is_not_overwritten_by_default(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     save_key(new_key(), path)
     before = path.read_bytes()
@@ -92,7 +92,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
         (1000, 1000, 0o600, True),
     ],
 )
-def test_the_group_may_read_what_root_mounted_only(
+def test_the_group_may_read_only_files_mounted_by_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, us: int, mode: int, fine: bool
 ) -> None:
     path = tmp_path / "key.pem"
@@ -104,7 +104,7 @@ def test_the_group_may_read_what_root_mounted_only(
         load_key(path)
 
 
-def test_what_is_not_such_a_key_is_refused() -> None:
+def test_keys_of_other_kinds_are_refused() -> None:
     locked = new_key().private_bytes(PEM, PKCS8, serialization.BestAvailableEncryption(b"secret"))
     big = rsa.generate_private_key(65537, 1024).private_bytes(PEM, PKCS8, serialization.NoEncryption())
     wide = ec.generate_private_key(ec.SECP384R1())
@@ -122,7 +122,7 @@ def test_what_is_not_such_a_key_is_refused() -> None:
         assert caught.value.hint
 
 
-def test_a_missing_key_says_how_to_make_it(tmp_path: Path) -> None:
+def test_a_missing_key_gives_the_command_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(IdentityError, match="there is no file") as caught:
         load_key(tmp_path / "key.pem", hint="make it")
     assert caught.value.hint == "make it"

@@ -69,12 +69,12 @@ def test_a_name_is_a_name(text: str) -> None:
         "x." * 127 + "xx",
     ],
 )
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_invalid_hosts_are_refused(text: str) -> None:
     with pytest.raises(IdentityError, match="neither a host name nor an IP address"):
         host(text)
 
 
 @pytest.mark.parametrize("text", ["alice.colonnade", "Alice.Colonnade", "a.b.colonnade"])
 def test_a_host_cannot_pose_as_a_party(text: str) -> None:
-    with pytest.raises(IdentityError, match="tells parties apart"):
+    with pytest.raises(IdentityError, match="is reserved for parties"):
         host(text)

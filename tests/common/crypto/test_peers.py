@@ -69,7 +69,7 @@ def test_a_revoked_member_at_the_next_look(federation: Federation, revoked: Revo
     verify_peer(pem_of(federation, "bob"), "bob", federation.prints, revoked)
 
 
-def test_nobody_is_let_in_by_a_broken_list(federation: Federation, revoked: RevocationList) -> None:
+def test_a_broken_list_admits_no_party(federation: Federation, revoked: RevocationList) -> None:
     assert revoked.path is not None
     revoked.path.write_text("{")
     with pytest.raises(IdentityError, match="is broken"):

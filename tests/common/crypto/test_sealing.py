@@ -1,4 +1,4 @@
-"""What parties seal for each other: everything that somebody in between could try is noticed."""
+"""Sealed boxes between parties: every alteration in transit is detected."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
 
 
 def everyone(make: Callable[[str], Agreement], pins: dict[str, str]) -> dict[str, Seals]:
-    """All parties' seals after an agreement that nobody disturbs."""
+    """All parties' seals after an undisturbed agreement."""
     return {name: keys.seals for name, keys in agreed({name: make(name) for name in NAMES}, pins).items()}
 
 
 def agreed(sides: dict[str, Agreement], pins: dict[str, str]) -> dict[str, PairKeys]:
-    """What everybody has after an agreement that nobody disturbs."""
+    """Results of all members after an undisturbed agreement."""
     offers = {name: side.offer() for name, side in sides.items()}
     pairings = {name: side.meet(offers, pins) for name, side in sides.items()}
     return {name: pairing.confirm(shown_to(name, pairings)) for name, pairing in pairings.items()}
@@ -83,7 +83,7 @@ def shown_to(name: str, pairings: dict[str, Pairing]) -> dict[str, bytes]:
 
 
 def digest(offers: dict[str, Offer], session: Session = SESSION) -> str:
-    """Of a ring without certificates, put together once more."""
+    """The digest of a ring without certificates, computed again."""
     members = "".join(f', "{name}", "{offers[name].key.hex()}", ""' for name in sorted(offers))
     agreed_on = (
         f'["{session.federation}", "{session.run}", {session.number}, [["batch", "1"], ["seed", "0"]], "ring", ""'
@@ -96,7 +96,7 @@ def seals(parties: Parties) -> dict[str, Seals]:
     return everyone(parties.begin, parties.pins)
 
 
-# An agreement that nobody disturbs.
+# An undisturbed agreement.
 
 
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
@@ -120,7 +120,7 @@ def test_an_offer_is_a_key_a_certificate_and_a_signature(parties: Parties) -> No
 
 
 def test_the_keys_are_those_of_the_primitives() -> None:
-    """X25519, HKDF-SHA256 and AES-256-GCM put together once more, from ada's private key."""
+    """X25519, HKDF-SHA256 and AES-256-GCM combined again, from ada's private key."""
     ada, bob = Agreement("ada", SESSION, None), Agreement("bob", SESSION, None)
     offers = {"ada": ada.offer(), "bob": bob.offer()}
     box = agreed({"ada": ada, "bob": bob}, {})["bob"].seals.seal("ada", b"hello", "model", 3)
@@ -155,7 +155,7 @@ def test_every_pair_has_one_key_for_masks_and_no_two_pairs_the_same(parties: Par
 
 
 def test_a_key_for_masks_is_that_of_the_primitives_and_seals_nothing() -> None:
-    """Another use than "sealed", both parties in the order of their names, whoever derives."""
+    """Another use than "sealed", both parties in the order of their names, regardless of which derives."""
     zoe, bob = Agreement("zoe", SESSION, None), Agreement("bob", SESSION, None)
     offers = {"zoe": zoe.offer(), "bob": bob.offer()}
     secret = zoe._private.exchange(x25519.X25519PublicKey.from_public_bytes(offers["bob"].key))
@@ -168,14 +168,14 @@ def test_a_key_for_masks_is_that_of_the_primitives_and_seals_nothing() -> None:
         AESGCM(key).decrypt(box[:12], box[12:], b"[]")
 
 
-def test_a_key_for_masks_with_somebody_in_between_is_refused(parties: Parties) -> None:
+def test_a_key_for_masks_from_a_man_in_the_middle_is_refused(parties: Parties) -> None:
     ada, servers_own = parties.begin("ada"), Agreement("bob", SESSION, None).offer().key
     offers = {"ada": ada.offer(), "bob": replace(parties.begin("bob").offer(), key=servers_own)}
     with pytest.raises(ForgedError, match=r"^the key of 'bob' is not signed by 'bob'"):
         ada.meet(offers, parties.pins)
 
 
-# What somebody in between may try with a box.
+# Alterations of a box in transit.
 
 
 @given(data=st.data(), content=st.binary(max_size=60))
@@ -234,7 +234,7 @@ def test_a_box_of_an_earlier_session_is_not_opened(parties: Parties, seals: dict
     ids=["federation", "run", "session", "a value", "no values"],
 )  # fmt: skip
 def test_parties_of_different_sessions_do_not_confirm_their_keys(other: Session) -> None:
-    """Unsigned, so that nothing but the derivation tells them apart."""
+    """Unsigned, so that they differ only in the derivation."""
     with pytest.raises(ForgedError, match="'bob' does not confirm the agreed keys"):
         agreed({"ada": Agreement("ada", SESSION, None), "bob": Agreement("bob", other, None)}, {})
 
@@ -244,7 +244,7 @@ def test_the_order_in_which_a_configuration_is_written_does_not_matter() -> None
     assert turned.transcript("x") == SESSION.transcript("x") != SESSION.transcript("x", "")
 
 
-# Whom a key is confirmed to.
+# Confirmation of keys.
 
 
 def pairings(parties: Parties) -> dict[str, Pairing]:
@@ -272,7 +272,7 @@ def test_a_proof_is_for_one_direction_of_one_pair(parties: Parties) -> None:
         ada.confirm({"eve": shown["eve"]})
 
 
-# What a dishonest server may pass on in the place of an offer.
+# Substitutes for an offer by a dishonest server.
 
 
 def finish(parties: Parties, **offers: Offer) -> Pairing:
@@ -314,13 +314,13 @@ def test_an_offer_by_another_certificate_of_that_name_is_refused(parties: Partie
 
 
 @pytest.mark.parametrize("lacking", ["certificate", "signature"])
-def test_an_unsigned_offer_is_refused_by_who_has_a_certificate(parties: Parties, lacking: str) -> None:
+def test_a_party_with_a_certificate_refuses_an_unsigned_offer(parties: Parties, lacking: str) -> None:
     with pytest.raises(ForgedError, match="'bob'"):
         finish(parties, bob=replace(parties.begin("bob").offer(), **{lacking: b""}))
 
 
-def test_our_own_key_that_comes_back_as_another_is_refused(parties: Parties) -> None:
-    with pytest.raises(SealError, match=r"^the key of 'ada' came back as another$"):
+def test_our_own_key_returned_altered_is_refused(parties: Parties) -> None:
+    with pytest.raises(SealError, match=r"^the key of 'ada' was replaced$"):
         finish(parties, ada=parties.begin("ada").offer())
 
 

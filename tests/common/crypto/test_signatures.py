@@ -1,4 +1,4 @@
-"""Who said something: signatures are held against certificates that the roster pins."""
+"""Signatures are verified against the certificates that the roster pins."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def pem_of(der: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", [SERVER, "alice"])
-def test_what_a_member_signs_is_found_to_be_its(federation: Federation, name: str) -> None:
+def test_a_members_signature_verifies(federation: Federation, name: str) -> None:
     signer = Signer(federation.identity(name))
     Verifier(name, signer.certificate, federation.prints[name]).check("this", SAID, signer.sign(SAID))
 
 
-def test_a_signature_is_what_the_library_alone_calls_one(federation: Federation) -> None:
+def test_a_signature_verifies_as_by_the_library_alone(federation: Federation) -> None:
     identity = federation.identity("alice")
     key = load_pem_x509_certificate(identity.chain_pem).public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)
@@ -91,7 +91,7 @@ def signed(federation: Federation) -> tuple[Verifier, bytes]:
     [
         (lambda ours, strangers: ours.identity("bob").chain_pem, "the certificate sha256:.* of 'bob', the roster pins"),
         (lambda ours, strangers: strangers.identity("alice").chain_pem, "of 'alice', the roster pins"),
-        (lambda ours, strangers: b"", "'alice': a bad certificate: what is passed on as that of 'alice' is not"),
+        (lambda ours, strangers: b"", "'alice': a bad certificate: the certificate forwarded for 'alice' is not"),
         (lambda ours, strangers: b"noise", "'alice': a bad certificate"),
     ],
     ids=["another member's", "another of that name", "none", "noise"],
@@ -105,7 +105,7 @@ def test_another_certificate_than_the_pinned_one(
 
 
 def test_a_pinned_certificate_of_another_member_is_not_alices(federation: Federation) -> None:
-    """A roster that pins bob's certificate for alice does not make him speak for her."""
+    """A roster that pins bob's certificate for alice does not let him sign for her."""
     with pytest.raises(ForgedError, match=r"^'alice' comes with the certificate .* of 'bob'"):
         Verifier("alice", federation.identity("bob").chain_pem, federation.prints["bob"])
 
@@ -132,7 +132,7 @@ def signed_der(federation: Federation) -> tuple[bytes, str]:
     return der_of(federation.identity("alice").chain_pem), federation.prints["alice"]
 
 
-def test_a_certificate_whose_key_nobody_can_read_is_forged_like_any_other(federation: Federation) -> None:
+def test_a_certificate_with_an_unreadable_key_counts_as_forged(federation: Federation) -> None:
     ec_key, unknown = bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d0207")
     pem = pem_of(der_of(federation.identity("alice").chain_pem).replace(ec_key, unknown))
     with pytest.raises(UnsupportedAlgorithm):
@@ -142,7 +142,7 @@ def test_a_certificate_whose_key_nobody_can_read_is_forged_like_any_other(federa
 
 
 @pytest.mark.parametrize(("name", "where"), [("alice", r"federation\.parties\.alice"), (SERVER, r"federation\.server")])
-def test_without_a_pin_nobody_is_believed(federation: Federation, name: str, where: str) -> None:
+def test_without_a_pin_no_signature_is_accepted(federation: Federation, name: str, where: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{where}: no certificate fingerprint$") as refused:
         Verifier(name, federation.identity(name).chain_pem, "")
     assert "certs show" in refused.value.hint

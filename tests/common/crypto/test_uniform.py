@@ -18,7 +18,7 @@ MERSENNE, NEAR_26, REJECTS_HALF = 2**31 - 1, 2**26 - 5, 2**16 + 1
 
 
 def seeded(p: int, *shape: int, seed: int = 0) -> torch.Tensor:
-    """What is drawn where the system's randomness is this seed's."""
+    """Masks drawn with this seed in place of the system's randomness."""
     with mock.patch("os.urandom", random.Random(seed).randbytes):
         return secure_elements(p)(shape)
 
@@ -49,7 +49,7 @@ def test_neighbours_are_independent() -> None:
 
 
 @pytest.mark.parametrize("p", [5, REJECTS_HALF, MERSENNE])
-def test_what_is_kept_is_the_keystream_without_what_is_too_large(p: int) -> None:
+def test_masks_are_the_keystream_without_values_that_are_too_large(p: int) -> None:
     key = random.Random(3).randbytes(32)
     stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * 300_000))
     bits = (p - 1).bit_length()

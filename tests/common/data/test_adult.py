@@ -50,7 +50,7 @@ def test_all_lines_as_words(tmp_path: Path) -> None:
 
 
 def test_all_columns_unless_some_are_listed(tmp_path: Path) -> None:
-    """105 columns: 6 numbers, 99 words. Every row that lacks nothing has 8 words."""
+    """105 columns: 6 numbers, 99 words. Every complete row has 8 words."""
     features = load_features(data({"source": "adult", "folder": "a"}), ALONE, write(tmp_path / "a").parent)
     assert features.values.shape == (3, 105)
     words = torch.tensor(["=" in name for name in features.names])

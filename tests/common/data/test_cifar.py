@@ -68,15 +68,15 @@ def test_parts_are_those_of_the_images(
     np.testing.assert_array_equal(whole.numpy(), images)
 
 
-def test_names_say_where_a_value_is(folder: Path, images: np.ndarray) -> None:
+def test_names_give_the_place_of_a_value(folder: Path, images: np.ndarray) -> None:
     source = CifarImages(folder)
     part = ColumnsSplit(take=("green_3_1", "blue_31_30")).part(source.shape, source.names, ALONE)
     np.testing.assert_array_equal(source.read(part).numpy(), images[:, [1, 2], [3, 31], [1, 30]])
     assert len(set(source.names)) == 3072
 
 
-def test_what_a_configuration_says(folder: Path, images: np.ndarray) -> None:
-    """The test batch is the official test part of both sides; bytes are scaled as they are asked for."""
+def test_configuration_keys(folder: Path, images: np.ndarray) -> None:
+    """The test batch is the official test part of both sides; bytes are scaled as configured."""
     config = data({"source": "cifar", "folder": "tiny", "scale": {"mean": 0.5, "std": 0.25}})
     features = load_features(config, PartyIndex(3, 4), folder.parent)
     found = load_labels(labels({"source": "cifar", "folder": "tiny"}), folder.parent)

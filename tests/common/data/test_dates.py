@@ -41,7 +41,7 @@ def test_a_time_is_its_instant_in_utc_where_it_has_a_zone(time: datetime, hours:
         ("1.3.2024 25:00", "%d.%m.%Y %H:%M"),
     ],
 )
-def test_what_is_no_date_is_none(cell: str, form: str) -> None:
+def test_invalid_dates_are_none(cell: str, form: str) -> None:
     assert dates(pa.array([cell]), form).to_pylist() == [None]
 
 

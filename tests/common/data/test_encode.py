@@ -34,7 +34,7 @@ def test_words_of_training_rows_become_columns() -> None:
 
 
 @pytest.mark.parametrize(("missing", "fill"), [("mean", 35.0), ("median", 35.0), ("zero", 0.0)])
-def test_what_stands_in_for_a_missing_number_is_of_training_rows(missing: str, fill: float) -> None:
+def test_missing_numbers_are_imputed_from_training_rows(missing: str, fill: float) -> None:
     gap = table([10, NAN, 60, NAN, 999], [1, 2, 1, 1, 2])
     assert [row[0] for row in encoded(gap, missing=missing)] == [10, fill, 60, fill, 999]
 
@@ -109,7 +109,7 @@ rows = st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 2)), min_size=4, 
 
 
 @given(rows)
-def test_it_is_what_scikit_learn_makes(cells: list[tuple[float, int]]) -> None:
+def test_it_equals_scikit_learns_result(cells: list[tuple[float, int]]) -> None:
     features = table(*map(list, zip(*cells, strict=True)))
     how = EncodeConfig("standard", unseen="zero")
     made = Encoder.fit(how, features, TRAIN).apply(features).numpy()

@@ -69,7 +69,7 @@ def test_the_cache_is_the_default(tiny: DataSet, tmp_path: Path, monkeypatch: py
     assert fetch("tiny") == tmp_path / "cache" / "tiny"
 
 
-def test_what_is_there_is_not_loaded_again_unless_it_is_broken(tiny: DataSet, server: Server, tmp_path: Path) -> None:
+def test_existing_files_are_not_downloaded_again_unless_broken(tiny: DataSet, server: Server, tmp_path: Path) -> None:
     folder = fetch("tiny", tmp_path)
     fetch("tiny", tmp_path)
     assert len(server.asked) == 1
@@ -98,7 +98,7 @@ def test_says_why_it_failed(tiny: DataSet, tmp_path: Path) -> None:
     assert_one_line(caught, "404")
 
 
-def test_nobody_listens(tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_listening_server(tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KNOWN, "tiny", replace(tiny, origins=("http://127.0.0.1:1/",)))
     with pytest.raises(EnvironmentFault) as caught:
         fetch("tiny", tmp_path / "into")
@@ -172,7 +172,7 @@ def test_refuses_an_archive_with_another_checksum(packed: Callable[[bytes], None
         ("scene15", "cannot be downloaded", "Scene_15.mat"),
     ],
 )
-def test_what_cannot_be_fetched(name: str, message: str, hint: str) -> None:
+def test_sets_that_cannot_be_fetched(name: str, message: str, hint: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         fetch(name)
     assert hint in caught.value.hint

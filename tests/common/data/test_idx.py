@@ -28,7 +28,7 @@ def test_reads_the_chosen_pixels(
     np.testing.assert_array_equal(patch.numpy(), images[:, 2:, 1:2])
 
 
-def test_names_say_where_a_pixel_is(idx_folder: Path) -> None:
+def test_names_give_the_place_of_a_pixel(idx_folder: Path) -> None:
     source = IdxImages(idx_folder)
     part = ColumnsSplit(take=("pixel_3_1",)).part(source.shape, source.names, PartyIndex(0, 1))
     assert part.positions.tolist() == [10]

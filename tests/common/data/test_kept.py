@@ -48,7 +48,7 @@ def test_a_run_that_goes_on_has_the_same(folder: Path) -> None:
     dtype=st.sampled_from([torch.uint8, torch.float64]),
     seed=st.integers(0, 99),
 )
-def test_the_scale_of_plain_values_comes_back_to_the_last_bit(
+def test_the_scale_of_plain_values_is_restored_to_the_last_bit(
     tmp_path_factory: pytest.TempPathFactory, scale: ScaleConfig, dtype: torch.dtype, seed: int
 ) -> None:
     folder = tmp_path_factory.mktemp("kept")

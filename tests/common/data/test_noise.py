@@ -58,7 +58,7 @@ def test_a_pinned_split_gives_the_same_part_in_every_roster(split: object) -> No
         assert torch.equal(before.positions, after.positions) and before.shape == after.shape
 
 
-@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("member", [0, 1])
 def test_a_pinned_half_stays_that_half(member: int) -> None:
     given = TypeAdapter(SplitConfig).validate_python({"kind": "halves", "side": "top-bottom"})
     before = given.part((8, 8), [], PartyIndex(member, 2))

@@ -16,7 +16,9 @@ def as_written(number: int, hundredths: int, notation: Notation) -> str:
 
 @pytest.mark.parametrize("notation", EVERY, ids=str)
 @given(numbers=st.lists(st.tuples(st.integers(-(10**12), 10**12), st.integers(0, 99)), min_size=1, max_size=5))
-def test_what_is_written_in_a_notation_is_read_in_it(notation: Notation, numbers: list[tuple[int, int]]) -> None:
+def test_numbers_and_dates_are_read_in_the_configured_notation(
+    notation: Notation, numbers: list[tuple[int, int]]
+) -> None:
     cells = pa.array([as_written(*number, notation) for number in numbers])
     found = Reading("number", notation).numbers(cells).tolist()
     assert found == [float(f"{number}.{hundredths:02}") for number, hundredths in numbers]

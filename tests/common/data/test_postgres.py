@@ -1,4 +1,4 @@
-"""Tables of a real PostgreSQL server, which is started for it; skipped where there is none."""
+"""Tables of a real PostgreSQL server, started for the tests; skipped if there is none."""
 
 import os
 import pwd
@@ -34,7 +34,7 @@ create table outcome as select client::text as client, vip as label from crm.cli
 
 
 def _owner() -> str | None:
-    """Whom the server runs as: it refuses root."""
+    """The user that the server runs as: it refuses root."""
     if os.geteuid():
         return None
     try:
@@ -93,7 +93,7 @@ def test_labels(url: str) -> None:
         ({"table": "crm.clients", "key": "town", "columns": ["vip"]}, "row 3, column 'town': the value is missing"),
     ],
 )
-def test_faults_do_not_tell_the_password(url: str, how: dict[str, object], message: str) -> None:
+def test_errors_do_not_contain_the_password(url: str, how: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read(url, **how)
     assert "secret" not in str(caught.value)

@@ -138,7 +138,7 @@ def test_refuses_round_zero() -> None:
 
 
 def test_parties_may_be_in_many_epochs_at_once() -> None:
-    """More than are kept, one after the other and back: the same batches as when asked alone."""
+    """More than are cached, one after the other and back: the same batches as when requested alone."""
     batches = Batches(30, 7, seed=2, shuffle=True)
     rounds = [epoch * batches.per_epoch + 2 for epoch in (*range(20), *range(19, -1, -1), 3, 17, 3)]
     for round in rounds:

@@ -87,9 +87,7 @@ def test_a_folder_without_the_files_is_passed_over(
     assert len(load_features(data({"source": "idx", "folder": "tiny"}), ALONE, tmp_path / "base").values) == 8
 
 
-def test_a_missing_set_says_where_it_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
+def test_a_missing_set_names_the_searched_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("COLONNADE_DATA", "/some/where")
     with pytest.raises(DataError) as caught:
         load_features(data({"source": "idx", "folder": "mnist"}), ALONE, tmp_path)
@@ -110,7 +108,7 @@ def test_an_absolute_path_is_looked_for_nowhere_else(tmp_path: Path) -> None:
         load_labels(labels({"source": "csv", "path": f"{tmp_path}/gone.csv", "label": "y"}), tmp_path)
 
 
-def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_file_gives_a_hint(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"no file at {tmp_path / 'gone.csv'} or") as caught:
         load_labels(labels({"source": "csv", "path": "gone.csv", "label": "y"}), tmp_path)
     assert "correct the path" in caught.value.hint
@@ -184,7 +182,7 @@ def test_the_configuration_refuses(value: object) -> None:
         {"source": "csv", "path": "x", "split": {"kind": "columns", "take": ["a"]}},
     ],
 )
-def test_what_is_written_down_reads_the_same(value: object) -> None:
+def test_a_written_configuration_reads_back_equal(value: object) -> None:
     config = data(value)
     assert data(TypeAdapter(DataConfig).dump_python(config, mode="json")) == config
 

@@ -71,7 +71,7 @@ def test_fourteen_parties_of_mnist_have_two_rows_each() -> None:
     assert part.positions.tolist() == list(range(6 * 28, 8 * 28))
 
 
-def test_the_first_seats_get_the_remainder() -> None:
+def test_the_first_parties_get_the_remainder() -> None:
     parts = deal(ImageRowsSplit(), (28, 28), 5)
     assert [part.shape[0] for part in parts] == [6, 6, 6, 5, 5]
 
@@ -110,7 +110,7 @@ def test_the_whole_row() -> None:
     assert part.shape == (2, 3) and part.positions.tolist() == list(range(6))
 
 
-def test_index_and_count_stand_in_for_the_seat() -> None:
+def test_index_and_count_replace_the_party_index() -> None:
     part = ImageRowsSplit(index=1, count=4).part((8, 8), (), PartyIndex(6, 7))
     assert part.positions.tolist() == list(range(16, 32))
     assert PatchesSplit(grid=(2, 2), index=3).part((4, 4), (), PartyIndex(0, 9)).positions.tolist() == [
@@ -122,14 +122,14 @@ def test_index_and_count_stand_in_for_the_seat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("split", "shape", "seat", "message"),
+    ("split", "shape", "member", "message"),
     [
         (ColumnsSplit(), (4,), PartyIndex(0, 5), "5 parties cannot share 4 columns"),
         (ImageRowsSplit(), (8, 8), PartyIndex(0, 9), "9 parties cannot share 8 pixel rows"),
         (ImageRowsSplit(), (30,), PartyIndex(0, 2), r"'image_rows' cuts images, but .* \(30,\)"),
-        (ImageRowsSplit(index=4, count=4), (8, 8), PartyIndex(0, 2), "no seat 4 among 4"),
+        (ImageRowsSplit(index=4, count=4), (8, 8), PartyIndex(0, 2), "no party index 4 among 4"),
         (PatchesSplit(grid=(2, 2)), (8, 8), PartyIndex(0, 3), "2 x 2 has 4 patches, the roster 3 parties"),
-        (PatchesSplit(grid=(2, 2), index=4), (8, 8), PartyIndex(0, 3), "no seat 4 among 4"),
+        (PatchesSplit(grid=(2, 2), index=4), (8, 8), PartyIndex(0, 3), "no party index 4 among 4"),
         (PatchesSplit(grid=(9, 1)), (8, 8), PartyIndex(0, 9), "cannot share 8 pixel rows"),
         (HalvesSplit(), (8, 8), PartyIndex(0, 3), "two parties, the roster has 3"),
         (HalvesSplit(), (30,), PartyIndex(0, 2), "'halves' cuts images"),
@@ -144,8 +144,8 @@ def test_refuses(split: SplitConfig, shape: Shape, member: PartyIndex, message: 
 
 
 @pytest.mark.parametrize(("index", "count"), [(-1, 3), (3, 3), (0, 0)])
-def test_there_is_no_such_seat(index: int, count: int) -> None:
-    with pytest.raises(ConfigError, match="no seat"):
+def test_a_party_index_out_of_range_is_refused(index: int, count: int) -> None:
+    with pytest.raises(ConfigError, match="no party index"):
         PartyIndex(index, count)
 
 

@@ -165,7 +165,7 @@ def test_batches_make_no_difference_nor_does_the_format(
         assert row[2] is None if np.isnan(values[1]) else towns[int(values[1])] == row[2]
 
 
-def test_what_is_mostly_numbers_is_no_category(tmp_path: Path) -> None:
+def test_mostly_numeric_columns_are_not_categories(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,x\n2,y\noops,3\n")
     with pytest.raises(DataError, match="line 4, column 'a': 'oops' is no number") as caught:
         read(tmp_path, {"source": "csv", "path": "t.csv"})
@@ -177,9 +177,11 @@ def test_what_is_mostly_numbers_is_no_category(tmp_path: Path) -> None:
 def test_a_column_of_times_is_refused_and_may_be_a_category(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"t": pa.array([0, 86_400], pa.timestamp("ms"))}), tmp_path / "t.parquet")
     config = {"source": "parquet", "path": "t.parquet"}
-    with pytest.raises(DataError, match=r"column 't': is of type timestamp\[ms\], neither a number nor a word") as told:
+    with pytest.raises(
+        DataError, match=r"column 't': is of type timestamp\[ms\], neither a number nor a word"
+    ) as refused:
         read(tmp_path, config)
-    assert "`types: {t: date}`" in told.value.hint
+    assert "`types: {t: date}`" in refused.value.hint
     assert len(read(tmp_path, config, types={"t": "category"}).fields[0].words or ()) == 2
 
 
@@ -250,8 +252,8 @@ def test_numpy_tables(tmp_path: Path) -> None:
     np.save(tmp_path / "plain.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
     plain = read(tmp_path, {"source": "npy", "path": "plain.npy"}, missing="zero")
     assert plain.names == ("column_0", "column_1") and cells(plain) == [[1, 2], [3, None]]
-    people = np.array([(7, "Ulm", 1.5), (3, "Bonn", 2.5)], [("who", ">i4"), ("town", "U8"), ("size", "f4")])
-    np.save(tmp_path / "people.npy", people)
+    persons = np.array([(7, "Ulm", 1.5), (3, "Bonn", 2.5)], [("who", ">i4"), ("town", "U8"), ("size", "f4")])
+    np.save(tmp_path / "people.npy", persons)
     keyed = read(tmp_path, {"source": "npy", "path": "people.npy"}, key="who")
     assert keyed.ids == ("7", "3") and cells(keyed) == [[1.0, 1.5], [0.0, 2.5]]
     np.save(tmp_path / "y.npy", np.array([1, 0, 1]))
@@ -266,7 +268,7 @@ def test_numpy_files_that_are_no_tables(tmp_path: Path, array: np.ndarray) -> No
         read(tmp_path, {"source": "npy", "path": "t.npy"})
 
 
-def test_a_table_of_a_database_comes_in_the_order_of_its_key(tmp_path: Path) -> None:
+def test_a_table_of_a_database_is_read_in_the_order_of_its_key(tmp_path: Path) -> None:
     config = {**as_sqlite(tmp_path, ROWS), "table": "clients", "query": None, "columns": ["age"], "missing": "zero"}
     assert read(tmp_path, config, key="who").ids == ("3", "7", "12")
 
@@ -314,7 +316,7 @@ def test_configurations_that_are_refused(config: dict) -> None:
 
 
 @given(rows)
-def test_what_is_dealt_is_what_was_read(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple]) -> None:
+def test_written_tables_read_back_equal(tmp_path_factory: pytest.TempPathFactory, cells: list[tuple]) -> None:
     folder = tmp_path_factory.mktemp("t")
     how = {"key": "who", "drop": ["outcome"], "missing": "mean", "types": {"age": "number", "town": "category"}}
     features = read(folder, as_parquet(folder, cells), **how)

@@ -1,4 +1,4 @@
-"""Numbers to be predicted: where they are read from, and the scale that a model is trained on."""
+"""Regression targets: their sources, and the scale that a model is trained on."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_numbers_in_tensors_come_back(tmp_path: Path) -> None:
         ({"source": "safetensors", "path": "n.safetensors"}, "regression", DataError, "no finite numbers"),
     ],
 )
-def test_what_is_no_number_is_refused(
+def test_targets_that_are_not_numbers_are_refused(
     tmp_path: Path, source: dict[str, Any], task: Any, error: type[Exception], message: str
 ) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n1,x\n")

@@ -1,4 +1,4 @@
-"""Columns and labels in safetensors files: what is written comes back, and what is wrong is named."""
+"""Columns and labels in safetensors files: they read back equal, and errors are named."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The cache of plain copies: once, whole, and only for the state that was packed."""
+"""The cache of unpacked copies: made once, complete, and only for the packed file's state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_changed_file_gets_a_new_copy(packed: Path) -> None:
     assert second != first and second.stat().st_size == 3 << 20
 
 
-def test_those_who_ask_at_once_get_the_same_whole_copy(packed: Path) -> None:
+def test_concurrent_callers_get_the_same_complete_copy(packed: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         copies = list(pool.map(unpacked, [packed] * 8))
     assert len(set(copies)) == 1 and copies[0].stat().st_size == 2 << 20

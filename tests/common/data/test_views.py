@@ -1,4 +1,4 @@
-"""Multi-view sets against what was written, and the real ones where COLONNADE_DATA names them."""
+"""Multi-view sets against the written values, and the real ones where COLONNADE_DATA names them."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def test_a_view_can_be_split(tmp_path: Path) -> None:
         ({"X": cell(np.zeros((2, 2), complex) + 1j, FIRST)}, 1, "view 1 is no matrix of finite numbers"),
     ],
 )
-def test_what_is_no_view(tmp_path: Path, content: dict[str, Any], number: int, fault: str) -> None:
+def test_invalid_views(tmp_path: Path, content: dict[str, Any], number: int, fault: str) -> None:
     with pytest.raises(DataError, match=fault) as caught:
         load_features(view(number), ALONE, write(tmp_path, **content))
     assert "views.mat" in str(caught.value) and caught.value.hint
@@ -76,7 +76,7 @@ def test_what_is_no_view(tmp_path: Path, content: dict[str, Any], number: int, f
         ({"y": np.array([1.5, 2])}, "holds 0.5, which is no class"),
     ],
 )
-def test_what_are_no_classes(tmp_path: Path, content: dict[str, Any], fault: str) -> None:
+def test_invalid_classes(tmp_path: Path, content: dict[str, Any], fault: str) -> None:
     with pytest.raises(DataError, match=fault):
         load_labels(labels({"source": "mat", "path": "views.mat"}), write(tmp_path, **content))
 

@@ -1,4 +1,4 @@
-"""Heads that travel: how many numbers they are, and that both ends build the same."""
+"""Heads that are sent: their number of parameters, and equal construction at both ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeNet against the sizes that were published, and by hand."""
+"""LeNet against the published sizes, and by hand."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_ten_outputs_make_the_61706_parameters_of_lenet_5() -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_it_is_what_is_said_where_five_divides_the_sides(channels: int) -> None:
+def test_it_matches_the_definition_if_five_divides_the_sides(channels: int) -> None:
     tower = build_model(LenetConfig(), (channels, 10, 15), seed=0)
     c1, b1, c3, b3, c5, b5, f6, b6, last, bias = tower.parameters()
     rows = torch.randn(4, channels, 10, 15)

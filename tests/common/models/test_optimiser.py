@@ -111,7 +111,7 @@ def by_adadelta(value: float, slope: float) -> float:
         ({"name": "adadelta", "rho": 0.8, "eps": 1e-2}, by_adadelta),
     ],
 )
-def test_every_parameter_means_what_its_paper_says(
+def test_every_parameter_is_defined_as_in_its_paper(
     config: dict[str, object], by_hand: Callable[[float, float], float]
 ) -> None:
     weight = nn.Parameter(torch.tensor([1.0]))

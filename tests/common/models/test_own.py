@@ -1,4 +1,4 @@
-"""Code of one's own: from a file, checked, and with errors that name it."""
+"""User-defined models: from a file, checked, and with errors that name it."""
 
 from pathlib import Path
 

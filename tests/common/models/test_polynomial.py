@@ -1,4 +1,4 @@
-"""The polynomial network against the paper's own sum, and the size of what it begins with."""
+"""The polynomial network against the paper's own sum, and the size of its initial outputs."""
 
 import pytest
 import torch

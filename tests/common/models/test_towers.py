@@ -1,4 +1,4 @@
-"""Towers and heads: what they compute, equal weights for equal seeds, shapes that fit."""
+"""Towers and heads: their outputs, equal weights for equal seeds, shapes that fit."""
 
 import re
 
@@ -143,7 +143,7 @@ class Silent(nn.Module):
         return rows
 
 
-def test_the_width_check_of_a_model_that_says_nothing() -> None:
+def test_the_width_check_of_a_model_without_a_declared_width() -> None:
     with pytest.raises(ConfigError, match=r"fails on rows of shape \(2, 5\): AssertionError"):
         output_width(Silent(), (5,))
 

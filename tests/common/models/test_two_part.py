@@ -20,12 +20,12 @@ WIDTH, CLASSES = 5, 3
 
 
 def stack(inputs: int) -> nn.Module:
-    """What is differentiated by hand."""
+    """The part differentiated by hand."""
     return nn.Sequential(nn.Linear(inputs, 7), nn.ReLU(), nn.Linear(7, WIDTH), nn.ReLU())
 
 
 def curved(inputs: int) -> nn.Module:
-    """What is left to autograd."""
+    """The part left to autograd."""
     return nn.Sequential(nn.Linear(inputs, WIDTH), nn.Tanh())
 
 
@@ -83,7 +83,7 @@ def test_steps_are_those_of_autograd_through_both(
     torch.testing.assert_close(flat(bottom, head), flat(*joint), atol=1e-4, rtol=1e-4)
 
 
-def test_what_it_says_is_detached_and_the_gradient_is_left_alone() -> None:
+def test_its_output_is_detached_and_the_gradient_is_unchanged() -> None:
     model, x = two(stack(4), mlp(4)), torch.randn(6, 4)
     e = model.embed(x)
     r = model.predict(e)

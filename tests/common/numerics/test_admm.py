@@ -88,7 +88,7 @@ def test_local_gradient_is_that_of_the_lagrangian_at_the_partys_logits() -> None
         torch.testing.assert_close(gradient, slope(at, "embeddings")[k])
 
 
-def test_residual_is_what_the_other_parties_leave() -> None:
+def test_the_residual_is_that_of_the_other_parties() -> None:
     at = Point()
     expected = at.auxiliary - (at.parts[0] + at.parts[2])
     torch.testing.assert_close(residual(at.auxiliary, at.total, at.parts[1]), expected)

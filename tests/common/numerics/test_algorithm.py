@@ -1,4 +1,4 @@
-"""Algorithm 1 in one process on scikit-learn's digits: what the steps are worth together."""
+"""Algorithm 1 in one process on scikit-learn's digits: the steps combined."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def logits(models: list[nn.Sequential], heads: Tensor, columns: list[Tensor]) ->
 
 
 def train(head_lr: float, *, new_heads: bool) -> tuple[float, float]:
-    """The share of unseen digits that come out right, and the mean ‖ŷ − z‖, after some rounds.
+    """The accuracy on unseen digits, and the mean ‖ŷ − z‖, after some rounds.
 
     `new_heads` takes the residuals from the heads after their step, as Eq. 8 is printed; otherwise
     they come from the sum that z and the heads were computed from.

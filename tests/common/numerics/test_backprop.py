@@ -149,7 +149,7 @@ class Branched(nn.Sequential):
         nn.utils.parametrizations.weight_norm(nn.Linear(COLUMNS, 3)).double(),
     ],
 )
-def test_what_the_stack_does_not_know_goes_through_autograd(model: nn.Module) -> None:
+def test_unknown_layers_go_through_autograd(model: nn.Module) -> None:
     inputs = normal(ROWS, COLUMNS)
     batch = backprop(model)
     assert isinstance(batch, Autograd)

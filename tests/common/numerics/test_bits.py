@@ -21,7 +21,7 @@ def test_bytes_hold_the_codes_one_after_the_other_and_give_them_back(bits: int, 
 
 @pytest.mark.parametrize("bits", range(1, 9))
 @pytest.mark.parametrize("count", [1, 5, 9, 37])
-def test_what_is_cut_short_gives_the_codes_that_are_there(bits: int, count: int) -> None:
+def test_truncated_input_gives_the_codes_present(bits: int, count: int) -> None:
     codes = (np.arange(40) % 2**bits).astype(np.uint8)
     data = join(codes, bits)[: -(-count * bits // 8)]
     assert split(data, bits)[:count].tolist() == codes[:count].tolist()

@@ -40,7 +40,7 @@ def test_value_and_gradient_are_those_of_the_double_sum(
 
 @settings(max_examples=20, deadline=None)
 @given(seeds)
-def test_single_precision_comes_back_as_it_came(seed: int) -> None:
+def test_single_precision_is_restored_exactly(seed: int) -> None:
     h, ids, confident = normal(60, 8, seed=seed), torch.arange(60) % 3, torch.arange(60) % 4 > 0
     value, gradient = contrast(h.float(), ids, confident, 0.3)
     exact, slopes = contrast(h, ids, confident, 0.3)

@@ -118,7 +118,7 @@ def test_the_head_stays_as_it_was() -> None:
 
 
 def gradient(head: nn.Module, h: Tensor, y: Tensor) -> Tensor:
-    """Of the batch's mean loss at columns 4 to 7, by autograd."""
+    """Gradient of the batch's mean loss at columns 4 to 7, by autograd."""
     leaf = h.clone().requires_grad_()
     functional.cross_entropy(head.eval()(leaf), y).backward()
     head.train()
@@ -135,7 +135,7 @@ def test_along_every_axis_the_estimate_is_the_gradient(kind: str) -> None:
 
 
 @pytest.mark.parametrize("rowwise", [True, False])
-def test_on_average_the_estimate_is_the_gradient_and_its_spread_is_what_is_said(rowwise: bool) -> None:
+def test_the_estimate_is_unbiased_and_has_the_stated_spread(rowwise: bool) -> None:
     """20,000 estimates of 5 directions each; their covariance is the spread of one direction over 5."""
     head, h, _, y = case(2, "mlp")
     true, found, spreads = gradient(head, h, y), [], []

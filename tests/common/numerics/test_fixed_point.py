@@ -46,7 +46,7 @@ def test_data_go_to_the_nearest_step_and_a_half_goes_up(numbers: list[float], bi
     assert back.tolist() == [math.floor(Fraction(x) * 2**bits + Fraction(1, 2)) for x in numbers]
 
 
-def test_halves_and_what_is_next_to_them() -> None:
+def test_halves_and_their_neighbours() -> None:
     below = math.nextafter(0.5, 0)
     assert round_nearest(torch.tensor([0.5, -0.5, 1.5, -1.5, below], dtype=torch.float64)).tolist() == [1, 0, 2, -1, 0]
 
@@ -75,14 +75,14 @@ def test_the_average_of_a_sum_comes_back() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_refused(value: float) -> None:
+def test_values_that_are_not_finite_are_refused(value: float) -> None:
     with pytest.raises(InputError, match="the data have a number that is not finite"):
         quantise_data(FIELD, torch.tensor([1.0, value]), 4)
     with pytest.raises(InputError, match="the weights have a number that is not finite"):
         quantise_model(FIELD, torch.tensor([1.0, value]), 4, draws())
 
 
-def test_what_leaves_half_of_p_is_refused_and_what_just_does_not_is_taken() -> None:
+def test_sums_beyond_half_of_p_are_refused_and_sums_just_below_are_accepted() -> None:
     assert quantise_data(SMALL, torch.tensor([25.0, -25.0]), 1).tolist() == [50, 51]
     with pytest.raises(InputError, match=r"the data reach 25.5, which with 1 bits leaves ±p/2 for p = 101"):
         quantise_data(SMALL, torch.tensor([25.5]), 1)

@@ -21,7 +21,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def heaps(rows: int, width: int, count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Points about centres that are far apart, and which each belongs to."""
+    """Points about centres that are far apart, and the centre of each."""
     owners = torch.arange(rows) % count
     return 20 * torch.eye(count, width)[owners] + normal(rows, width, seed=seed), owners
 
@@ -108,7 +108,7 @@ def test_it_ends_where_centres_move_no_further_than_the_tolerance() -> None:
     assert distances[0] < distances[1] < distances[2]
 
 
-def test_what_is_most_likely_is_assigned() -> None:
+def test_the_most_likely_cluster_is_assigned() -> None:
     found = Clusters(torch.tensor([[0.2, 0.8], [0.6, 0.4]]), torch.zeros(2, 1))
     ids, confidences = found.assignments()
     assert ids.tolist() == [1, 0] and confidences.tolist() == pytest.approx([0.8, 0.6])
@@ -121,7 +121,7 @@ def test_it_follows_no_graph() -> None:
 
 
 def test_more_clusters_than_points_are_refused() -> None:
-    with pytest.raises(InputError, match=r"10 clusters need as many points, what came is \(9, 2\)") as refused:
+    with pytest.raises(InputError, match=r"10 clusters need as many points, got \(9, 2\)") as refused:
         fuzzy_c_means(torch.ones(9, 2), 10)
     assert "more classes than rows in a batch" in refused.value.hint
 

@@ -1,4 +1,4 @@
-"""Lagrange coding: whatever R answers come, the sums are exact; what few see is counted case by case."""
+"""Lagrange coding: any R responses give exact sums; the views of few members are counted case by case."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def every(field: Field, count: int) -> Tensor:
 
 
 def round_of(code: LagrangeCode, parties: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Answers of everyone, and the sums in plain integers (K, 2, 3)."""
+    """Responses of all members, and the sums in plain integers (K, 2, 3)."""
     rng = torch.Generator().manual_seed(seed)
     answers, sums = torch.zeros(code.shares, 2, 3, dtype=torch.int64), 0
     for n in range(parties):
@@ -54,7 +54,7 @@ def round_of(code: LagrangeCode, parties: int, seed: int) -> tuple[Tensor, Tenso
 
 @given(st.sampled_from([MERSENNE, NEAR_26]), st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.data())
 @settings(max_examples=40)
-def test_any_answers_of_any_number_give_the_plain_sums(
+def test_any_sufficient_responses_give_the_plain_sums(
     field: Field, segments: int, masks: int, spare: int, data: st.DataObject
 ) -> None:
     code = agreed_code(field, segments, masks, 2 * (segments + masks - 1) + 1 + spare)
@@ -104,7 +104,7 @@ def test_segments_come_back_from_shares_alone() -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_any_t_shares_are_uniform_whatever_they_share_and_one_more_is_not(code: LagrangeCode) -> None:
+def test_any_t_shares_are_uniform_for_any_data_and_one_more_is_not(code: LagrangeCode) -> None:
     masks = every(code.field, code.masks)
     for few in (code.masks, code.masks + 1):
         for seen in itertools.combinations(range(code.shares), few):
@@ -117,7 +117,7 @@ def test_any_t_shares_are_uniform_whatever_they_share_and_one_more_is_not(code: 
 
 
 def _counts(view: Tensor, p: int) -> list[int]:
-    """How often each tuple is seen, (p^seen)."""
+    """Number of times that each tuple is seen, (p^seen)."""
     number = torch.zeros_like(view[0])
     for seen in view:
         number = number * p + seen
@@ -129,7 +129,7 @@ Inputs = list[tuple[tuple[int, ...], int]]
 
 
 def _views(inputs: Inputs, *, masked: bool) -> list[int]:
-    """How often the server sees each tuple of its R = 3 answers to every row, over all masks."""
+    """Number of times that the server sees each tuple of its R = 3 responses to every row, over all masks."""
     code, p, rows = TINY, TINY.field.p, len(inputs[0][0])
     randomness = every(code.field, len(inputs) * (rows + 1) + masked * rows * code.freedom)
     answers = torch.zeros(3, rows, randomness.shape[1], dtype=torch.int64)
@@ -152,7 +152,7 @@ UNEQUAL: list[tuple[Inputs, Inputs]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), UNEQUAL)
-def test_what_decodes_a_sum_shows_more_than_the_sum(one: Inputs, other: Inputs) -> None:
+def test_responses_that_decode_a_sum_show_more_than_the_sum(one: Inputs, other: Inputs) -> None:
     assert _views(one, masked=False) != _views(other, masked=False)
 
 
@@ -163,7 +163,7 @@ def test_most_inputs_with_equal_sums_look_alike() -> None:
 
 def test_zeros_give_themselves_away_six_times_of_seven() -> None:
     zeros, half = (np.array(_views(inputs, masked=False)) for inputs in UNEQUAL[0])
-    assert half.sum() == 49 and half[zeros == 0].sum() == 42  # what x = w = 0 can never have sent
+    assert half.sum() == 49 and half[zeros == 0].sum() == 42  # views impossible for x = w = 0
 
 
 def test_under_a_model_of_zeros_equal_rows_show() -> None:
@@ -180,7 +180,7 @@ def test_vanishing_masks_leave_the_sum_alone(one: Inputs, other: Inputs) -> None
 
 
 @pytest.mark.parametrize("code", [*CODES, agreed_code(MERSENNE, 3, 2, 11)])
-def test_vanishing_masks_are_zero_where_data_are_and_of_the_answers_degree(code: LagrangeCode) -> None:
+def test_vanishing_masks_are_zero_at_data_points_and_of_the_responses_degree(code: LagrangeCode) -> None:
     shares = code.vanishing(elements(code.field, code.freedom, 6, seed=2))
     everyone = range(code.shares)
     assert bool(shares.any()) and not code.decode(everyone, shares).any()
@@ -188,7 +188,7 @@ def test_vanishing_masks_are_zero_where_data_are_and_of_the_answers_degree(code:
     assert code.freedom == code.segments + 2 * code.masks - 1
 
 
-def test_an_answer_that_lies_elsewhere_is_named() -> None:
+def test_a_response_at_another_point_is_named() -> None:
     code = agreed_code(MERSENNE, 2, 1, 8)
     answers, _ = round_of(code, parties=2, seed=3)
     senders = [7, 0, 3, 2, 6, 1, 4, 5]
@@ -224,7 +224,7 @@ def test_a_decoding_matrix_is_made_once_a_set_of_senders() -> None:
         (MERSENNE, 1, (1,), (3, 4, 5), "1 segments and 0 masks"),
     ],
 )
-def test_what_is_no_code_is_refused(
+def test_invalid_codes_are_refused(
     field: Field, segments: int, betas: tuple[int, ...], alphas: tuple[int, ...], match: str
 ) -> None:
     with pytest.raises(InputError, match=match) as caught:
@@ -232,7 +232,7 @@ def test_what_is_no_code_is_refused(
     assert caught.value.hint
 
 
-def test_what_does_not_fit_a_code_is_refused() -> None:
+def test_inputs_that_do_not_fit_a_code_are_refused() -> None:
     code = agreed_code(MERSENNE, 2, 1, 5)
     ones = torch.ones(5, 3, dtype=torch.int64)
     for wrong, match in [
@@ -241,8 +241,8 @@ def test_what_does_not_fit_a_code_is_refused() -> None:
         (lambda: code.encode(ones[:2], ones[:2]), r"masks .* shape \(2, 3\), expected \(1, 3\)"),
         (lambda: code.encode_same(ones, ones[:1]), r"masks .* shape \(1, 3\), expected \(1, 5, 3\)"),
         (lambda: code.vanishing(ones[:2]), r"coefficients .* shape \(2, 3\), expected \(3, 3\)"),
-        (lambda: code.decode([0, 1, 2, 3], ones[:4]), "4 answers of 4 senders: .* R = 5"),
-        (lambda: code.decode([0, 1, 2, 3], ones), "5 answers of 4 senders"),
+        (lambda: code.decode([0, 1, 2, 3], ones[:4]), "4 responses of 4 senders: .* R = 5"),
+        (lambda: code.decode([0, 1, 2, 3], ones), "5 responses of 4 senders"),
         (lambda: code.decode([0, 1, 2, 3, 3], ones), "repeat"),
         (lambda: code.strays([0, 1, 2, 3, 5], ones), r"not of 0 \.\. 4"),
     ]:

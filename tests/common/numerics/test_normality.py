@@ -91,7 +91,7 @@ def test_single_precision_gives_the_gradient_of_double() -> None:
 
 
 def test_descent_makes_distances_normal() -> None:
-    """Of two clusters, distances within and across."""
+    """Two clusters: distances within and across."""
     h = (normal(40, 6) + 6 * (torch.arange(40) % 2).unsqueeze(1)).requires_grad_()
     before = normality(h).item()
     for _ in range(300):
@@ -104,7 +104,7 @@ def test_descent_makes_distances_normal() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_of_too_few_rows_it_says_nothing(rows: int) -> None:
+def test_too_few_rows_give_zero(rows: int) -> None:
     h = torch.ones(rows, 3).cumsum(0).requires_grad_()
     value = normality(h)
     value.backward()

@@ -1,4 +1,4 @@
-"""What federations are trained by: means, exact changes and class weights, against autograd, scipy and subtraction."""
+"""Training objectives: means, exact changes and class weights, against autograd, scipy and subtraction."""
 
 from __future__ import annotations
 

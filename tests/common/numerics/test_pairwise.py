@@ -1,4 +1,4 @@
-"""Distances against scipy, and what is told of them through noise against the rows that had none yet."""
+"""Distances against scipy, and their estimates under noise against the rows before noise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_their_gradient_is_that_of_differences(size: tuple[int, int], seed: int)
     torch.testing.assert_close(found, expected)
 
 
-def test_where_rows_coincide_the_gradient_is_zero() -> None:
+def test_coinciding_rows_have_zero_gradient() -> None:
     h = torch.ones(4, 3).requires_grad_()
     (gradient,) = torch.autograd.grad(distances(h).sum(), h)
     assert torch.equal(gradient, torch.zeros(4, 3))
@@ -90,8 +90,8 @@ def test_through_noise_the_mean_of_many_releases_is_the_rows_own(rows: int, nois
     """For few rows it fails without the factor (n - 2) / (n - 1): noise then moves all distances together."""
     h, releases = normal(rows, 6), 6000
     noises = noise * normal(releases, rows, 6, seed=1)
-    told = [Moments.released(h + drawn, noise) for drawn in noises]
-    found = np.array([(moments.mean, moments.variance) for moments in told])
+    estimates = [Moments.released(h + drawn, noise) for drawn in noises]
+    found = np.array([(moments.mean, moments.variance) for moments in estimates])
     exact = Moments.released(h, 0.0)
     error = found.std(0) / math.sqrt(releases)
     assert abs(found[:, 0].mean() - exact.mean) < 4 * error[0]
@@ -102,15 +102,15 @@ def test_through_noise_the_mean_of_many_releases_is_the_rows_own(rows: int, nois
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5, 1.0])
-def test_spread_before_noise_is_told_from_a_few_batches(noise: float) -> None:
+def test_spread_before_noise_is_estimated_from_a_few_batches(noise: float) -> None:
     batches = [normal(128, 32, seed=seed) for seed in range(10)]
-    told = [Moments.released(h + noise * normal(128, 32, seed=seed + 99), noise) for seed, h in enumerate(batches)]
-    found = Moments.averaged(told).spread()
+    estimates = [Moments.released(h + noise * normal(128, 32, seed=seed + 99), noise) for seed, h in enumerate(batches)]
+    found = Moments.averaged(estimates).spread()
     spreads = [Spread.of(h) for h in batches]
     assert found.mean == pytest.approx(sum(spread.mean for spread in spreads) / 10, rel=0.01)
     assert found.deviation == pytest.approx(sum(spread.deviation for spread in spreads) / 10, rel=0.1)
     naive = Spread.of(batches[0] + noise * normal(128, 32, seed=99))
-    assert abs(naive.mean - spreads[0].mean) > 0.4 * noise**2 * spreads[0].mean  # what noise adds
+    assert abs(naive.mean - spreads[0].mean) > 0.4 * noise**2 * spreads[0].mean  # variance of the noise
 
 
 @given(st.floats(0, 100), st.floats(0, 30))

@@ -1,6 +1,6 @@
 """Few bytes a tensor: exact at both ends, right on average, never further off than a step, and packed tight.
 
-The oracle (`Plain`) knows of no blocks and no lanes: it reads bits from text and computes with fractions.
+The oracle (`Plain`) has no blocks and no lanes: it reads bits from text and computes with fractions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def draws(seed: int = 0) -> torch.Generator:
 
 
 def rounding(low: Tensor, high: Tensor) -> Tensor:
-    """What single precision may add: seven roundings and the longer step on the range, one on what comes back."""
+    """Error that single precision may add: seven roundings and the longer step on the range, one on the result."""
     return 2.0**-20 * (high - low) + 2.0**-23 * torch.maximum(low.abs(), high.abs())
 
 
@@ -43,7 +43,7 @@ def columns_of(tensor: Tensor, form: Coded) -> Tensor:
 
 
 def codes_of(packed: Packed, bits: int, count: int) -> list[int]:
-    """What an unpacker bit by bit reads; what is left over is zeros."""
+    """Codes read bit by bit; the remaining bits are zeros."""
     text = "".join(f"{byte:08b}" for byte in packed.data.tolist())
     assert len(text) == -(-count * bits // 8) * 8
     assert set(text[count * bits :]) <= {"0"}
@@ -75,7 +75,7 @@ def test_ends_are_exact_and_nothing_moves_by_more_than_a_step_or_half_of_one(
 
 
 @given(TENSORS, CODED, st.integers(0, 9))
-def test_what_comes_back_is_what_the_codes_say(tensor: Tensor, form: Coded, seed: int) -> None:
+def test_unpacked_values_are_those_of_the_codes(tensor: Tensor, form: Coded, seed: int) -> None:
     packed = pack(tensor, form, draws(seed))
     shape = tuple(tensor.shape)
     back, levels = columns_of(unpack(packed), form), columns_of(levels_of(packed, form.bits, shape), form)
@@ -86,7 +86,7 @@ def test_what_comes_back_is_what_the_codes_say(tensor: Tensor, form: Coded, seed
 @pytest.mark.parametrize("form", [Coded(3), Coded(4, by_column=True), Coded(8), Coded(1, nearest=True)], ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 4096])
 def test_blocks_make_no_difference(form: Coded, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over many blocks, whose last is neither full nor a whole group."""
+    """Many blocks, the last neither full nor a whole group."""
     monkeypatch.setattr(scale_module, "_BLOCK", 1 << 14)
     tensor = torch.randn(100_001 // columns, columns, generator=draws(1)) + torch.arange(columns)
     back = unpack(pack(tensor, form, draws(2)))
@@ -119,7 +119,7 @@ def test_of_all_that_can_be_drawn_as_much_rounds_up_as_lies_below(monkeypatch: p
 
 @pytest.mark.parametrize("u", [1, 65_535])
 @pytest.mark.parametrize("bits", FEW)
-def test_both_ends_come_back_whatever_is_drawn(u: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ends_of_a_scale_are_restored_for_any_draw(u: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     words = np.full(64, u, np.uint16)
     monkeypatch.setattr(scale_module, "_odd_words", lambda _draws, size: iter([words[:size]]))
     for seed in range(300):
@@ -225,12 +225,12 @@ def test_no_entries(form: Form, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("form", [*FORMS, Coded(HALF)], ids=str)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_refused(form: Form, value: float) -> None:
+def test_values_that_are_not_finite_are_refused(form: Form, value: float) -> None:
     with pytest.raises(InputError, match="not finite"):
         pack(torch.tensor([[1.0, 2.0], [3.0, value]]), form, draws())
 
 
-def test_what_is_too_large_for_halves_is_refused() -> None:
+def test_values_too_large_for_half_precision_are_refused() -> None:
     with pytest.raises(InputError, match="not finite in half precision"):
         pack(torch.tensor([1.0, 70_000.0]), Coded(HALF), draws())
 

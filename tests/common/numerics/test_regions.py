@@ -1,4 +1,4 @@
-"""Regions: how far apart two rows of one can be, and what happens to a row on its way in."""
+"""Regions: the largest distance of two rows in one, and the projection of a row into it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_no_two_rows_are_further_apart_than_the_diameter(region: RegionName, val
     assert torch.cdist(inside, inside).max() <= 2 * t * (1 + 1e-6)  # cdist itself rounds
     assert torch.linalg.vector_norm(inside, dim=1).max() <= radius(region, t) * (1 + 1e-12)
     kept = torch.relu(given_rows) if region.startswith("positive") else given_rows
-    least = 0.0 if region.endswith("ball") else 1e-12  # what is shorter has no direction, and is not in the sphere
+    least = 0.0 if region.endswith("ball") else 1e-12  # shorter vectors have no direction, and are not in the sphere
     inside = inside[torch.linalg.vector_norm(kept, dim=1) >= least]
     assert torch.allclose(bring_into(region, t, inside), inside, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("region", REGIONS)
 def test_the_diameter_is_reached(region: RegionName) -> None:
-    """So that less noise would be too little."""
+    """The sensitivity is attained: less noise would be too little."""
     far = torch.eye(4)[:2] if region.startswith("positive") else torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     one, other = bring_into(region, 0.7, 1e3 * far.double())
     assert float((one - other).norm()) == pytest.approx(1.4)

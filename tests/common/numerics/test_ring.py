@@ -1,4 +1,4 @@
-"""Fixed point modulo 2^b against Python's integers and fractions: rounding, sums that wrap, what is refused."""
+"""Fixed point modulo 2^b against Python's integers and fractions: rounding, sums that wrap, refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def steps(ring: Ring, x: float) -> int:
 
 
 @given(BOUNDS, st.integers(1, 1000), BITS)
-def test_the_scale_is_the_largest_power_of_two_whose_sums_fit(bound: float, parties: int, bits: int) -> None:
+def test_the_scale_is_the_largest_power_of_two_with_sums_that_fit(bound: float, parties: int, bits: int) -> None:
     ring = Ring(bound, parties, bits)
     top, scale = 2 ** (bits - 1) - 1, Fraction(ring.scale)
     assert math.frexp(ring.scale)[0] == 0.5
@@ -40,7 +40,7 @@ def test_the_scale_is_the_largest_power_of_two_whose_sums_fit(bound: float, part
 
 
 @given(BOUNDS, st.integers(1, 1000), BITS, NUMBERS)
-def test_words_are_the_nearest_steps_of_what_is_clipped(
+def test_words_are_the_nearest_steps_of_clipped_values(
     bound: float, parties: int, bits: int, shares: list[float]
 ) -> None:
     ring, numbers = Ring(bound, parties, bits), [share * bound for share in shares]
@@ -114,12 +114,12 @@ def test_too_few_bits_are_refused_and_just_enough_are_taken() -> None:
     [(1.0, 3, 16, "words of 16 bits"), (1.0, 0, 32, "no sum of 0 numbers"), (0.0, 3, 32, "in ±0"),
      (-1.0, 3, 32, "in ±-1"), (math.inf, 3, 32, "in ±inf"), (math.nan, 3, 32, "in ±nan"), (1e-300, 3, 64, "1e-300")],
 )  # fmt: skip
-def test_what_is_no_ring_is_refused(bound: float, parties: int, bits: int, match: str) -> None:
+def test_invalid_rings_are_refused(bound: float, parties: int, bits: int, match: str) -> None:
     with pytest.raises(InputError, match=match):
         Ring(bound, parties, bits)
 
 
-def test_the_ends_of_what_a_bound_may_be() -> None:
+def test_the_limits_of_a_bound() -> None:
     for bound in (1e-200, 1e308):
         ring = Ring(bound, 3, 64)
         words = ring.encode(torch.tensor([bound, -bound / 2, 0.0], dtype=torch.float64))
@@ -127,6 +127,6 @@ def test_the_ends_of_what_a_bound_may_be() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_refused(value: float) -> None:
+def test_values_that_are_not_finite_are_refused(value: float) -> None:
     with pytest.raises(InputError, match="a number is not finite and has no word"):
         Ring(1.0, 3).encode(torch.tensor([0.5, value]))

@@ -1,4 +1,4 @@
-"""The two-point estimate against autograd, and what a second pass through a model must leave alone."""
+"""The two-point estimate against autograd, and state that a second pass through a model must not change."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_mean_of_many_estimates_is_the_gradient(draw: str) -> None:
 @given(seeds)
 @settings(max_examples=10, deadline=None)
 def test_a_second_point_is_where_the_direction_leads(seed: int) -> None:
-    """And the model is left at the first one, to the bit."""
+    """The model is left at the first point, to the bit."""
     model, x = network(seed), normal(ROWS, COLUMNS)
     before, others = copy.deepcopy(model.state_dict()), [normal(ROWS, COLUMNS, seed=n) for n in (1, 2)]
     estimate = two_point(model, seed, mu=0.3)

@@ -72,13 +72,13 @@ def test_two_other_libraries_agree_on_the_exact_value(releases: int, sigma: floa
 
 
 def test_releases_with_other_noise_add_up_in_their_precision() -> None:
-    """As the budget's conversion of what an earlier start released with another sigma takes it."""
+    """The budget converts releases of an earlier start with another sigma in the same way."""
     ours = epsilon(7 + 3 * (10 / 4) ** 2, 10.0, 1e-5, "participation")
     assert ours == pytest.approx(exact_epsilon([(10.0, 7), (4.0, 3)], 1e-5), rel=0.002)
 
 
 @pytest.mark.parametrize(("mu", "exact", "renyi"), [(0.2449, 0.906, 0.990), (1.0, 4.38, 4.73)])
-def test_renyi_says_more_than_there_is(mu: float, exact: float, renyi: float) -> None:
+def test_renyi_accounting_overestimates(mu: float, exact: float, renyi: float) -> None:
     assert epsilon(1, 1 / mu, 1e-5, "row", "exact") == pytest.approx(exact, abs=0.006)
     assert epsilon(1, 1 / mu, 1e-5, "row", "renyi") == pytest.approx(renyi, abs=0.006)
 
@@ -88,7 +88,7 @@ def test_renyi_says_more_than_there_is(mu: float, exact: float, renyi: float) ->
     [(20, 1, 24), (20, 8, 983), (30, 1, 54), (30, 8, 2213), (40, 1, 97), (40, 8, 3934)],
 )
 def test_a_budget_pays_for_so_many_releases(sigma: float, budget: float, releases: int) -> None:
-    """As measured with Opacus on the authors' code, whose orders alpha are others."""
+    """Values measured with Opacus on the authors' code, which uses other orders alpha."""
     assert affordable(budget, sigma, 1e-5, "participation", "renyi") == pytest.approx(releases, rel=0.001)
     assert affordable(budget, sigma, 1e-5, "participation") > releases * 1.1
 

@@ -1,4 +1,4 @@
-"""A crash can only make it more."""
+"""The privacy budget: a crash can only increase the amount spent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def spend(budget: Budget, times: int) -> None:
         budget.spend()
 
 
-def test_whoever_closes_gives_the_rest_back(tmp_path: Path) -> None:
+def test_closing_returns_the_rest_of_a_block(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     first = Budget(path, 1000, 640)  # in blocks of 20
     spend(first, 33)
@@ -27,7 +27,7 @@ def test_whoever_closes_gives_the_rest_back(tmp_path: Path) -> None:
     assert Budget(path, 1000, 640).releases == 33
 
 
-def test_whoever_is_killed_forfeits_the_rest_of_its_block(tmp_path: Path) -> None:
+def test_a_killed_process_forfeits_the_rest_of_its_block(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     spend(Budget(path, 1000, 640), 33)
     assert Budget(path, 1000, 640).releases == 40
@@ -83,7 +83,7 @@ def test_nothing_leaves_when_the_disk_refuses(tmp_path: Path) -> None:
         Budget(tmp_path / "nowhere" / "ledger.jsonl", None, 1).spend()
 
 
-def test_what_left_with_less_noise_counts_for_more(tmp_path: Path) -> None:
+def test_releases_with_less_noise_cost_more(tmp_path: Path) -> None:
     """A run that goes on with another sigma: 10 releases at sigma 2 cost what 40 cost at sigma 4."""
     path = tmp_path / "ledger.jsonl"
     first = Budget(path, None, 1, noise_multiplier=2.0)

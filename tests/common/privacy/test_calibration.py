@@ -21,7 +21,7 @@ SETTINGS = [(0.05, 1e-2), (0.2, 1e-2), (0.5, 1e-5), (1.0, 1e-5), (4.0, 1e-8), (3
 
 
 @pytest.mark.parametrize(("sigma", "delta"), SETTINGS)
-def test_it_is_what_another_library_finds(sigma: float, delta: float) -> None:
+def test_it_equals_another_librarys_result(sigma: float, delta: float) -> None:
     from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # takes a second
 
     loss = GaussianPrivacyLoss(standard_deviation=sigma)
@@ -31,7 +31,7 @@ def test_it_is_what_another_library_finds(sigma: float, delta: float) -> None:
 
 
 def test_delta_is_the_hockey_stick_of_the_two_densities() -> None:
-    """By integration over a grid, for noise 1 and outputs 0 and 1 / sigma."""
+    """Integrates over a grid, for noise 1 and outputs 0 and 1 / sigma."""
     grid = torch.linspace(-40, 40, 400_001, dtype=torch.float64).numpy()
     for sigma, epsilon in [(0.5, 1.0), (1.0, 0.1), (2.0, 0.0)]:
         p, q = norm.pdf(grid, 1 / sigma), norm.pdf(grid)
@@ -57,7 +57,7 @@ def test_lemma_3_3_upside_down_protects_nothing() -> None:
     epsilon, delta = 0.5, 1e-5
     c = math.sqrt(2 * math.log(1.25 / delta))
     assert classical_sigma(epsilon, delta) == pytest.approx(c / epsilon)
-    assert gaussian_epsilon(epsilon / c, delta) > 50  # what the printed bound comes to
+    assert gaussian_epsilon(epsilon / c, delta) > 50  # value of the printed bound
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 7.0, -1.0])

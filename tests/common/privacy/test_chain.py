@@ -1,4 +1,4 @@
-"""The ledger's chain of hashes: what was altered is found, what a crash leaves is not an alteration."""
+"""The ledger's chain of hashes: alterations are found, and a crash leaves none."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_a_hash_is_that_of_the_one_before_and_the_line_without_it(tmp_path: Path
     head = BEGINNING
     for raw in lines(tmp_path / "l", 3):
         entry = json.loads(raw)
-        told = entry.pop("chain")
+        stored = entry.pop("chain")
         head = hashlib.sha256((head + json.dumps(entry)).encode()).hexdigest()
-        assert told == head
+        assert stored == head
     assert newest(tmp_path / "l") == head == verify(tmp_path / "l").head
 
 
@@ -67,7 +67,7 @@ def test_the_first_line_that_does_not_fit_is_named(
     assert found.broken == broken and found.lines == broken - 1
 
 
-def test_what_is_taken_off_the_end_shows_only_against_a_hash_that_was_noted(tmp_path: Path) -> None:
+def test_lines_removed_at_the_end_are_found_only_by_a_noted_hash(tmp_path: Path) -> None:
     path = tmp_path / "l"
     kept = lines(path, 4)
     noted = newest(path)

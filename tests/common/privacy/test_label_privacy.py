@@ -1,4 +1,4 @@
-"""Noise on labels: its distribution, what it costs, and what Bayes' rule makes of it."""
+"""Noise on labels: its distribution, its cost, and the posterior by Bayes' rule."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_noise_is_new_each_time_unless_a_seed_is_asked_for() -> None:
 
 @pytest.mark.parametrize("config", [{"epsilon": 0.3}, {"epsilon": 2.8}, {"deviation": 1.0}, {"deviation": 2.0}])
 def test_epsilon_is_the_largest_log_ratio_over_all_pairs_of_labels(config: dict[str, float]) -> None:
-    """By the definition, from the exact probabilities of every entry on the grid."""
+    """Computes the definition from the exact probabilities of every entry on the grid."""
     _, drawn = noisy(**config)
     scale = round(drawn.scale * GRID)
     # One entry is 1 under one label and 0 under another; -GRID, 0, GRID and 2 GRID hold the extremes of each ratio.
@@ -62,7 +62,7 @@ def test_epsilon_is_the_largest_log_ratio_over_all_pairs_of_labels(config: dict[
     up, down = (log_p(GRID) - log_p(0)).max(), (log_p(0) - log_p(GRID)).max()
     assert up + down == pytest.approx(drawn.epsilon, rel=1e-12)
     asked = config.get("epsilon") or 2 * math.sqrt(2) / config["deviation"]
-    assert asked * (1 - 1e-5) <= drawn.epsilon <= asked  # never more than was asked for
+    assert asked * (1 - 1e-5) <= drawn.epsilon <= asked  # never more than configured
 
 
 def test_the_papers_two_budgets() -> None:

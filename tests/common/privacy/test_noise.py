@@ -25,7 +25,7 @@ def test_it_is_normal_and_its_halves_are_independent() -> None:
     assert abs((first.square() * second.square()).mean() - 1) < 0.02
 
 
-def test_no_draw_comes_again() -> None:
+def test_no_draw_repeats() -> None:
     torch.manual_seed(0)
     one = secure_normals(torch.Size((1000,)))
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What a configuration comes to, and what is refused with its reason."""
+"""The privacy cost of a configuration, and refusals with their reasons."""
 
 from __future__ import annotations
 

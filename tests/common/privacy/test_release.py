@@ -1,4 +1,4 @@
-"""The Gaussian release: what its noise is, and how far two clipped matrices can be apart."""
+"""The Gaussian release: its noise, and the largest distance of two clipped matrices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction(values: list[float], t
         assert torch.allclose(clipped * matrix.norm(), matrix * threshold, rtol=1e-9)
 
 
-def test_two_data_sets_whose_clipped_outputs_differ_by_more_than_the_threshold() -> None:
+def test_two_data_sets_with_clipped_outputs_further_apart_than_the_threshold() -> None:
     """The paper's sensitivity C holds only if an absent party sends zeros: a network with biases does not."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5))
@@ -45,7 +45,7 @@ def test_two_data_sets_whose_clipped_outputs_differ_by_more_than_the_threshold()
     assert (one - absent).norm() <= 1 + 1e-12
     opposite = clip_frobenius(-one * 7, 1.0)
     assert (one - opposite).norm() > 1.99  # 2C is reached
-    assert (one - other).norm() > 1.0  # and two data sets pass C in the network at hand
+    assert (one - other).norm() > 1.0  # and two data sets exceed C in this network
 
 
 def test_noise_is_added_to_the_clipped_matrix_with_the_configured_variance() -> None:
@@ -57,14 +57,14 @@ def test_noise_is_added_to_the_clipped_matrix_with_the_configured_variance() -> 
     assert (values - centre).var().item() == pytest.approx((3.0 * 0.5) ** 2, rel=0.01)
 
 
-def test_low_bits_say_nothing() -> None:
-    """Every value lies on a coarse grid, whatever was in the matrix."""
+def test_low_bits_reveal_nothing() -> None:
+    """Every value lies on a coarse grid, for any matrix."""
     value = release(clip=1.0, sigma=2.0)(torch.rand(50, 3)).double()
     grid = 2.0**-9  # the power of two at or below 2 / 1024
     assert torch.equal(value, torch.round(value / grid) * grid)
 
 
-def test_it_says_what_it_did_and_what_it_cost() -> None:
+def test_it_reports_its_mechanism_and_cost() -> None:
     budget = Budget(None, 2, 2)
     stage = release(1.0, 4.0, budget)
     first, second = stage(torch.ones(2, 2)), stage(torch.ones(2, 2))
@@ -75,14 +75,14 @@ def test_it_says_what_it_did_and_what_it_cost() -> None:
         stage(torch.ones(2, 2))
 
 
-def test_what_is_not_finite_counts_as_nothing() -> None:
-    """No noise would hide it."""
+def test_values_that_are_not_finite_count_as_zero() -> None:
+    """No noise would hide such a value."""
     private = torch.tensor([[1.0, float("inf")], [float("nan"), -2.0]])
     assert torch.isfinite(release(1.0, 4.0)(private)).all()
     assert torch.equal(clip_frobenius(private, 10.0), torch.tensor([[1.0, 0.0], [0.0, -2.0]]))
 
 
-def test_where_there_is_no_guarantee_none_is_claimed() -> None:
+def test_no_guarantee_is_claimed_without_noise() -> None:
     for more in ({"seeded": True}, {"evaluate": "clean"}):
         released = release(1.0, 4.0, **more)(torch.ones(2, 2))
         assert released.epsilon is None and ("seeded" in released.mechanism) == ("seeded" in more)

@@ -1,4 +1,4 @@
-"""The factor of Eqs. 3 to 5: from the rows themselves, and from what was released."""
+"""The factor of Eqs. 3 to 5: from the rows themselves, and from their release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_papers_factor_is_equation_4() -> None:
     assert torch.allclose(Rescale("paper", 1.0, 0.1).grown(h), h * wanted)
 
 
-def test_only_who_asks_for_it_shrinks() -> None:
+def test_only_configured_parties_shrink() -> None:
     h = crowd(64, 10.0)
     assert torch.equal(Rescale("paper", 1.0, 0.1).grown(h), h)
     shrunk = Rescale("paper", 1.0, 0.1, shrink=True).grown(h)
@@ -37,8 +37,8 @@ def test_evaluations_take_the_factor_of_training() -> None:
     assert float(factor.factor) == before
 
 
-def test_what_was_released_tells_the_factor_without_a_look_at_rows() -> None:
-    """Noise of four times the embeddings' own size; the estimate is of what was before it."""
+def test_the_factor_follows_from_the_released_embeddings_alone() -> None:
+    """Noise of four times the embeddings' own size; the estimate is of the embeddings before it."""
     deviation, factor = 0.4, Rescale("released", 1.0, 0.4)
     noise = torch.Generator().manual_seed(7)
     for seed in range(400):
@@ -48,7 +48,7 @@ def test_what_was_released_tells_the_factor_without_a_look_at_rows() -> None:
     assert float(factor.factor) == pytest.approx(2 / true, rel=0.1)
 
 
-def test_the_released_factor_is_a_function_of_what_left() -> None:
+def test_the_released_factor_is_a_function_of_the_release() -> None:
     one, two = Rescale("released", 1.0, 0.2), Rescale("released", 1.0, 0.2)
     left = crowd(64, 0.5) + 0.2 * torch.randn(64, 16, generator=torch.Generator().manual_seed(1))
     one.grown(crowd(64, 0.5))
@@ -57,7 +57,7 @@ def test_the_released_factor_is_a_function_of_what_left() -> None:
     assert torch.equal(one.factor, two.factor) and float(one.factor) > 1
 
 
-def test_what_has_grown_is_brought_back_unless_the_paper_says_otherwise() -> None:
+def test_grown_embeddings_are_rescaled_by_default() -> None:
     h = torch.cat([crowd(63, 0.1), torch.full((1, 16), 0.25)])  # one row far out, of length 1
     strict = Shape("ball", 1.0, Rescale("paper", 1.0, 0.1))
     loose = Shape("ball", 1.0, Rescale("paper", 1.0, 0.1), leaves=True)

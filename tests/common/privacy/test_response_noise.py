@@ -1,4 +1,4 @@
-"""Noise on what goes back: how far another label moves it, what the noise is, and what it costs."""
+"""Response noise: sensitivity to a label, distribution, and cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.common.test_config import tree
 from tests.oracles import exact_epsilon
 
 ROWS, WIDTH, CLASSES = 6, 5, 4
-STILL = 1e-6  # a noise multiplier whose grid is finer than what is compared
+STILL = 1e-6  # a noise multiplier with a grid finer than the tolerance
 
 
 def silent(shape: torch.Size) -> Tensor:
@@ -47,7 +47,7 @@ labels_of = st.lists(st.integers(0, CLASSES - 1), min_size=ROWS, max_size=ROWS).
 
 @settings(max_examples=40)
 @given(labels_of, st.integers(0, ROWS - 1), st.integers(0, CLASSES - 1), st.floats(1e-3, 3), st.floats(0.1, 30))
-def test_another_label_moves_an_answer_and_the_step_by_at_most_twice_the_clip(
+def test_another_label_moves_a_response_and_the_step_by_at_most_twice_the_clip(
     labels: Tensor, row: int, other: int, clip: float, scale: float
 ) -> None:
     changed = labels.clone()
@@ -56,14 +56,14 @@ def test_another_label_moves_an_answer_and_the_step_by_at_most_twice_the_clip(
     (one, at_head), (two, at_head_too) = shares(labels, scale), shares(changed, scale)
     apart = (noise.rows(one) - noise.rows(two)).double()
     assert apart.norm() <= 2 * clip * (1 + 1e-5)
-    assert not apart[[i for i in range(ROWS) if i != row]].any()  # nobody else's line knows of it
+    assert not apart[[i for i in range(ROWS) if i != row]].any()  # no other row depends on it
     for ours, theirs in (([one], [two]), (at_head, at_head_too)):
         pairs = zip(noise.sums(ours), noise.sums(theirs), strict=True)
         assert math.sqrt(sum((a - b).double().square().sum() for a, b in pairs)) <= 2 * clip * (1 + 1e-5)
 
 
 def test_twice_the_clip_is_reached() -> None:
-    """So that `replace` is no overstatement: two labels may pull in opposite directions."""
+    """Hence `replace` is no overstatement: two labels may pull in opposite directions."""
     noise = RowNoise(0.5, STILL, silent)
     one, two = (noise.rows(sign * torch.full((1, 9), 7.0)) for sign in (1, -1))
     assert (one - two).norm() == pytest.approx(1.0, rel=1e-5)
@@ -80,8 +80,8 @@ def test_rows_are_clipped_each_over_all_tensors_together(values: list[float], cl
         assert torch.allclose(clipped[1][row], second[row].double() * factor)
 
 
-def test_what_is_not_finite_counts_as_nothing() -> None:
-    """No noise would hide it."""
+def test_values_that_are_not_finite_count_as_zero() -> None:
+    """No noise would hide such a value."""
     (clipped,) = clip_rows([torch.tensor([[math.inf, 3.0], [math.nan, -4.0]])], 1.0)
     assert torch.equal(clipped, torch.tensor([[0.0, 1.0], [0.0, -1.0]], dtype=torch.float64))
 
@@ -97,14 +97,14 @@ def test_the_noise_is_gaussian_with_the_configured_deviation_in_rows_and_in_sums
         assert within == pytest.approx(math.erf(1 / math.sqrt(2)), abs=0.005)
 
 
-def test_low_bits_say_nothing() -> None:
+def test_low_bits_reveal_nothing() -> None:
     noise, grid = RowNoise(1.0, 2.0, secure_normals), 2.0**-9  # the power of two at or below 2 / 1024
     for values in (noise.rows(torch.rand(50, 3)), noise.sums([torch.rand(50, 300)])[0]):
         assert torch.equal(values, torch.round(values / grid) * grid) and values.dtype == torch.float32
 
 
 @pytest.mark.parametrize(("releases", "sigma"), [(60, 5.0), (60, 40.0), (1, 2.0)])
-def test_so_many_releases_cost_what_another_library_says(releases: int, sigma: float) -> None:
+def test_the_cost_of_releases_equals_another_librarys_result(releases: int, sigma: float) -> None:
     theirs = exact_epsilon([(sigma / 2, releases)], 1e-6)  # sensitivity 2C under noise of sigma C
     assert epsilon(releases, sigma, 1e-6, "replace") == pytest.approx(theirs, rel=0.003)
 

@@ -1,4 +1,4 @@
-"""Rows are counted each by itself, and never too few times."""
+"""Rows are counted one by one, and never too few times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_release_that_would_pass_the_limit_is_refused_and_not_counted() -> N
         budget.spend(torch.tensor([3]))
 
 
-def test_another_start_counts_what_was_paid_for_every_row(tmp_path: Path) -> None:
+def test_another_start_counts_the_spent_budget_of_every_row(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     first = fresh(path=path)
     first.spend(torch.arange(6))

@@ -1,4 +1,4 @@
-"""Per-row releases: the noise on the wire, what bounds a row, and what is paid."""
+"""Per-row releases: the noise on the wire, the bound of a row, and the cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_noise_has_the_deviation_of_equation_2(region: str, length: float) -> No
     assert (values - inside).std().item() == pytest.approx(2 * 3.0 * 0.5, rel=0.01)
 
 
-def test_rows_are_bounded_whatever_the_model_does() -> None:
+def test_rows_are_bounded_for_any_model() -> None:
     wild = torch.tensor([[1e30, -1e30], [float("nan"), float("inf")], [-5.0, 1.0]])
     out = release(noise_multiplier=1e-4, release="sphere")(wild, rows=ROWS[:3])
     assert torch.allclose(out.norm(dim=1), torch.tensor([0.5, 0.0, 0.5]), atol=1e-3)
@@ -56,7 +56,7 @@ def test_without_noise_on_steps_no_epsilon_is_named() -> None:
     assert release()(torch.ones(4, 2), rows=ROWS[:4]).epsilon is None
 
 
-def test_the_papers_factor_comes_with_no_epsilon_and_says_so() -> None:
+def test_the_papers_factor_has_no_epsilon_and_is_marked() -> None:
     out = release(rescale="paper")(torch.ones(4, 2), rows=ROWS[:4])
     assert out.epsilon is None and "heuristic" in out.mechanism and "sigma=3" in out.mechanism
 

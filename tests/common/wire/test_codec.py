@@ -1,4 +1,4 @@
-"""Messages and bytes, held against the protobuf library in both directions."""
+"""Messages and bytes, against the protobuf library in both directions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint
 from tests.federation import config
 from tests.messages import any_message, any_tensor, dimensions, fitting_message, library
 
-ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # what has a conversation
+ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # all conversations
 BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages
 CODECS = {name: Codec({**contract.kinds, **BEFORE}) for name, contract in ALL.items()}
 KINDS = [(name, kind) for name, contract in ALL.items() for kind in contract.messages]
@@ -40,7 +40,7 @@ KINDS += [("split", kind) for kind in ALIGNMENT]
 
 
 def form(kind: type[Message]) -> tuple[type, ...]:
-    """The types of its fields, as the codec tells them apart: a tensor is a tensor."""
+    """The types of its fields, as the codec distinguishes them: a tensor is a tensor."""
     return tuple(Tensor if isinstance(spec, TensorSpec) else spec for spec in schema(kind).values())
 
 
@@ -95,7 +95,7 @@ def test_a_dataclass_and_its_protobuf_message_have_the_same_fields(protocol: str
         assert not field.is_repeated
 
 
-def test_what_several_protocols_share_is_whole_and_its_names_are_taken() -> None:
+def test_shared_messages_are_complete_and_their_names_reserved() -> None:
     for contract in ALL.values():
         assert not set(BEFORE) & set(contract.kinds)
         shared = {kind for kind in BLINDED if kind in contract.messages}
@@ -106,7 +106,7 @@ def test_what_several_protocols_share_is_whole_and_its_names_are_taken() -> None
 @every_form
 @few
 @given(data=st.data())
-def test_the_library_reads_what_we_write(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+def test_the_library_reads_our_bytes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
     proto = library(kind).FromString(encoded(protocol, message))
     for name, spec in schema(kind).items():
@@ -133,7 +133,7 @@ def as_proto(message: Message) -> ProtoMessage:
 @every_form
 @few
 @given(data=st.data())
-def test_we_read_what_the_library_writes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
+def test_we_read_the_librarys_bytes(protocol: str, kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(any_message(kind))
     assert_same(decoded(protocol, kind, as_proto(message).SerializeToString()), message)
 
@@ -148,7 +148,7 @@ def test_a_round_trip_is_exact_to_the_bit(protocol: str, kind: type[Message], da
 
 @every_kind
 def test_every_kind_is_read_by_the_library_and_by_us(protocol: str, kind: type[Message]) -> None:
-    """As it is in a run; the tests of every form have any values."""
+    """A message with values as in a run; the tests of every form use any values."""
     message = fitting_message(kind, dimensions(rows=3, width=2, classes=4))
     written = encoded(protocol, message)
     assert library(kind).FromString(written) == as_proto(message)
@@ -254,7 +254,7 @@ def test_a_malformed_scalar_is_refused_in_words(scalars: Any, body: bytes, said:
     assert str(refused.value) == said
 
 
-# What a hostile sender may write.
+# Bytes of a hostile sender.
 
 
 def tensor_bytes(*shape: int, dtype: int = 2, data: bytes = b"") -> bytes:
@@ -305,7 +305,7 @@ def test_an_undeclared_kind_is_refused_and_shortened() -> None:
         CODECS["split"].decode("E" * 10_000, memoryview(b""))
 
 
-def test_where_nothing_is_declared_everything_is_refused() -> None:
+def test_without_declared_messages_everything_is_refused() -> None:
     with pytest.raises(WireError, match=r"^Embedding: expected no message at all, got an undeclared kind$"):
         Codec({}).decode("Embedding", memoryview(b""))
 

@@ -1,4 +1,4 @@
-"""Fewer bits over the wire: exactly as many, read back exactly, and none but those that were agreed."""
+"""Fewer bits over the wire: the exact number, read back exactly, and only agreed forms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def compressed(form: Form) -> Embedding:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 8, 16])
-def test_it_comes_as_it_went(bits: int) -> None:
+def test_it_is_received_unchanged(bits: int) -> None:
     sent = compressed(Coded(bits))
     came = codec(Coded(bits)).decode("Embedding", memoryview(body(sent)))
     assert isinstance(came, Embedding) and torch.equal(came.h, sent.h)
@@ -59,7 +59,7 @@ def test_other_bits_than_agreed_are_refused(bits: int, agreed: int) -> None:
         codec(Coded(agreed)).decode("Embedding", memoryview(body(compressed(Coded(bits)))))
 
 
-def test_halves_where_floats_were_agreed_are_a_wrong_dtype() -> None:
+def test_half_precision_instead_of_agreed_floats_is_a_wrong_dtype() -> None:
     came = codec().decode("Embedding", memoryview(body(compressed(Coded(16)))))
     with pytest.raises(ContractError, match=r"ada sent Embedding.h: expected float32 \(rows, width\), got float16"):
         check("ada", came, {"rows": 50, "width": 7})
@@ -109,7 +109,7 @@ FORMS: tuple[Form, ...] = (
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_every_form_comes_as_it_went(form: Form) -> None:
+def test_every_form_is_received_unchanged(form: Form) -> None:
     sent = compressed(form)
     came = codec(form).decode("Embedding", memoryview(body(sent)))
     assert isinstance(came, Embedding) and torch.equal(came.h, sent.h)
@@ -238,7 +238,7 @@ def test_a_run_sends_as_many_bytes_as_the_bits_say() -> None:
     [
         ("{bits: 4, scale: column, rounding: nearest}", "{bits: 4, scale: column}"),
         ("{top: 0.2}", "{top: 0.2}"),
-        ("32", "{sign: true}"),  # what comes out of a ReLU has no signs to speak of
+        ("32", "{sign: true}"),  # outputs of a ReLU are almost never negative
     ],
 )
 def test_every_form_learns_and_repeats(up: str, down: str) -> None:
@@ -259,8 +259,8 @@ def test_few_bits_learn_nearly_as_much_and_repeat() -> None:
         assert torch.equal(values, parameters(two)[name])
 
 
-def test_turns_of_one_round_are_rounded_independently() -> None:
-    """Where parties come when they like, a round has many turns: alike, their errors would add up."""
+def test_exchanges_of_one_round_are_rounded_independently() -> None:
+    """With asynchronous parties a round has many exchanges: with equal roundings, their errors would add up."""
     compress = Compressor(Coded(2), 0, "ada")
     x = torch.linspace(-1, 1, 50).view(10, 5)
     came = torch.stack([compress(Embedding(3, x + 1e-6 * turn)).h for turn in range(400)])

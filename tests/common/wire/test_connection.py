@@ -1,4 +1,4 @@
-"""Streams over real gRPC on loopback: what the conversation's conformance suite does not look at."""
+"""Streams over real gRPC on loopback: cases beyond the conversation's conformance suite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LARGEST = 1 << 20
 
 @dataclass
 class End:
-    """One end, and what came out of it."""
+    """One end, and its received messages."""
 
     connection: Connection
     came: asyncio.Queue[Parcel] = field(default_factory=asyncio.Queue)
@@ -74,7 +74,7 @@ async def joined() -> AsyncIterator[Pair]:
 
 
 def run(body: Callable[[Pair], Coroutine[Any, Any, None]]) -> list[dict[str, Any]]:
-    """Runs a body on a pair; returns what the loop complained about."""
+    """Runs a body on a pair; returns the loop's reported errors."""
     complaints: list[dict[str, Any]] = []
 
     async def main() -> None:
@@ -86,7 +86,7 @@ def run(body: Callable[[Pair], Coroutine[Any, Any, None]]) -> list[dict[str, Any
     return complaints
 
 
-def test_what_comes_before_anyone_is_attached_waits() -> None:
+def test_messages_before_a_reader_is_attached_are_queued() -> None:
     async def body(pair: Pair) -> None:
         pair.party.connection.post(Hello("ada", "f", "1"))
         server, other = pair.server.attach(), pair.party.attach()
@@ -102,8 +102,8 @@ def test_what_comes_before_anyone_is_attached_waits() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one frame", "in two frames"])
-def test_a_session_begins_with_its_begin_however_late_the_half_looks(together: bool) -> None:
-    """The last party to join is told to begin in the same breath, and often in the same frame."""
+def test_a_session_begins_with_its_begin_message_even_if_it_is_read_late(together: bool) -> None:
+    """The last party to join is sent `Begin` immediately, often in the same frame."""
 
     async def body(pair: Pair) -> None:
         server, party = pair.server.connection, pair.party.attach()
@@ -187,8 +187,8 @@ def test_closing_does_not_wait_long_for_a_peer_that_does_not_read(monkeypatch: p
     assert run(body) == []
 
 
-def test_what_a_party_says_last_reaches_a_server_that_is_busy() -> None:
-    """gRPC drops what a server has not read when the other end cuts the stream."""
+def test_the_last_message_of_a_party_reaches_a_busy_server() -> None:
+    """gRPC drops messages that a server has not read when the other end cuts the stream."""
 
     async def body(pair: Pair) -> None:
         free, stream, server = asyncio.Event(), pair.server.connection._stream, pair.server.attach()
@@ -252,7 +252,7 @@ def test_an_address_that_is_not_ours_is_named(address: str) -> None:
     assert str(refuse(address)).startswith(f"cannot listen on {address}: ")
 
 
-def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
+def test_an_unreachable_server_is_reported_with_the_last_reason() -> None:
     async def main() -> None:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
@@ -264,7 +264,7 @@ def test_a_server_that_never_comes_is_said_with_the_last_reason() -> None:
     assert "start the server" in gone.value.hint
 
 
-def test_who_knows_better_what_is_wrong_says_what_to_do() -> None:
+def test_a_caller_with_a_better_diagnosis_gives_the_hint() -> None:
     def firewalled(_host: str, _port: int) -> None:
         raise EnvironmentFault("no answer", hint="look at the firewall")
 
@@ -276,7 +276,7 @@ def test_who_knows_better_what_is_wrong_says_what_to_do() -> None:
     assert gone.value.hint == "look at the firewall"
 
 
-def test_an_address_that_nobody_tells_is_said() -> None:
+def test_a_missing_address_is_reported() -> None:
     async def main() -> None:
         await Dialer(CODEC, LARGEST).dial(lambda: "", lambda _host, _port: None, 0.1)
 

@@ -1,4 +1,4 @@
-"""Frames: held against the protobuf library, and what a hostile end may make of them."""
+"""Frames: against the protobuf library, and as altered by a hostile end."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_before_a_begin_only_parcels_of_no_session_are_read() -> None:
     assert read(pack(Open(1), 7, CODEC) + pack(Hello("ada", "f", "1"), 0, CODEC)) == [Hello("ada", "f", "1")]
 
 
-def test_what_follows_a_begin_in_its_frame_is_of_its_session() -> None:
+def test_messages_after_a_begin_in_its_frame_belong_to_its_session() -> None:
     together = pack(Begin(7), 0, CODEC) + pack(Save(3, 1), 7, CODEC) + pack(Open(1), 8, CODEC)
     assert read(together) == [Begin(7), Save(3, 1)]
 
@@ -120,7 +120,7 @@ def test_a_receivers_limit_leaves_room_for_the_largest_message(
     assert len(frame) <= largest_bytes(kind, sizes) < largest_bytes(kind, sizes) + FRAME_ALLOWANCE
 
 
-# What a hostile end may write.
+# Bytes of a hostile end.
 
 
 def wrapped(*body: bytes) -> bytes:

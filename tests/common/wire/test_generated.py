@@ -1,4 +1,4 @@
-"""What is committed of the wire is what is generated: .proto files from messages, Python modules from .proto files."""
+"""Committed wire files equal generated ones: .proto files from messages, Python modules from .proto files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_generated_modules_are_those_of_the_proto_files(regenerated: Path) -
     assert not differing, "run `make proto` and commit what it writes"
 
 
-def test_the_proto_files_of_messages_say_what_the_messages_are(regenerated: Path) -> None:
+def test_the_proto_files_match_the_messages(regenerated: Path) -> None:
     """A field that moved, or has another type, is seen here: its number is its place."""
     made, committed = contents(regenerated, ".proto"), contents(PROTO, ".proto")
     assert set(made) | {f"{name}.proto" for name in generator()["BY_HAND"]} == set(committed)

@@ -1,4 +1,4 @@
-"""A peer that is dead without having hung up: its kernel still answers, its process does not."""
+"""A peer that died without hanging up: its kernel still responds, its process does not."""
 
 from __future__ import annotations
 

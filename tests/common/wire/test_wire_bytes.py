@@ -1,4 +1,4 @@
-"""What really passes over TCP: counted by a proxy between a party and the server, over mutual TLS."""
+"""Bytes on TCP: counted by a proxy between a party and the server, over mutual TLS."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_twenty_messages_each_way_cost_at_most_half_a_percent_and_300_bytes(
 
         for way in ("up", "down"):
             assert COUNT * PAYLOAD < passed[way] <= COUNT * (PAYLOAD * 1.005 + 300)
-        # What the connections count is gRPC's messages: nearly all of it, and no more.
+        # The connections count gRPC's messages: nearly all bytes, and no more.
         assert 0.995 * passed["up"] < down.bytes_in <= passed["up"] + before["up"]
         assert 0.995 * passed["down"] < up.bytes_in <= passed["down"] + before["down"]
 

@@ -1,4 +1,4 @@
-"""The desk, and the two services before it, with a model whose answers are known."""
+"""The batcher, and the two services in front of it, with a model of known predictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
 from tests.federation import config
 
-PEOPLE = 50
+PERSONS = 50
 
 
 def probabilities(row: int) -> Tensor:
@@ -41,7 +41,7 @@ class Stage:
 
     def __init__(self) -> None:
         labels = LabelColumn(
-            torch.zeros(PEOPLE, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PEOPLE))
+            torch.zeros(PERSONS, dtype=torch.int64), ("yes", "no"), ids=tuple(f"p{n}" for n in range(PERSONS))
         )
         self.questions, self.asked, self.row_index = Questions(), list[tuple[str, ...]](), set(labels.ids or ())
         row_index = RowIndex(config({"name": "split"}).federation, labels)
@@ -81,8 +81,8 @@ def on_stage(play: Callable[[Stage], Awaitable[Any]]) -> Any:
     return asyncio.run(main())
 
 
-@given(st.lists(st.lists(st.integers(-3, PEOPLE + 3), min_size=1, max_size=8), min_size=1, max_size=12))
-def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list[list[int]]) -> None:
+@given(st.lists(st.lists(st.integers(-3, PERSONS + 3), min_size=1, max_size=8), min_size=1, max_size=12))
+def test_every_caller_gets_the_predictions_of_its_own_ids_in_order(requests: list[list[int]]) -> None:
     async def play(stage: Stage) -> tuple[list[list[Reply]], int]:
         answers = await asyncio.gather(*(stage.batcher.ask([f"p{n}" for n in ids]) for ids in requests))
         return answers, len(stage.asked)
@@ -91,14 +91,14 @@ def test_everybody_gets_the_answers_to_its_own_ids_in_their_order(requests: list
     for ids, answer in zip(requests, answers, strict=True):
         assert [each.id for each in answer] == [f"p{n}" for n in ids]
         for n, each in zip(ids, answer, strict=True):
-            known = 0 <= n < PEOPLE
+            known = 0 <= n < PERSONS
             assert each.known == known
             if known:
                 assert each.values == pytest.approx(probabilities(n).tolist())
-    assert asked <= 2  # whoever came meanwhile shared the next question
+    assert asked <= 2  # requests that arrived meanwhile shared the next question
 
 
-def test_the_quantiles_are_those_of_the_newest_answers() -> None:
+def test_the_quantiles_are_those_of_the_newest_requests() -> None:
     batcher = Stage().batcher
     assert batcher.quantiles() == {}
     for number in range(1, 101):
@@ -117,7 +117,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("body", WRONG, ids=lambda body: str(body)[:30])
-def test_what_is_no_list_of_ids_is_refused(body: Any) -> None:
+def test_invalid_lists_of_ids_are_refused(body: Any) -> None:
     with pytest.raises(Refused):
         read_ids(body)
 

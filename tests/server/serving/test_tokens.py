@@ -54,7 +54,7 @@ def test_a_token_is_made_for_its_owner_alone_and_is_accepted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer", "Bearer ", "Bearer other", "Basic secret", "secret"])
-def test_whoever_shows_no_token_is_not_admitted(shown: str) -> None:
+def test_callers_without_a_token_are_not_admitted(shown: str) -> None:
     with pytest.raises(Unknown):
         Tokens({"one": "secret"}, 10).admit(shown, 1)
 
