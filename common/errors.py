@@ -40,7 +40,7 @@ class ColonnadeError(Exception):
     """Base class: the fault (`str(error)`) and its remedy (`error.hint`), both without control characters.
 
     Args:
-        told: text that other members may read; "" for the text of its class, which names nothing private.
+        shared: text that other members may read; "" for the text of its class, which names nothing private.
     """
 
     exit_code = 1
@@ -48,11 +48,11 @@ class ColonnadeError(Exception):
     """Text that other members may read of an error of this class; None for its message, which then never quotes data,
     and its hint."""
 
-    def __init__(self, message: str, *, hint: str = "", told: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", shared: str = "") -> None:
         super().__init__(escaped(message, _LONGEST))
         self.hint = escaped(hint, _LONGEST)
-        said = told or (message if self.telling is None else self.telling)
-        self.told = escaped(" ".join(said.split()), _LONGEST)
+        said = shared or (message if self.telling is None else self.telling)
+        self.shared = escaped(" ".join(said.split()), _LONGEST)
 
 
 class InputError(ColonnadeError):
@@ -123,7 +123,7 @@ class PartyFailed(PeerError):
     telling = None
 
     def __init__(self, party: str, reason: str, *, hint: str = "") -> None:
-        super().__init__(f"{party} failed: {reason}", hint=hint, told=reason)  # unchanged, as the party reported it
+        super().__init__(f"{party} failed: {reason}", hint=hint, shared=reason)  # unchanged, as the party reported it
         self.party, self.reason = party, escaped(reason, _LONGEST)
 
 
@@ -170,7 +170,7 @@ def declared(error: BaseException) -> tuple[str, str]:
     """
     if not isinstance(error, ColonnadeError):
         return f"an unforeseen error ({_type_name(error)})", _AT_HOME
-    return error.told, error.hint if error.telling is None else _AT_HOME
+    return error.shared, error.hint if error.telling is None else _AT_HOME
 
 
 def _type_name(error: BaseException) -> str:

@@ -31,7 +31,7 @@ BY_HAND = ("federation", "serving", "tensor")
 _TYPES: Mapping[type, str] = {int: "uint32", float: "double", str: "string", bool: "bool"}
 _EVERYWHERE = {"part": '"validation" or "test"', "block": "from 0"}  # in all evaluations
 _STEMS = {  # of files whose module is called otherwise
-    "key_agreement": "agreement", "alignment.messages": "alignment", "masked_sums": "blinded", "label_messages": "told",
+    "key_agreement": "agreement", "alignment.messages": "alignment", "masked_sums": "blinded",
     "prediction.messages": "prediction",
 }  # fmt: skip
 _WIDTH = 117  # of a line, without its slashes

@@ -43,13 +43,13 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         with whose(name):
             ids = load_features(config.parties[name].data, federation.party_index(name), base).ids
             keys[name] = RowKeys.of(ids, federation.keys, name)
-    halves: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
+    sides: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
     for name in names:
         policy = config.parties[name].policy
-        halves[name] = Matching(name, federation, policy, keys[name], session, links[name])()
-    tasks = [asyncio.ensure_future(half) for half in halves.values()]
+        sides[name] = Matching(name, federation, policy, keys[name], session, links[name])()
+    tasks = [asyncio.ensure_future(side) for side in sides.values()]
     try:
-        return dict(zip(halves, await asyncio.gather(*tasks), strict=True))
+        return dict(zip(sides, await asyncio.gather(*tasks), strict=True))
     finally:  # the first error is the one that counts
         for task in tasks:
             task.cancel()

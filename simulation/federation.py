@@ -124,7 +124,7 @@ class Simulation:
         )  # fmt: skip
         self._cohort = cohort
         self.on_cohort(cohort)
-        halves: list[asyncio.Future[None]] = []
+        sides: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
             round, states = self.start
             state = State(states.get(name))
@@ -134,9 +134,9 @@ class Simulation:
             ctx.steps = outcome.privacy[name].steps
             ctx.warn = partial(_warn, outcome.server.telemetry, name)
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
-            half = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
-            halves.append(asyncio.ensure_future(half))
-        await self._serve(outcome, cohort, halves)
+            side = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
+            sides.append(asyncio.ensure_future(side))
+        await self._serve(outcome, cohort, sides)
         outcome.payload = _payload(cohort)
         return outcome
 
@@ -145,12 +145,12 @@ class Simulation:
         if self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base)
 
-    async def _serve(self, outcome: Outcome, cohort: Cohort, halves: list[asyncio.Future[None]]) -> None:
+    async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
         serving: asyncio.Future[None] = asyncio.ensure_future(
             SERVE[self.config.federation.protocol.name](outcome.server, cohort, self.config.federation.protocol)
         )
-        tasks = [serving, *halves]
+        tasks = [serving, *sides]
         try:
             while not serving.done():
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -158,7 +158,7 @@ class Simulation:
                     task.result()
                     tasks.remove(task)
             outcome.seconds = asyncio.get_running_loop().time()
-            await asyncio.gather(*halves)
+            await asyncio.gather(*sides)
         finally:  # the first error is the one that counts
             for task in tasks:
                 task.cancel()
@@ -245,7 +245,7 @@ class _VirtualIncidents:
 
     def pause(self, chaos: Chaos, pause: Pause) -> None:
         """Holds the party's messages for this long."""
-        chaos.told("paused", round=pause.round, seconds=pause.seconds)
+        chaos.report("paused", round=pause.round, seconds=pause.seconds)
         chaos.hold(pause.seconds)
 
     def crash(self, chaos: Chaos, round: int) -> None:  # noqa: ARG002  # the port's

@@ -10,9 +10,9 @@ import torch
 from hypothesis import settings
 
 from colonnade.cli.launcher import processes
-from tests import warm
-from tests.bundled import parse_once
-from tests.patience import PATIENCE
+from tests.support import warm
+from tests.support.bundled import parse_once
+from tests.support.patience import PATIENCE
 
 torch.set_num_threads(1)
 parse_once()
@@ -27,20 +27,20 @@ _LONG = ("processes", "browser", "netns")
 _ELSEWHERE = ("papers", "containers")
 # Without any of these markers, and not fast: they train at length, or start children that load everything.
 _SLOW = (
-    "tests/adversaries/test_flood_of_connections.py",
-    "tests/adversaries/test_old_tls.py",
-    "tests/adversaries/test_silent_connections.py",
+    "tests/adversaries/strangers/test_flood_of_connections.py",
+    "tests/adversaries/strangers/test_old_tls.py",
+    "tests/adversaries/strangers/test_silent_connections.py",
     "tests/attacks/",
-    "tests/cli/test_attack.py",
-    "tests/cli/test_compare.py",
-    "tests/cli/test_explain.py",
-    "tests/cli/test_export.py",
-    "tests/cli/test_reproduction.py",
-    "tests/cli/test_wrong_input.py::test_a_wrong_path[",
-    "tests/cli/test_wrong_input.py::test_debug_shows_where",
+    "tests/cli/research/test_attack.py",
+    "tests/cli/research/test_compare.py",
+    "tests/cli/read/test_explain.py",
+    "tests/cli/read/test_export.py",
+    "tests/cli/research/test_reproduction.py",
+    "tests/cli/data/test_wrong_input.py::test_a_wrong_path[",
+    "tests/cli/data/test_wrong_input.py::test_debug_shows_where",
     "tests/common/alignment/test_memory.py",
     "tests/common/models/test_optimiser.py::test_no_optimiser_imports_the_compiler",
-    "tests/common/test_endpoints.py::test_nothing_is_imported_without_endpoints",
+    "tests/common/observability/test_endpoints.py::test_nothing_is_imported_without_endpoints",
     "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
     "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
     "tests/protocols/test_response_noise.py::test_it_learns_under_mild_noise[",

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests import warm
-from tests.patience import PATIENCE
+from tests.support import warm
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
 
@@ -144,7 +144,7 @@ def test_a_server_that_crashes_is_named_its_children_end_and_the_next_start_has_
 
 def test_everything_ends_with_the_tests() -> None:
     code = (
-        "import sys, os\nfrom tests import warm\nwarm._Server.preload = 'nothing'\n"
+        "import sys, os\nfrom tests.support import warm\nwarm._Server.preload = 'nothing'\n"
         "process = warm.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
         "print(process.pid, warm._Server._only._process.pid, flush=True)\nprocess.wait()"
     )

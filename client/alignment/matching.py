@@ -45,7 +45,7 @@ class Matching:
         admit_masked: of the egress; admits the points that the hand has raised and shuffled.
         keep: called with the alignment's number and our rows; they are on the disk when it returns.
         work: runs slow computations.
-        told: called with the exchanges done so far and their total.
+        report: called with the exchanges done so far and their total.
         block: keys per message.
         seed: of the secret and the shuffles.
         foreign: counts others' keys; None for a count of this alignment alone.
@@ -61,7 +61,7 @@ class Matching:
     admit_masked: Callable[[MaskedTensor], MaskedTensor] = lambda value: value
     keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
     work: Work = at_once
-    told: Callable[[int, int], None] = lambda _done, _of: None
+    report: Callable[[int, int], None] = lambda _done, _of: None
     block: int = BLOCK
     seed: Seed = field(default_factory=Seed)
     foreign: ForeignKeys | None = None
@@ -131,7 +131,7 @@ class Matching:
                     await self._take(ring, hand, stage, block)
                 else:
                     await self._hear(Points, keys=0, element=ELEMENT)
-                self.told(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
+                self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
 
     async def _take(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> None:
         owner = ring.owner(self._seat, stage + 1)

@@ -119,7 +119,7 @@ class PartyRows:
             raise CheckpointError(
                 f"{self.name}: rows are aligned, and the server wants to align them again",
                 hint="resume the server from its own folder of this run, or begin a new run with another --out",
-                told="its rows are aligned, and the server wants to align them again",
+                shared="its rows are aligned, and the server wants to align them again",
             )
 
     def _federation(self, begin: Begin) -> FederationConfig:
@@ -139,7 +139,7 @@ class PartyRows:
         return Matching(
             self.name, self._federation(begin), self.policy, self.record.keys,
             session=session, server=link, admit_masked=egress.admit_masked, keep=self.record.keep, work=aside,
-            told=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
+            report=tenths(partial(self.telemetry.event, "aligning", party=self.name)),
             seed=self._seed, foreign=self._foreign, warn=self._warn,
         )  # fmt: skip
 

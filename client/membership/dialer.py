@@ -118,7 +118,7 @@ class Membership:
     async def attend(
         self,
         deliver: Callable[[Item], None],
-        half: Callable[[], Awaitable[None]],
+        side: Callable[[], Awaitable[None]],
         *,
         last: bool = True,
         link: Link | None = None,
@@ -127,7 +127,7 @@ class Membership:
 
         Args:
             deliver: called with every item for the party side's link.
-            half: party side of the protocol, or of the alignment before it.
+            side: party side of the protocol, or of the alignment before it.
             last: True if the run ends with it, so that the farewell is due.
             link: of the party side; while it is full, nothing more is read.
 
@@ -142,7 +142,7 @@ class Membership:
         while self._inbox:
             self._hear(self._inbox.get_nowait())
         try:
-            return await self._until_stopped(half, last=last)
+            return await self._until_stopped(side, last=last)
         finally:
             self._deliver = self._stop = self._link = None
             if link is not None:
@@ -183,9 +183,9 @@ class Membership:
             await self._connection.close()
         await self._dialer.close()
 
-    async def _until_stopped(self, half: Callable[[], Awaitable[None]], *, last: bool) -> bool:
+    async def _until_stopped(self, side: Callable[[], Awaitable[None]], *, last: bool) -> bool:
         assert self._stop is not None  # attend has made it
-        running = asyncio.ensure_future(half())
+        running = asyncio.ensure_future(side())
         either: set[asyncio.Future[Any]] = {running, self._stop}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -206,9 +206,9 @@ class Membership:
             return False
         raise _as_error(stopped)
 
-    async def _finish(self, half: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
+    async def _finish(self, side: asyncio.Future[None], stop: asyncio.Future[Any], *, last: bool) -> None:
         """Ends the party side: the last one says farewell, and waits for the server's farewell or error."""
-        if (error := half.exception()) is not None:
+        if (error := side.exception()) is not None:
             if isinstance(error, ContractError) or not isinstance(error, PeerError):  # else the server knows already
                 self.post(Failure("", *declared(error)))
             raise error

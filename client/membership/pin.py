@@ -89,7 +89,7 @@ class Pin:
         raise CheckpointError(
             f"{self._party}: {self._folder.path} holds {holds}, and the server begins run {run}",
             hint=_ANOTHER,
-            told=f"its folder holds records of another run than {run}",
+            shared=f"its folder holds records of another run than {run}",
         )
 
     def _holds(self) -> bool:

@@ -25,7 +25,7 @@ class RealIncidents:
     def pause(self, chaos: Chaos, pause: Pause) -> None:
         """Sends SIGSTOP now, and SIGCONT from a separate process when the time is over."""
         if self._first(f"pause@{pause.round}"):
-            chaos.told("paused", round=pause.round, seconds=pause.seconds)
+            chaos.report("paused", round=pause.round, seconds=pause.seconds)
             wake = f"sleep {pause.seconds}; kill -CONT {os.getpid()}"
             subprocess.Popen(["/bin/sh", "-c", wake], start_new_session=True)  # noqa: S603
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -33,7 +33,7 @@ class RealIncidents:
     def crash(self, chaos: Chaos, round: int) -> None:
         """Sends SIGKILL now."""
         if self._first(f"crash@{round}"):
-            chaos.told("crashed", round=round)
+            chaos.report("crashed", round=round)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _first(self, what: str) -> bool:

@@ -266,14 +266,14 @@ class PartySessions:
             return None
         names = self.federation.names
         index = PatternIndex(names.index(self.name), len(names), self.federation.batch)
-        told = partial(self.telemetry.event, party=self.name)
-        return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), told)
+        report = partial(self.telemetry.event, party=self.name)
+        return Chaos(self.config.chaos, index, self.federation.seed, RealIncidents(self._folder.chaos), report)
 
     async def _half(self, membership: Membership, ctx: ClientContext, link: Link) -> None:
         self._tell_spent(membership)
         self.progress.phases.turn(COMPUTING)
         try:
-            await self.task.half(ctx, link)
+            await self.task.side(ctx, link)
             self.progress.phases.turn(CHECKPOINT)
             await self._saved()
         finally:

@@ -27,14 +27,14 @@ class PartyTask:
 
     Args:
         contract: of the messages.
-        half: party side of the protocol.
+        side: party side of the protocol.
         federation: the agreed section, adapted to this task.
         purpose: what the Hello must state besides the agreed configuration.
         predicts: True for predictions: the last round is not agreed, and rows may differ from those of training.
     """
 
     contract: Contract[Any]
-    half: PartySide
+    side: PartySide
     federation: FederationConfig
     purpose: Mapping[str, str] = field(default_factory=dict)
     predicts: bool = False
@@ -54,8 +54,8 @@ class PartyTask:
 
 def training(federation: FederationConfig) -> PartyTask:
     """The federation's protocol, from the round that the server names to the last."""
-    protocol, half = federation.protocol, PARTICIPATE[federation.protocol.name]
-    return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: half(ctx, server, protocol), federation)
+    protocol, side = federation.protocol, PARTICIPATE[federation.protocol.name]
+    return PartyTask(CONTRACTS[protocol.name], lambda ctx, server: side(ctx, server, protocol), federation)
 
 
 def prediction_task(federation: FederationConfig) -> PartyTask:

@@ -58,7 +58,7 @@ class AlignmentRecord:
             raise DataError(
                 f"{self.member}: the keys of its table, or their order, have changed since rows were aligned",
                 hint="restore the table, or begin a new run",
-                told="the keys of its table, or their order, have changed since rows were aligned",
+                shared="the keys of its table, or their order, have changed since rows were aligned",
             )
         return kept["rows"]
 

@@ -26,7 +26,7 @@ def refuse_nothing(align: str, rows: int) -> None:
         return
     found = "the members' keys are not the same" if align == "sorted" else "no key is common to all members"
     said = f"federation.align = {align}: {found}"
-    raise DataError(said, hint=_ALIKE, told=said)
+    raise DataError(said, hint=_ALIKE, shared=said)
 
 
 def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int]) -> None:
@@ -43,7 +43,7 @@ def refuse_other_sizes(align: str, members: Sequence[str], sizes: Sequence[int])
         if align == "sorted" and rows != sizes[0]:
             said = f"federation.align = sorted: {member} has {rows} keys, the server {sizes[0]}"  # all know the sizes
             hint = "all members need the same keys; or find the common ones with federation.align: psi"
-            raise DataError(said, hint=hint, told=said)
+            raise DataError(said, hint=hint, shared=said)
 
 
 def refuse_aligned(align: str, what: str) -> None:

@@ -101,7 +101,7 @@ class Checkpoints:
             raise EnvironmentFault(
                 f"the checkpoint of round {round} cannot be written to {self._folder}: {failed.strerror}",
                 hint="make room on the disk; the checkpoint before is kept",
-                told=f"the checkpoint of round {round} cannot be written: {failed.strerror}",
+                shared=f"the checkpoint of round {round} cannot be written: {failed.strerror}",
             ) from failed
 
     def prune(self, keep: Collection[int]) -> None:

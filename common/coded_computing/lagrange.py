@@ -10,7 +10,7 @@ they determine all of ψ, of which the sums are only a part. Example: x w = 0. I
 zero at β_1, and β_1 is a double root; if x = 0 and w = 3 it almost never is. Under a model of zeros, which may be
 the initial one, ψ shows which rows of the data are equal. FedVS does not mention this leak. `vanishing` closes it:
 shares of a random polynomial of ψ's degree that is zero at β_1 .. β_K are added to the responses, which then reveal
-the sums alone. tests/common/numerics/test_lagrange.py counts every case of both.
+the sums alone. tests/common/numerics/coding/test_lagrange.py counts every case of both.
 
 Matrices are computed with Python's integers and applied with the field's product.
 """

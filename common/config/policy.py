@@ -90,4 +90,4 @@ class PolicyConfig(Section):
     ) -> NoReturn:
         """Raises the ConfigError of a broken rule."""
         said = f"parties.{party}.policy.{rule} = {wants}: the federation has {has}"
-        raise ConfigError(said, hint=hint, told=said)  # the other members must change the agreement
+        raise ConfigError(said, hint=hint, shared=said)  # the other members must change the agreement

@@ -213,7 +213,7 @@ class Chaos:
         seed: every draw depends on it, the party's index, the kind and the round: a repeated round
             has the same faults.
         incidents: implementation of pauses and crashes.
-        told: called with every fault: (what, fields).
+        report: called with every fault: (what, fields).
     """
 
     def __init__(
@@ -222,9 +222,9 @@ class Chaos:
         index: PatternIndex,
         seed: int,
         incidents: Incidents,
-        told: Callable[..., object] = lambda *_what, **_fields: None,
+        report: Callable[..., object] = lambda *_what, **_fields: None,
     ) -> None:
-        self._config, self._index, self._seed, self._incidents, self.told = config, index, seed, incidents, told
+        self._config, self._index, self._seed, self._incidents, self.report = config, index, seed, incidents, report
         self._delays, self._drops = config.delay, config.drop
         self._jitter = Pattern.parse(config.jitter)
         self._bandwidth = bits_per_second(config.bandwidth)
@@ -245,7 +245,7 @@ class Chaos:
                 self._pass(self._up, item, carry)
                 return
             if self._draws(item, "drop").random() < _of_kind(self._drops, item, 0.0):
-                self.told("dropped", kind_of=type(item).__name__, round=item.round)
+                self.report("dropped", kind_of=type(item).__name__, round=item.round)
                 return
             delay = Pattern.parse(_of_kind(self._delays, item, "0s")).draw(self._draws(item, "delay"), self._index)
             self._make(item, delay, carry)

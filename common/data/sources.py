@@ -261,7 +261,7 @@ def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Feature
 
     Args:
         config: the party's `data`.
-        seat: its place in the roster, which a split may go by.
+        member: its place in the roster, which a split may go by.
         base: the folder that paths are relative to: the configuration file's.
 
     Raises:

@@ -16,4 +16,4 @@ def whose(member: str) -> Iterator[None]:
     except InputError as wrong:
         if str(wrong).startswith((f"{member}:", f"{member} ", f"{member}.", f"parties.{member}")):
             raise
-        raise type(wrong)(f"{member}: {wrong}", hint=wrong.hint, told=wrong.told) from wrong
+        raise type(wrong)(f"{member}: {wrong}", hint=wrong.hint, shared=wrong.shared) from wrong

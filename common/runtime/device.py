@@ -13,8 +13,8 @@ def choose_device(wanted: str, index: int = 0) -> torch.device:
     """The device that a config names.
 
     Args:
-        wanted: `auto` (a GPU if this process sees one, assigned by `seat`; else the CPU), `cpu` or `cuda:N`.
-        seat: index of this process among several on this machine.
+        wanted: `auto` (a GPU if this process sees one, assigned by `index`; else the CPU), `cpu` or `cuda:N`.
+        index: position of this process among several on this machine.
 
     Raises:
         EnvironmentFault: `cuda:N` where this process sees no such GPU.

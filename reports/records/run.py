@@ -74,8 +74,8 @@ class RecordedRun:
 
     def timeline(self) -> dict[str, list[dict[str, Any]]]:
         """Presence of the members: from summary.json, or from the events."""
-        told: dict[str, list[dict[str, Any]]] | None = self.summary.get("timeline")
-        return follow(self.events, self.parties) if told is None else told
+        recorded: dict[str, list[dict[str, Any]]] | None = self.summary.get("timeline")
+        return follow(self.events, self.parties) if recorded is None else recorded
 
     def since_first(self, seconds: float) -> float:
         """Seconds of the run from seconds since the first event, which a timeline counts."""

@@ -68,7 +68,7 @@ def _apart(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeEr
     """Runs it in a process of its own: one that is killed takes no other with it."""
     try:
         with ProcessPoolExecutor(1, mp_context=_context(how.__module__)) as alone:
-            return alone.submit(told, job, how).result()
+            return alone.submit(outcome_of, job, how).result()
     except BrokenProcessPool:
         return EnvironmentFault("its process was killed", hint="if memory is short, give --processes 1")
 
@@ -83,7 +83,7 @@ def _context(module: str) -> BaseContext:
     return forks
 
 
-def told(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
+def outcome_of(job: Job, how: Callable[[Job], RunRecord]) -> RunRecord | ColonnadeError:
     """The record, or what is wrong in words: errors of all kinds do not travel between processes.
 
     A fault of the program ends this run and no other; where it happened is printed at once.

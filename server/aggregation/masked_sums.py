@@ -55,8 +55,8 @@ class Blinded:
         members = self._members(round)
         if members is None:
             return Found(None, Responses({}, tuple(self._clients)))
-        told = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
-        await self._clients.broadcast(dict.fromkeys(members, told))
+        announced = Members(round, torch.tensor([name in members for name in self._clients], dtype=torch.uint8))
+        await self._clients.broadcast(dict.fromkeys(members, announced))
         found = await self._sum(round, 0, len(batch), members)
         self._judge(round, members, found.answers)
         return found

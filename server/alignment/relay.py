@@ -44,7 +44,7 @@ class Aligning:
         cohort: all parties.
         keep: called with the alignment's number and the server's rows, once every party has kept its own.
         work: runs slow computations.
-        told: called with the exchanges done so far and their total.
+        report: called with the exchanges done so far and their total.
         block: keys per message.
         seed: of the secret and the shuffles.
     """
@@ -55,7 +55,7 @@ class Aligning:
     cohort: Cohort
     keep: Callable[[str, Tensor], None] = lambda _number, _rows: None
     work: Work = at_once
-    told: Callable[[int, int], None] = lambda _done, _of: None
+    report: Callable[[int, int], None] = lambda _done, _of: None
     block: int = BLOCK
     seed: Seed = field(default_factory=Seed)
     _round: int = field(default=0, init=False)
@@ -121,7 +121,7 @@ class Aligning:
                     home = await self._accept(partial(hand.take_back, held[-1]))
                     await self.work(partial(self._lay_down, ring, lists, block, [*held[:-1], home]))
                     await self.cohort.broadcast(Points(self._round, _NONE))
-                self.told(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
+                self.report(stage * ring.blocks() + block + 1, ring.members * ring.blocks())
         return lists
 
     async def _exchange(self, ring: PsiRing, hand: PsiMember, stage: int, block: int) -> list[MaskedTensor]:

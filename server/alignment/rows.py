@@ -56,7 +56,7 @@ class ServerRows:
         if number and (without := [party for party, own in held.items() if own != number]):
             text = f"the rows of this run are aligned, and {', '.join(without)} came without the file that says how"
             hint = "resume every member from its own folder of this run, or begin a new run"
-            raise CheckpointError(text, hint=hint, told=text)
+            raise CheckpointError(text, hint=hint, shared=text)
         return number
 
     async def align(self, cohort: Cohort, session: Session) -> str:
@@ -75,7 +75,7 @@ class ServerRows:
             keys = self.record.keys
             keep = self.record.keep
             rows = await Aligning(
-                self.federation, keys, session, cohort, keep=keep, work=aside, told=report, seed=self.seed
+                self.federation, keys, session, cohort, keep=keep, work=aside, report=report, seed=self.seed
             )()
             seconds = round(time.monotonic() - started, 3)
             self.telemetry.event("aligned", party=SERVER, rows=len(keys), common=len(rows), seconds=seconds)

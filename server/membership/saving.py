@@ -166,7 +166,7 @@ def common_round(held: Mapping[str, Collection[int]], committed: int) -> int:
         without = [name for name, rounds in held.items() if committed not in rounds]
         text = f"no checkpoint is whole at all members: {', '.join(without) or 'some'} lack that of round {committed}"
         hint = "resume every member from its own folder of this run, or begin a new run"
-        raise CheckpointError(text, hint=hint, told=text)
+        raise CheckpointError(text, hint=hint, shared=text)
     return max(common, default=0)
 
 

@@ -145,15 +145,15 @@ class PredictionRun:
         work.add_done_callback(lambda _done: questions.close())
         both = (work, asyncio.ensure_future(sessions.sessions(questions)))
 
-        def told(error: Exception) -> Exception:
+        def shared(error: Exception) -> Exception:
             own = work.done() and not work.cancelled() and work.exception() is error
             said = "what the server does with the model has failed"
-            return ColonnadeError(said, told=said) if own else error
+            return ColonnadeError(said, shared=said) if own else error
 
         def over(status: str, _reason: str | None) -> None:
             ctx.telemetry.event("end", status=status, round=ctx.round)
 
-        await service.converse(sessions.hub, _all_done(both), over, told=told, beside=both)
+        await service.converse(sessions.hub, _all_done(both), over, shared=shared, beside=both)
 
     def _context(self, telemetry: Telemetry) -> tuple[ServerContext, RowIndex]:
         labels, federation = load_labels(self.config.labels, self.base, self.federation.task), self.federation

@@ -150,7 +150,7 @@ class Service:
         work: Awaitable[object],
         over: Callable[[str, str | None], None],
         *,
-        told: Callable[[Exception], Exception] = lambda error: error,
+        shared: Callable[[Exception], Exception] = lambda error: error,
         beside: Collection[asyncio.Future[None]] = (),
     ) -> None:
         """Runs the work while revoked parties are cut off; then sends the parties the error, or the end of the run.
@@ -158,7 +158,7 @@ class Service:
         Args:
             work: ends the conversation when it ends.
             over: called at the very end, with completed, interrupted or failed, and the reason of a failure.
-            told: maps an error to the one that parties receive.
+            shared: maps an error to the one that parties receive.
             beside: cancelled before the farewell.
         """
         status, reason = "failed", None
@@ -171,7 +171,7 @@ class Service:
             raise
         except Exception as error:
             reason = str(error)
-            hub.say_failure(getattr(error, "party", SERVER), told(error))
+            hub.say_failure(getattr(error, "party", SERVER), shared(error))
             raise
         finally:
             for task in tasks:

@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.attacks.run import AttackedRun, open_run
 from colonnade.common.config.members import Config
 from colonnade.simulation.folder import simulate_captured
-from tests.federation import config
+from tests.support.federation import config
 
 SPLIT = {"name": "split", "embedding": 10}
 

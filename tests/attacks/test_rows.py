@@ -17,7 +17,7 @@ from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding
 from colonnade.simulation.federation import Outcome
 from tests.attacks.stage import home
-from tests.federation import config, federate
+from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
 

@@ -19,7 +19,7 @@ from colonnade.common.messaging.message import Message
 from colonnade.common.messaging.raw import to_tensor
 from colonnade.common.secure_aggregation.key_agreement import KeyOffer, KeyProof, KeyRing, agreement_limits
 from colonnade.server.aggregation.key_agreement import introduce
-from tests.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
+from tests.support.meeting import KINDS, NAMES, SESSION, Meeting, Passes, certified_meeting
 
 PAIRS = [(one, other) for one in NAMES for other in NAMES if one != other]
 

@@ -15,7 +15,7 @@ from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.data.columns.features import Features
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.observability.telemetry import Telemetry
-from tests.alignment import federation
+from tests.support.alignment import federation
 
 
 def opened(folder: Path, most: int | None = 10) -> ForeignKeys:

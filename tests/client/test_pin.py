@@ -52,7 +52,7 @@ def test_another_run_is_refused_once_something_is_there(tmp_path: Path, leave) -
     pin = opened(tmp_path)
     with pytest.raises(CheckpointError, match="holds records of run run1, and the server begins run run2") as refused:
         pin.admit(begin(2, "run2"))
-    assert "choose another --out" in refused.value.hint and str(tmp_path) not in refused.value.told
+    assert "choose another --out" in refused.value.hint and str(tmp_path) not in refused.value.shared
     assert pin.run == "run1"
     pin.admit(begin(2))
 

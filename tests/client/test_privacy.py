@@ -17,7 +17,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import BudgetSpent, ConfigError
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.server.reporting.summary import protection
-from tests.federation import config, federate, parameters
+from tests.support.federation import config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 8, "tau": 2}
 PRIVATE = ("federation.privacy.clip=0.5", "federation.privacy.noise_multiplier=20")

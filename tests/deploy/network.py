@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COLONNADE = (sys.executable, "-m", "colonnade")

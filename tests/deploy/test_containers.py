@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from colonnade.common.data.formats.tensors import read_tensor_labels
-from tests.cli.test_up import finish, start
+from tests.cli.run.test_up import finish, start
 from tests.deploy.compose import IMAGE, MEMBERS, PARTIES, ROOT, Project, dealing, engine, project
 
 pytestmark = [

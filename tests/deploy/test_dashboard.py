@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.version import VERSION
-from tests.watched import Watched, config, read
+from tests.support.watched import Watched, config, read
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "metrics/grafana/dashboards/colonnade.json").read_text())

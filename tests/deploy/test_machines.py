@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from tests.deploy.network import ROOT, Network, available, await_events, colonnade, events, finish, stop
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 WHY_NOT = available()
 

@@ -14,7 +14,7 @@ from colonnade.common.checkpointing.state import State
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.agg_vfl import CONTRACT, Evaluation, Gradient, Prediction
 from colonnade.server.fusion.active import active_party
-from tests.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate
 
 AGG = {"name": "agg_vfl", "embedding": 16}
 DIFFERENT = (

@@ -23,7 +23,7 @@ from colonnade.common.secure_aggregation.masked_sums import Masked, Members, rin
 from colonnade.common.secure_aggregation.masks import Blinder
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 BLIND: dict[str, dict[str, Any]] = {
     "vimadmm_j": {"name": "vimadmm_j", "embedding": 8, "tau": 3, "update": "signal"},

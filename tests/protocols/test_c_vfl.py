@@ -12,7 +12,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels, Targets
 from colonnade.common.messaging.message import payload_bytes
 from colonnade.common.protocols.c_vfl import CONTRACT, Embedding, Evaluation, Head, Other
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 C_VFL = {"name": "c_vfl", "embedding": 16, "local_steps": 3}
 MLP = "federation.protocol.head={name: mlp, hidden: 12, dropout: 0}"

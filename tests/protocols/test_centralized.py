@@ -13,7 +13,7 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.models.build import build_head
 from colonnade.common.protocols.centralized import CONTRACT, Evaluation, Features
 from colonnade.server.fusion.joined_columns import Joined
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 CENTRALIZED = {"name": "centralized"}
 MLP = "server.head={name: mlp, hidden: 24, dropout: 0}"

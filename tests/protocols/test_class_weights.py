@@ -13,7 +13,7 @@ from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.class_weights import balanced
 from colonnade.common.parsing.file import parse
-from tests.federation import NEEDS, federate
+from tests.support.federation import NEEDS, federate
 
 ROWS, RARE = 600, 0.08
 

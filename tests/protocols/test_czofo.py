@@ -18,7 +18,7 @@ from colonnade.common.numerics.directions import Directions
 from colonnade.common.protocols.czofo import CONTRACT, Differences, Embedding, Evaluation
 from colonnade.server.reporting.summary import findings
 from colonnade.server.training.context import ServerContext
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 CZOFO = {"name": "czofo", "embedding": 16, "directions": 6, "mu": 0.01}
 ROW, TOGETHER = "federation.protocol.delta=row", "federation.protocol.arrivals=false"

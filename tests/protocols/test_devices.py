@@ -13,9 +13,9 @@ from torch import Tensor
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.simulation import contexts
-from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import CASES, PROTOCOLS
-from tests.second_device import second_device, second_process
+from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.second_device import second_device, second_process
 
 SHORT = ("federation.rounds=2", "federation.epochs=0", "federation.batch=500")
 GPU = ("server.device=cuda:0", "every_party.device=cuda:0")

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.fedbcd import CONTRACT, Embedding, Evaluation, Gradient
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 FEDBCD = {"name": "fedbcd", "embedding": 16, "tau": 3}
 

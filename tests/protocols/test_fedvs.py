@@ -30,7 +30,7 @@ from colonnade.common.protocols.fedvs import (
     hash_of,
 )
 from colonnade.server.aggregation.coded import CodedSums
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 FEDVS = {"name": "fedvs", "embedding": 8, "segments": 2, "chunk": 400}
 NETWORKS = (

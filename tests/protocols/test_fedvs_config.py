@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.protocols.fedvs import Config
-from tests.federation import config, federate
+from tests.support.federation import config, federate
 
 FEDVS = {"name": "fedvs", "embedding": 4}
 NETWORKS = (

@@ -16,9 +16,9 @@ from colonnade.common.contracts import registry
 from colonnade.common.contracts.registry import CONTRACTS, GROUP, NAMES
 from colonnade.common.errors import ConfigError
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
-from tests.cli.test_up import finish
-from tests.federation import config, federate, tree
-from tests.warm import COLONNADE
+from tests.cli.run.test_up import finish
+from tests.support.federation import config, federate, tree
+from tests.support.warm import COLONNADE
 
 ROOT = Path(__file__).parents[2]
 PAGE, EXAMPLE = ROOT / "docs" / "adding_a_protocol.md", ROOT / "docs" / "examples" / "signs.py"
@@ -137,7 +137,7 @@ def test_the_houses_list_has_every_module_once(side: str) -> None:
 
 def test_no_protocol_is_imported_but_the_one_that_is_asked_for() -> None:
     look = (
-        "import sys; from tests.federation import config; from colonnade.server.protocols import SERVE; "
+        "import sys; from tests.support.federation import config; from colonnade.server.protocols import SERVE; "
         "config({'name': 'split'}); SERVE['split']; print(*sorted(m for m in sys.modules if '.protocols.' in m))"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -12,8 +12,8 @@ from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.messaging.label_messages import Beliefs, Labels
-from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import END, PROTOCOLS, SHORT, left_alone, same
+from tests.support.federation import Outcome, config, federate, parameters
 
 NOISY = "server.privacy.labels={deviation: 1, seeded: true}"
 

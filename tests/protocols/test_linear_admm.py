@@ -11,7 +11,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.numerics.ridge import Ridge
 from colonnade.common.protocols.linear_admm import CONTRACT, Evaluation, Logits, Update
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 LINEAR = {"name": "linear_admm"}
 EVERY_ROW = "federation.batch=1294"

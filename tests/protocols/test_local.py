@@ -17,7 +17,7 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.local import CONTRACT
 from colonnade.common.protocols.split import Embedding
 from colonnade.server.fusion.active import active_party
-from tests.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate
 
 LOCAL = {"name": "local", "embedding": 16}
 

@@ -1,6 +1,6 @@
 """Every protocol as `up` runs it, over real gRPC and mutual TLS, in one event loop.
 
-Three run as processes of their own: tests/cli/test_up.py.
+Three run as processes of their own: tests/cli/run/test_up.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from colonnade.common.parsing.file import load
-from tests.cli.test_up import assert_as_simulated, events, summary_of, write
-from tests.federation import federate
-from tests.household import colonnade
+from tests.cli.run.test_up import assert_as_simulated, events, summary_of, write
+from tests.support.federation import federate
+from tests.support.household import colonnade
 
 PROTOCOLS = [
     *({"name": name, "embedding": 16} for name in ("split", "split_avg", "fedbcd", "fdml", "vafl", "c_vfl")),

@@ -22,7 +22,7 @@ from colonnade.common.prediction import messages as prediction
 from colonnade.common.prediction.messages import Ask, Output
 from colonnade.server.prediction.exchange import Questions, predict
 from colonnade.server.training.absence import Absent
-from tests.federation import config, federate
+from tests.support.federation import config, federate
 
 ABLE = [name for name, contract in CONTRACTS.items() if contract.predicts]
 BLIND = [

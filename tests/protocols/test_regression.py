@@ -16,7 +16,7 @@ from colonnade.common.data.known_sets.bundled import Bundled
 from colonnade.common.errors import CheckpointError, ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.server.training.context import ServerContext
-from tests.federation import AGREED, NEEDS, federate
+from tests.support.federation import AGREED, NEEDS, federate
 
 DATA: Mapping[str, Any] = {"source": "sklearn", "name": "diabetes", "split": "columns"}
 # Settings that come near least squares in so few rounds; squared loss has no bound on its slopes, so that

@@ -17,8 +17,8 @@ from colonnade.common.protocols.vafl import Embedding, Gradient
 from colonnade.server.privacy import response_noise as answers
 from colonnade.server.reporting.summary import response_noise_summary
 from colonnade.server.training.context import ServerContext
-from tests.federation import Outcome, config, federate, parameters
 from tests.protocols.test_resume import PROTOCOLS, same
+from tests.support.federation import Outcome, config, federate, parameters
 
 ABLE = [name for name, contract in CONTRACTS.items() if contract.response_noise]
 COME = "federation.protocol.arrivals=true"

@@ -13,7 +13,7 @@ from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
-from tests.federation import Outcome, config, federate
+from tests.support.federation import Outcome, config, federate
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "split": {"name": "split", "embedding": 8},

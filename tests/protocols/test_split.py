@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.split import CONTRACT, Embedding, Evaluation, Gradient
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 SPLIT = {"name": "split", "embedding": 16}
 

@@ -13,7 +13,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.protocols.split_avg import CONTRACT, Embedding, Evaluation, Gradient
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 AVERAGE = {"name": "split_avg", "embedding": 16}
 POLYNOMIAL = "every_party.model={name: polynomial, layers: 2}"

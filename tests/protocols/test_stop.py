@@ -6,8 +6,8 @@ import pytest
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from tests.federation import Outcome, config, federate
 from tests.protocols.test_resume import PROTOCOLS, same
+from tests.support.federation import Outcome, config, federate
 
 SHORT = ("federation.rounds=12", "federation.epochs=0", "federation.batch=500", "federation.evaluate.every=1")
 # Rates at which the validation accuracy goes up and down.

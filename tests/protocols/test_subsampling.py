@@ -9,8 +9,8 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.server.reporting.summary import protection
-from tests.federation import config, federate
 from tests.protocols.test_resume import END, SHORT, same
+from tests.support.federation import config, federate
 
 PROTOCOLS = {
     "vimadmm": {"name": "vimadmm", "embedding": 8, "tau": 3, "missing": "last"},

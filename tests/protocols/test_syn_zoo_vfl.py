@@ -11,8 +11,8 @@ from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, InputError
-from tests.federation import Outcome, config, federate, parameters
-from tests.pairs import SETS, WIDTH, Replica
+from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.pairs import SETS, WIDTH, Replica
 
 SYN = {"name": "syn_zoo_vfl", "embedding": WIDTH, "mu": 0.01}
 both = pytest.mark.parametrize("name", ["zoo_vfl", "syn_zoo_vfl"])

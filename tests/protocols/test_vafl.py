@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.protocols.vafl import CONTRACT, Embedding, Evaluation, Gradient
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 VAFL = {"name": "vafl", "embedding": 16, "weights_lr": 0.05}
 COME = "federation.protocol.arrivals=true"

@@ -15,7 +15,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.protocols.vfedmh import CONTRACT, Embedding, Evaluation, Global, Gradient, Prediction
 from colonnade.common.secure_aggregation.masked_sums import BLINDED, Masked, Members, ring
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 ROUNDS = ("federation.rounds=6", "federation.epochs=0", "every_party.optimiser.lr=0.1")
 WIDTH = 16

@@ -22,7 +22,7 @@ from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.common.protocols.vfl_afe import CONTRACT
 from colonnade.server.reporting.summary import protection
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 AFE = {"name": "vfl_afe", "embedding": 16}
 PRIVACY = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: %s, delta: 1e-4, seeded: true, %s}"

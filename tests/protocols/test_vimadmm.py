@@ -12,7 +12,7 @@ from colonnade.common.errors import ConfigError, ContractError
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Evaluation, Update
 from colonnade.server.fusion.heads import MlpHeads
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 5}
 

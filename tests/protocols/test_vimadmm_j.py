@@ -13,7 +13,7 @@ from colonnade.common.models.heads import xavier
 from colonnade.common.numerics.losses import CrossEntropy
 from colonnade.common.protocols.vimadmm_j import CONTRACT, Evaluation, Logits, Signal, Update
 from colonnade.common.secure_aggregation.masked_sums import BLINDED
-from tests.federation import Outcome, config, federate, parameters
+from tests.support.federation import Outcome, config, federate, parameters
 
 VIMADMM_J = {"name": "vimadmm_j", "embedding": 16, "tau": 5}
 

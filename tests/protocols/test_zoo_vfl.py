@@ -11,8 +11,8 @@ from colonnade.common.contracts.pairs import Difference, Evaluation, Pair
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ContractError
 from colonnade.common.messaging.message import Message
-from tests.federation import Outcome, config, federate, parameters
-from tests.pairs import SETS, WIDTH, Replica
+from tests.support.federation import Outcome, config, federate, parameters
+from tests.support.pairs import SETS, WIDTH, Replica
 
 ZOO = {"name": "zoo_vfl", "embedding": WIDTH, "mu": 0.01}
 

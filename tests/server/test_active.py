@@ -18,7 +18,7 @@ from colonnade.common.parsing.file import parse
 from colonnade.server.fusion.active import active_party, load_columns
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.contexts import client_context, server_context
-from tests.federation import config, tree
+from tests.support.federation import config, tree
 
 AGG = {"name": "agg_vfl", "embedding": 16}
 

@@ -10,7 +10,7 @@ from colonnade.common.config.run_options import StopConfig
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.server.evaluation.best import Best
-from tests.common.test_config import tree
+from tests.common.config.test_config import tree
 
 
 def after(accuracies: list[float], **stop: Any) -> Best:

@@ -12,7 +12,7 @@ from colonnade.common.data.sources import load_labels
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.training.context import ServerContext
 from colonnade.server.training.imputation import How, StandIn
-from tests.federation import config
+from tests.support.federation import config
 
 BATCH = torch.tensor([4, 0, 9])
 

@@ -14,8 +14,8 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import CheckpointError, ConfigError, EnvironmentFault
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.server.privacy.label_budget import RowReleases, open_releases
-from tests.federation import config as digits
-from tests.oracles import exact_epsilon
+from tests.support.federation import config as digits
+from tests.support.oracles import exact_epsilon
 
 CONFIG = ResponseNoiseConfig(clip=0.1, head_clip=1, noise_multiplier=20)
 LONG = Schedule(digits({"name": "vafl"}, "federation.epochs=64").federation, 1797, 0)

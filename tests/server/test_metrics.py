@@ -15,7 +15,7 @@ from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.runtime.json_lines import read_lines
-from tests.watched import Samples, Watched, config, value
+from tests.support.watched import Samples, Watched, config, value
 
 VIMADMM = {"name": "vimadmm", "embedding": 16, "tau": 2}
 

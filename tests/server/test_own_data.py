@@ -20,7 +20,7 @@ from colonnade.common.errors import DataError, declared
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
-from tests.federation import config
+from tests.support.federation import config
 
 
 def test_a_table_that_cannot_be_used_is_not_quoted_to_the_parties() -> None:

@@ -9,7 +9,7 @@ from colonnade.common.data.labels import LabelColumn
 from colonnade.common.errors import DataError
 from colonnade.common.parsing.file import parse
 from colonnade.server.prediction.row_index import RowIndex
-from tests.federation import tree
+from tests.support.federation import tree
 
 
 def row_index(*ids: str, **keys: object) -> RowIndex:

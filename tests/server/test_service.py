@@ -13,8 +13,8 @@ import pytest
 from colonnade.common.config.members import ServerConfig
 from colonnade.common.errors import PartyFailed
 from colonnade.server.run.service import Service, prediction_task, training
-from tests.federation import config
 from tests.server.stage import play
+from tests.support.federation import config
 
 SERVER = ServerConfig.model_validate({"labels": {"source": "sklearn", "name": "digits"}})
 
@@ -77,7 +77,7 @@ def test_a_failure_is_reported_with_its_party_before_the_farewell() -> None:
 
 
 def test_parties_are_sent_another_reason_if_one_is_given() -> None:
-    done = converse(fail(ValueError("a secret")), told=lambda _error: ValueError("it has failed"))
+    done = converse(fail(ValueError("a secret")), shared=lambda _error: ValueError("it has failed"))
     assert done[0] == ("failed", "server", "it has failed") and done[-1] == (ValueError, "a secret")
 
 

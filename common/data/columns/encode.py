@@ -101,7 +101,7 @@ class Encoder:
             raise DataError(
                 "no column is left as a feature: none of them has a word in training rows",
                 hint="bring a column with values; with `missing: mean` a missing word is a category of its own",
-                told="its table has no values to learn from",
+                shared="its table has no values to learn from",
             )
         numbers = _numbers(training, codes)
         every = torch.arange(len(numbers))
@@ -138,7 +138,7 @@ class Encoder:
         raise DataError(
             f"the table has {' of '.join(filter(None, now))} where training had {' of '.join(filter(None, was))}",
             hint="give the columns of training, in the same order, and their `types`",
-            told="its table has other columns than in training",
+            shared="its table has other columns than in training",
         )
 
     def _mark(self, into: Tensor, code: Code, words: Sequence[str], codes: Tensor) -> None:
@@ -155,7 +155,7 @@ class Encoder:
                 f"column {code.name!r}: {int(unseen.sum())} rows have words that no training row has, as {word!r}",
                 hint="say `unseen: zero` to take them as of no category, or mend them; "
                 "if it says who a row is about, it is the `key`, and no feature",
-                told="its table has values that were not seen in training, and its `unseen` is refuse",
+                shared="its table has values that were not seen in training, and its `unseen` is refuse",
             )
         rows = torch.nonzero(marks >= 0).squeeze(1)
         into[rows, marks[rows]] = 1.0
@@ -206,5 +206,5 @@ def _missing(name: str, count: int) -> DataError:
     return DataError(
         f"column {name!r} lacks {count} values",
         hint="fill them in, or say with `missing` what stands in for them",
-        told="its table lacks values, and its `missing` is refuse",
+        shared="its table lacks values, and its `missing` is refuse",
     )

@@ -126,7 +126,7 @@ class EncoderFile:
             raise DataError(
                 "the table has changed since the run was begun: its values, columns, keys or order are others",
                 hint=f"give the table of the beginning ({self._path} has its fingerprint), or begin a new run",
-                told="its table has changed since the run was begun",
+                shared="its table has changed since the run was begun",
             )
 
     def _write(self, encoder: Encoder, fingerprint: str) -> None:

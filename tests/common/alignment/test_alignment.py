@@ -22,7 +22,7 @@ from colonnade.common.crypto.sealing import Session
 from colonnade.common.errors import PartyLost
 from colonnade.common.messaging.message import payload_bytes
 from colonnade.common.messaging.raw import to_bytes
-from tests.alignment import KINDS, Found, align, federation
+from tests.support.alignment import KINDS, Found, align, federation
 
 TABLES = {
     SERVER: ["ada", "bob", "cyd", "dan", "eve", "fay"],

@@ -27,7 +27,7 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.crypto.group import Secret
 from colonnade.common.crypto.sealing import Session
 from colonnade.server.alignment.relay import Aligning
-from tests.alignment import KINDS, federation
+from tests.support.alignment import KINDS, federation
 
 FEW, MANY = 30_000, 120_000
 SLACK = 16 * 2**20

@@ -14,7 +14,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import CheckpointError, DataError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.server.alignment.rows import ServerRows
-from tests.alignment import federation
+from tests.support.alignment import federation
 
 ROWS = torch.tensor([2, 0])
 

@@ -18,8 +18,8 @@ from colonnade.common.conversation.control import Item
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError, ContractError, DataError
 from colonnade.common.messaging.message import Message
-from tests.alignment import align, federation
 from tests.common.alignment.test_alignment import TABLES, errors
+from tests.support.alignment import align, federation
 
 
 class TestPolicy:

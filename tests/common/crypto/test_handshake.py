@@ -25,7 +25,7 @@ from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.probe import fetch_certificate
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import EnvironmentFault, IdentityError, RefusedError
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from conftest import Federation, Forge

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.idx import write_idx
+from tests.support.idx import write_idx
 
 
 @pytest.fixture

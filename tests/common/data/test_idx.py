@@ -11,7 +11,7 @@ from colonnade.common.data.formats import records
 from colonnade.common.data.formats.idx import IdxImages, holds, read_labels
 from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, PatchesSplit
 from colonnade.common.errors import DataError
-from tests.idx import write_idx
+from tests.support.idx import write_idx
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 512])

@@ -15,7 +15,7 @@ from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.labels import LabelPrivacyConfig, NoisyLabels, posterior
 from colonnade.common.privacy.laplace import discrete_laplace
-from tests.common.test_config import error, tree
+from tests.common.config.test_config import error, tree
 
 GRID = 2**20
 

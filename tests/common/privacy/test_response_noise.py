@@ -18,8 +18,8 @@ from colonnade.common.parsing.file import parse
 from colonnade.common.privacy.accounting.accountant import epsilon
 from colonnade.common.privacy.noise import secure_normals
 from colonnade.common.privacy.response_noise import RowNoise, clip_rows
-from tests.common.test_config import tree
-from tests.oracles import exact_epsilon
+from tests.common.config.test_config import tree
+from tests.support.oracles import exact_epsilon
 
 ROWS, WIDTH, CLASSES = 6, 5, 4
 STILL = 1e-6  # a noise multiplier with a grid finer than the tolerance

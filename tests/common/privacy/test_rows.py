@@ -69,5 +69,5 @@ def test_evaluations_in_the_clear_void_it() -> None:
 
 def test_rows_must_be_named() -> None:
     for rows in (None, ROWS[:3]):
-        with pytest.raises(InputError, match="which they are"):
+        with pytest.raises(InputError, match="needs their numbers"):
             release()(torch.ones(4, 2), rows=rows)

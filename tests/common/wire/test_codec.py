@@ -29,8 +29,8 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import VARINT, WireError, nested, tag, varint
-from tests.federation import config
-from tests.messages import any_message, any_tensor, dimensions, fitting_message, library
+from tests.support.federation import config
+from tests.support.messages import any_message, any_tensor, dimensions, fitting_message, library
 
 ALL = {**CONTRACTS, "prediction": prediction.contract(config({"name": "split"}).federation)}  # all conversations
 BEFORE = {kind.__name__: kind for kind in ALIGNMENT}  # the protocol's own messages

@@ -18,8 +18,8 @@ from colonnade.common.protocols.vimadmm import CONTRACT, Embedding, Update
 from colonnade.common.wire._generated import tensor_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import WireError
-from tests.federation import config, federate, parameters
-from tests.messages import library
+from tests.support.federation import config, federate, parameters
+from tests.support.messages import library
 
 VIMADMM = {"name": "vimadmm", "embedding": 60, "tau": 2}
 

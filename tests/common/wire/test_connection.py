@@ -23,7 +23,7 @@ from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.dial import Dialer
 from colonnade.common.wire.frame import METHOD, pack
 from colonnade.common.wire.listen import Listener
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 CODEC = Codec(CONTRACT.kinds)
 LARGEST = 1 << 20

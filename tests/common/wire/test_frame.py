@@ -18,7 +18,7 @@ from colonnade.common.wire._generated import federation_pb2
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.fields import EIGHT_BYTES, LENGTH, VARINT, WireError, nested, tag, varint
 from colonnade.common.wire.frame import FRAME_ALLOWANCE, METHOD, pack, unpack
-from tests.messages import UINT32, any_message, any_notice, dimensions, fitting_message, library
+from tests.support.messages import UINT32, any_message, any_notice, dimensions, fitting_message, library
 
 CODEC = Codec(CONTRACT.kinds)
 KINDS = [(name, kind) for name, contract in CONTRACTS.items() for kind in contract.messages]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.messages import PROTO, generator
+from tests.support.messages import PROTO, generator
 
 COMMITTED = PROTO.parent / "common" / "wire" / "_generated"
 

@@ -15,8 +15,8 @@ from colonnade.common.wire import connection
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.connection import Connection
 from colonnade.common.wire.listen import Listener
-from tests import warm
-from tests.patience import PATIENCE
+from tests.support import warm
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PARTY = """
@@ -24,7 +24,7 @@ import asyncio, sys
 from colonnade.common.protocols.split import CONTRACT
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.dial import Dialer
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 async def main():
     dialer = Dialer(Codec(CONTRACT.kinds), 1 << 20)

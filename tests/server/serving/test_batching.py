@@ -27,7 +27,7 @@ from colonnade.server.prediction.serving.batching import Batcher, Reply
 from colonnade.server.prediction.serving.grpc_service import METHOD, Remote
 from colonnade.server.prediction.serving.tokens import Tokens
 from colonnade.server.prediction.serving.web import Refused, Web, read_ids
-from tests.federation import config
+from tests.support.federation import config
 
 PERSONS = 50
 

@@ -1,0 +1,136 @@
+"""A server that gives a run or a session another number, or begins anew, to sum a round again without one party."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.control import Save
+from colonnade.common.errors import CheckpointError, ContractError, PeerError
+from colonnade.common.runtime.json_lines import read_lines
+from tests.support.federation import config
+from tests.support.lying_server import Liar, lying
+
+SETS = ("federation.quorum={need: 3, grace: 0.5}", "federation.batch=64", "federation.timeouts={answer: 20, away: 20}")
+VICTIM = "party4"
+
+
+def agreed() -> Config:
+    return config({"name": "vfedmh", "embedding": 8}, *SETS)
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scene, 90))
+
+
+async def summed(there: Liar, run: str) -> None:
+    """The first session: round 1 over all parties."""
+    await there.begin(run)
+    assert await there.sum(run, there.config.federation.names) is not None
+
+
+def others(there: Liar) -> list[str]:
+    return [name for name in there.config.federation.names if name != VICTIM]
+
+
+def left(there: Liar) -> list[int]:
+    """Number of releases of each party, from its ledger."""
+    return [len(list(read_lines(there.home(name) / "ledger.jsonl"))) for name in there.config.federation.names]
+
+
+@pytest.mark.parametrize("run", ["run2", "run1 9", "", "x" * 65, "run1 1 32"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
+def test_another_run_in_the_same_folder_is_refused_by_every_party(tmp_path: Path, run: str, restarted: bool) -> None:
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            await summed(there, "run1")
+            before = left(there)
+            if restarted:
+                await there.stop()
+                there.start()
+            else:
+                there.hub.rewind("again")
+            with pytest.raises(PeerError):  # the sum over the others, which would show what the victim sent
+                await there.begin(run)
+                await there.sum(run, others(there))
+            for name, error in (await there.errors()).items():
+                assert isinstance(error, CheckpointError | ContractError)
+                if run == "run2":
+                    assert f"{there.home(name)} holds records of run run1, and the server begins run run2" in str(error)
+                    assert isinstance(error, CheckpointError) and "choose another --out" in error.hint
+            assert left(there) == before
+            assert json.loads((there.home(VICTIM) / "pinned.json").read_text())["run"] == "run1"
+
+    play(scene())
+
+
+@pytest.mark.parametrize("session", [1, 0], ids=["the same", "an older one"])
+def test_a_session_that_is_no_newer_is_refused(tmp_path: Path, session: int) -> None:
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            await summed(there, "run1")
+            await there.stop()
+            there.start()
+            there.numbers.next = session
+            with pytest.raises(PeerError):
+                await there.begin("run1")
+                await there.sum("run1", others(there))
+            for error in (await there.errors()).values():
+                assert isinstance(error, ContractError) and "Begin.session: expected more than 1" in str(error)
+
+    play(scene())
+
+
+def test_before_a_checkpoint_is_committed_the_run_may_begin_anew_and_rounds_keep_their_sets(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            await summed(there, "run1")
+            there.hub.request_save(Save(1))
+            for restarted in (False, True):
+                if restarted:
+                    await there.stop()
+                    there.start()
+                else:
+                    there.hub.rewind("again")
+                await there.begin("run1")
+                assert await there.sum("run1", others(there)) is None
+            assert any("nothing is sent for it over another set" in reason for reason in there.warnings("party1"))
+
+    play(scene())
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["rewound", "restarted"])
+def test_the_beginning_is_refused_once_a_checkpoint_was_committed(tmp_path: Path, restarted: bool) -> None:
+    async def scene() -> None:
+        async with lying(agreed(), tmp_path) as there:
+            there.start()
+            await there.begin("run1")
+            sums = await there.summing("run1")
+            rounds = there.cohort.rounds(4)
+            for number in (1, 2):
+                assert await anext(rounds) == number
+                await sums.training(number, sums._ctx.schedule.batch(number))
+                there.hub.request_save(Save(number, keep=number - 1))
+            await anext(rounds)
+            await there.save(Save(2, keep=1))
+            if restarted:
+                await there.stop()
+                there.start()
+            else:
+                there.hub.rewind("again")
+            with pytest.raises(PeerError):
+                await there.begin("run1")
+                await there.sum("run1", there.config.federation.names)
+            for error in (await there.errors()).values():
+                assert isinstance(error, ContractError) and "Begin.round: expected a checkpoint's" in str(error)
+
+    play(scene())

@@ -1,0 +1,365 @@
+"""`colonnade explain` against the same numbers taken from checkpoints and models by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+
+from colonnade.client.protocols import LOCAL
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.config.members import Config
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.rows import generator
+from colonnade.common.data.sources import load_features
+from colonnade.common.data.split import PartyIndex
+from colonnade.common.errors import InputError
+from colonnade.common.parsing.file import load, parse
+from colonnade.reports.explanation import trained as opening
+from colonnade.reports.explanation.findings import Findings, PartyFindings, measure
+from colonnade.reports.explanation.keep import Keep, reduced
+from colonnade.reports.explanation.maps import flatten_map
+from colonnade.reports.explanation.page import numbers, sentences
+from colonnade.reports.explanation.picture import bars
+from colonnade.reports.explanation.trained import open_run
+from colonnade.reports.html.curves import HEIGHT, WIDTH, coloured, curves
+from colonnade.server.protocols import ACTIVE, JOINT
+from colonnade.simulation.federation import Outcome
+from tests.cli.data.test_wrong_input import run
+from tests.cli.run.test_up import summary_of
+from tests.cli.run.test_up import write as write_file
+from tests.support.federation import config, federate
+from tests.support.household import colonnade
+
+PROTOCOLS = {"split": {}, "vimadmm": {"tau": 5}, "vimadmm_j": {"tau": 5}}
+RUN = "0123456789abcdef"
+
+
+def home(folder: Path, member: str) -> Path:
+    return folder if member == SERVER else folder / "parties" / member
+
+
+def leave_behind(folder: Path, cfg: Config, outcome: Outcome, *rounds: int) -> Path:
+    """A folder as `up` leaves it: the newest checkpoints of every member, and the end of the run."""
+    folder.mkdir(parents=True)
+    (folder / "launch.json").write_text(json.dumps({"base": str(folder)}))
+    (folder / "run.json").write_text(json.dumps({"run": RUN}))
+    (folder / "summary.json").write_text(json.dumps({"status": "completed", "metrics": outcome.server.metrics}))
+    tree = cfg.model_dump(mode="json", exclude_none=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    for round in rounds or (outcome.server.round,):
+        for member, snapshot in outcome.saved[round].items():
+            owner = Owner(member, RUN, cfg.federation.lasting_hashes())
+            Checkpoints(home(folder, member) / "checkpoints").save(round, snapshot, owner)
+    return folder
+
+
+Case = tuple[Path, Outcome]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Case]]:
+    """A run of every protocol, in one event loop, as a folder and in memory."""
+    cases = {}
+    for name, more in PROTOCOLS.items():
+        cfg = config({"name": name, "embedding": 8, **more}, "federation.rounds=12", "federation.epochs=0")
+        outcome = federate(cfg, save=True)
+        cases[name] = leave_behind(tmp_path_factory.mktemp(name) / "run", cfg, outcome, 11, 12), outcome
+    yield cases
+
+
+@pytest.fixture
+def copied(finished: dict[str, Case], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished["vimadmm"][0], tmp_path / "copy"))
+
+
+def saved(folder: Path, member: str) -> dict[str, Tensor]:
+    return load_file(home(folder, member) / "checkpoints" / "round-00000012.safetensors")
+
+
+def by_hand(folder: Path, outcome: Outcome, features: dict[str, Tensor], without: str = "") -> float:
+    """Accuracy on the test rows from the checkpoints' tensors alone: no model's code and no protocol's."""
+    total: Tensor | float = 0.0
+    joint = saved(folder, SERVER)
+    for index, (name, x) in enumerate(features.items()):
+        own = saved(folder, name)
+        h = x.flatten(1)
+        for layer in ("1", "3"):
+            h = (h @ own[f"model.{layer}.weight"].T + own[f"model.{layer}.bias"]).relu()
+        if "heads" in joint:
+            head = joint["heads"][index]
+        elif "head" in own:
+            head = own["head"]
+        else:
+            head = joint["head.weight"][:, 8 * index : 8 * index + 8].T
+        total = total + (0.0 if name == without else 1.0) * (h @ head)
+    assert isinstance(total, Tensor)
+    return (total.argmax(1) == outcome.server.labels[outcome.server.schedule.partition.test]).double().mean().item()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_accuracies_are_those_of_the_checkpoints(finished: dict[str, Case], protocol: str) -> None:
+    folder, outcome = finished[protocol]
+    found = measure(open_run(folder), 2.0)
+    clean = {name: ctx.features[outcome.server.schedule.partition.test] for name, ctx in outcome.clients.items()}
+    assert found.clean == pytest.approx(outcome.server.metrics["test_accuracy"])
+    assert found.clean == pytest.approx(by_hand(folder, outcome, clean))
+    for party in found.parties:
+        x = clean[party.name]
+        noise = torch.cat([  # drawn block by block, as rows are read
+            torch.randn(len(block), *x.shape[1:], generator=draws) for draws in [generator("explain", 0, party.name)]
+            for block in x.split(256)
+        ])  # fmt: skip
+        assert party.missing == pytest.approx(by_hand(folder, outcome, clean, without=party.name))
+        assert party.noised == pytest.approx(by_hand(folder, outcome, {**clean, party.name: x + 2.0 * noise}))
+    assert any(party.missing < found.clean - 0.02 for party in found.parties)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_norms_are_those_of_the_checkpoints_heads(finished: dict[str, Case], protocol: str) -> None:
+    folder, outcome = finished[protocol]
+    said = numbers(opened := open_run(folder), measure(opened, 1.0))
+    joint, expected = saved(folder, SERVER), {}
+    for index, name in enumerate(outcome.clients):
+        if protocol == "vimadmm_j":
+            head = saved(folder, name)["head"]
+        else:
+            head = (
+                joint["heads"][index] if protocol == "vimadmm" else joint["head.weight"][:, 8 * index : 8 * index + 8]
+            )
+        expected[name] = head.square().sum().sqrt().item()
+    assert {name: party["norm"] for name, party in said["parties"].items()} == pytest.approx(expected)
+    growth = {name: party["norm"] / party["first_norm"] for name, party in said["parties"].items()}
+    assert said["ranked_by"] == "growth" and said["ranked"] == sorted(growth, key=lambda name: -growth[name])
+    assert [said["parties"][name]["rank"] for name in said["ranked"]] == [1, 2, 3, 4]
+
+
+def test_the_first_norms_are_those_before_any_round(tmp_path: Path) -> None:
+    """Heads that never learn, with no weight decay, keep their norm: every ratio is 1."""
+    cfg = config({"name": "vimadmm", "embedding": 8, "tau": 1}, "federation.rounds=2", "federation.epochs=0",
+                 "server.optimiser={lr: 1.0e-30, weight_decay: 0}")  # fmt: skip
+    found = measure(open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))), 1.0)
+    assert [party.growth for party in found.parties] == pytest.approx([1.0] * 4, abs=1e-12)
+
+
+def test_a_head_that_is_not_linear_in_embeddings_has_no_norm(tmp_path: Path) -> None:
+    """Parties are then ranked by the loss without them, and the page states it."""
+    (tmp_path / "head.py").write_text(
+        "import torch\n"
+        "class Head(torch.nn.Module):\n"
+        "    def __init__(self, inputs, classes):\n"
+        "        super().__init__()\n"
+        "        self.scale, self.out = torch.nn.Parameter(torch.ones(inputs)), torch.nn.Linear(inputs // 2, classes)\n"
+        "    def forward(self, h):\n"
+        "        return self.out((h * self.scale).unflatten(1, (-1, 2)).sum(2))\n"
+    )
+    own = tmp_path / "head.py:Head"
+    cfg = config({"name": "split", "embedding": 8}, "federation.rounds=8", "federation.epochs=0",
+                 f"server.head={{file: '{own}'}}")  # fmt: skip
+    opened = open_run(leave_behind(tmp_path / "run", cfg, federate(cfg, save=True)))
+    said = numbers(opened, measure(opened, 1.0))
+    assert said["ranked_by"] == "missing" and said["parties"]["party1"]["norm"] is None
+    losses = [said["parties"][name]["drop_missing"] for name in said["ranked"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_party_with_noise_as_data_falls_in_rank(tmp_path: Path) -> None:
+    ranks = []
+    for extra in ((), ("parties.party2.data.noise={std: 10}",)):
+        cfg = config({"name": "vimadmm", "embedding": 16, "tau": 5}, "federation.epochs=4", *extra)
+        opened = open_run(leave_behind(tmp_path / f"run{len(extra)}", cfg, federate(cfg, save=True)))
+        ranks.append(numbers(opened, measure(opened, 1.0))["parties"]["party2"]["rank"])
+    assert ranks[0] <= 2 and ranks[1] == 4
+
+
+def test_the_command_writes_a_page_that_needs_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows, out = "federation.rows={test: 0.05}", tmp_path / "page"  # few: drawing the maps takes longest
+    cfg = config({"name": "vimadmm", "embedding": 8}, "federation.rounds=12", "federation.epochs=0", rows)
+    left = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
+    code, said = run(monkeypatch, capfd, "explain", left, "--out", out, "--keep", "top:50%")
+    assert code == 0, said
+    page, result = (out / "explain.html").read_text(), json.loads((out / "explain.json").read_text())
+    tags: list[tuple[str, dict[str, str | None]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    Reader().feed(page)
+    assert sum(tag == "svg" for tag, _ in tags) == 6 and sum(tag == "tr" for tag, _ in tags) == 5
+    assert not any({"src", "href"} & set(attrs) or tag == "script" for tag, attrs in tags)
+    maps = page[page.index('class="maps"') :]
+    assert len(re.findall("<use [^>]*style=", maps)) == 3 * result["rows"]
+    assert result["most_important"] in page and "opened on one machine" in page and "no guarantee" in page
+    assert result["round"] == result["rounds"] == 12 and result["accuracy"] == pytest.approx(result["reported"])
+    kept = load(out / "keep-top-2.yaml")
+    assert set(kept.federation.names) == set(result["ranked"][:2])
+
+
+def test_kept_parties_keep_their_columns(finished: dict[str, Case], tmp_path: Path) -> None:
+    folder, _ = finished["vimadmm"]
+    cfg = load(folder / "config.yaml")
+    names = ("party2", "party4")
+    kept = parse(reduced(cfg, folder, names))
+    for index, name in enumerate(names):
+        before = load_features(cfg.parties[name].data, PartyIndex(cfg.federation.names.index(name), 4), folder)
+        after = load_features(kept.parties[name].data, PartyIndex(index, 2), folder)
+        assert after.names == before.names and torch.equal(after.values, before.values)
+
+
+def test_a_kept_configuration_finds_its_files_from_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "bank.csv").write_text("a,b\n1,2\n")
+    data = {"source": "csv", "path": "bank.csv", "noise": {"std": 1.0}}
+    extra = (f"every_party.data={json.dumps(data)}", "parties.party1.model={file: './tower.py:Tower'}")
+    cfg = config({"name": "split"}, *extra, "federation.quorum={need: 3}")
+    (tmp_path / "tower.py").write_text("")
+    tree = reduced(cfg, tmp_path, ["party1", "party3"])
+    assert tree["parties"]["party1"]["data"]["path"] == str(tmp_path / "bank.csv")
+    assert tree["parties"]["party1"]["data"]["noise"] == {"std": 1.0}
+    assert tree["parties"]["party1"]["model"]["file"] == f"{tmp_path / 'tower.py'}:Tower"
+    assert tree["federation"]["quorum"]["need"] == 2 and set(tree["parties"]) == {"party1", "party3"}
+
+
+def test_shares_of_parties() -> None:
+    ranked = [f"party{number}" for number in range(14)]
+    assert Keep.read("top:50%").choose(ranked) == tuple(ranked[:7])
+    assert Keep.read("bottom:20%").choose(ranked) == tuple(ranked[-3:])
+    assert Keep.read("top:1%").choose(ranked) == ("party0",)
+    assert Keep.read("bottom:4").choose(ranked) == tuple(ranked[-4:])
+    for wrong in ("top", "top:0", "top:0%", "top:101%", "middle:3", "top:-1", "top:1.5", "50%", ""):
+        with pytest.raises(InputError, match="expected a share"):
+            Keep.read(wrong)
+    with pytest.raises(InputError, match="there are 14 parties"):
+        Keep.read("top:15").choose(ranked)
+
+
+def test_use_of_an_older_checkpoint_is_reported(copied: Path) -> None:
+    """One member has not saved the last round: the round before is the newest that all hold."""
+    for file in home(copied, "party3").glob("checkpoints/round-00000012.*"):
+        file.unlink()
+    opened = open_run(copied)
+    assert opened.round == 11
+    assert any("is of round 11" in sentence for sentence in sentences(opened, measure(opened, 1.0)))
+
+
+def test_both_sides_of_a_protocol_can_be_opened() -> None:
+    assert set(JOINT) | set(ACTIVE) == set(LOCAL) <= set(CONTRACTS) and not set(JOINT) & set(ACTIVE)
+
+
+def test_maps_of_equal_embeddings() -> None:
+    """A party that sees black pixels only has one embedding for all rows, and still a map."""
+    assert torch.isfinite(flatten_map(torch.ones(20, 5), 0)).all()
+    classes = torch.arange(60) % 2
+    apart = flatten_map(torch.randn(60, 5, generator=torch.Generator().manual_seed(0)) + 50 * classes[:, None], 0)
+    middles = [apart[classes == number].mean(0) for number in (0, 1)]
+    assert all((apart[classes == n] - middles[n]).norm(dim=1).max() < (middles[0] - middles[1]).norm() for n in (0, 1))
+
+
+def test_curves_keep_to_their_span_and_end_at_the_edges() -> None:
+    series = {"<a>": [(0.0, 0.5), (4.0, 1.0)], "b": [(1.0, 0.2), (2.0, 0.0)]}
+    picture = curves(coloured(series), lambda y: f"{y:.1f}", lambda x: f"{x:.0f} s", span=(0.2, 1.0), title="<a>")
+    lines = re.findall(r'<polyline points="([^"]*)"', picture)
+    points = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
+    assert [len(line) for line in points] == [2, 1]  # 0.0 is out of the span
+    (left, _), (right, top) = points[0]
+    assert left < points[1][0][0] < right <= WIDTH and top < points[1][0][1] < HEIGHT
+    assert "<a>" not in picture and "&lt;a&gt;" in picture and ">4 s<" in picture
+
+
+def test_bars_stand_on_their_floor_and_names_are_escaped() -> None:
+    picture = bars(["<a>", "b"], [2.0, -1.0], str, ends=("<a>", "b"))
+    assert "<a>" not in picture and "&lt;a&gt;" in picture
+    above, below = (_height(picture, fill) for fill in ("#0b8a63", "#c8553d"))
+    assert above == pytest.approx(2 * below, rel=0.01)
+
+
+def _height(picture: str, fill: str) -> float:
+    """The width of the bar of this colour."""
+    (path,) = re.findall(f'<path d="([^"]*)"[^>]*style="fill: {fill}"', picture)
+    places = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)]
+    return max(places) - min(places)
+
+
+def findings(*noised: float) -> Findings:
+    parties = tuple(PartyFindings(str(n), 2.0 - n / 10, 1.0, value, value) for n, value in enumerate(noised))
+    return Findings("test", torch.zeros(1), {}, 1.0, 1.0, parties)
+
+
+def test_rank_correlation() -> None:
+    assert findings(0.1, 0.2, 0.3).agreement([3, 2, 1]) == pytest.approx(1.0)
+    assert findings(0.1, 0.2, 0.3).agreement([1, 2, 3]) == pytest.approx(-1.0)
+    assert findings(0.1, 0.2, 0.3).agreement([1, 1, 1]) is None and findings(0.1).agreement([1]) is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "argv", "message"),
+    [
+        (shutil.rmtree, (), "holds no run that `up` has begun"),
+        (lambda run: (run / "launch.json").unlink(), (), "holds no run that `up` has begun"),
+        (lambda run: (run / "summary.json").unlink(), (), "is not at its end end it first: colonnade up --resume"),
+        (lambda run: (run / "summary.json").write_text('{"status": "interrupted"}'), (), "is interrupted end it first"),
+        (lambda run: (run / "run.json").unlink(), (), "run.json is missing or was altered"),
+        (lambda run: shutil.rmtree(run / "parties" / "party2"), (), "holds no whole checkpoint of party2"),
+        (lambda run: [f.write_bytes(b"") for f in (run / "checkpoints").glob("*.safetensors")], (), "of server"),
+        (lambda run: None, ("--sigma", "0"), "--sigma 0: expected a number above 0"),
+        (lambda run: None, ("--sigma", "nan"), "--sigma nan: expected a number above 0"),
+        (lambda run: None, ("--keep", "best:3"), "--keep best:3: expected a share of the parties"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_wrong_inputs(spoil, argv, message: str, copied: Path, monkeypatch, capfd) -> None:
+    spoil(copied)
+    code, said = run(monkeypatch, capfd, "explain", copied, *argv)
+    assert code == 2 and message in said, said
+    assert not (copied / "explain.html").exists() and not (copied / "explain.json").exists()
+
+
+def test_a_folder_that_cannot_be_written(copied: Path, monkeypatch, capfd, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    code, said = run(monkeypatch, capfd, "explain", copied, "--out", tmp_path / "taken")
+    assert code == 4 and "taken cannot be made" in said
+
+
+def test_a_protocol_that_cannot_be_opened(copied: Path, monkeypatch, capfd) -> None:
+    monkeypatch.setattr(opening, "JOINT", {"split": opening.JOINT["split"]})
+    code, said = run(monkeypatch, capfd, "explain", copied)
+    assert code == 2 and "a run of vimadmm cannot be explained" in said and "there are split" in said
+
+
+def test_a_run_without_test_rows_uses_validation_or_refuses(tmp_path: Path) -> None:
+    for validation in (0.1, 0):
+        rows = f"federation.rows={{validation: {validation}, test: 0}}"
+        cfg = config({"name": "split", "embedding": 8}, "federation.rounds=2", "federation.epochs=0", rows)
+        folder = leave_behind(tmp_path / str(validation), cfg, federate(cfg, save=True))
+        if validation:
+            assert measure(open_run(folder), 1.0).part == "validation"
+        else:
+            with pytest.raises(InputError, match="no test and no validation rows"):
+                measure(open_run(folder), 1.0)
+
+
+def test_a_run_and_what_is_kept_of_it(tmp_path: Path) -> None:
+    """The command opens what `up` leaves, and `up` runs what --keep writes."""
+    few = {"test": 0.05}  # rows: drawing the maps takes longest
+    file, out = write_file(tmp_path, {"name": "vimadmm", "embedding": 8}, epochs=1, rows=few), tmp_path / "run"
+    for words in (("up", file, "--out", out), ("explain", out, "--keep", "top:3")):
+        code, output = colonnade(*words)
+        assert code == 0, output
+    result = json.loads((out / "explain.json").read_text())
+    assert result["accuracy"] == pytest.approx(result["reported"])
+    code, output = colonnade("up", out / "keep-top-3.yaml", "--out", tmp_path / "kept")
+    assert code == 0, output
+    kept = summary_of(tmp_path / "kept")
+    assert sorted(kept["parties"]) == sorted(result["ranked"][:3])

@@ -1,0 +1,81 @@
+"""`colonnade export`: the file is the party's model, and runs without Colonnade."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from colonnade.cli.read.export import export
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import InputError
+from tests.cli.read.test_explain import leave_behind
+from tests.cli.run.test_up import finish, start
+from tests.support.federation import config, federate
+from tests.support.tables import table_tree, write_tables
+
+PROTOCOLS = [{"name": name} for name in ("vimadmm", "vimadmm_j", "fedvs", "agg_vfl", "linear_admm")]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["name"])
+def test_the_program_computes_what_the_party_side_sent(protocol: dict[str, str], tmp_path: Path) -> None:
+    cfg = config(protocol, "federation.epochs=1")
+    outcome = federate(cfg, save=True)
+    run = leave_behind(tmp_path / "run", cfg, outcome)
+    home, ctx = run / "parties" / "party2", outcome.clients["party2"]
+    features = load_features(cfg.parties["party2"].data, cfg.federation.party_index("party2"), tmp_path)
+    EncoderFile(home, begun=False).get(*_fitted(cfg, features, ctx))
+    export(run, "party2", None, None)
+    from colonnade.client.protocols import LOCAL
+
+    local = LOCAL[protocol["name"]](ctx, ctx.federation.protocol)
+    local.eval()
+    program = torch.export.load(home / "export" / "model.pt2").module()
+    for rows in (torch.tensor([3]), torch.arange(100)):
+        x = ctx.features[rows]
+        with torch.no_grad():
+            torch.testing.assert_close(program(x), local(x))
+    weights = load_file(home / "export" / "model.safetensors")
+    assert weights.keys() == local.state_dict().keys()
+    record = json.loads((home / "export" / "model.json").read_text())
+    assert record["round"] == outcome.server.round and len(record["input"]["columns"]) == features.values[0].numel()
+    for name, digest in record["sha256"].items():
+        assert hashlib.sha256((home / "export" / name).read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.processes
+def test_a_party_of_tables_exports_its_part_with_the_encoder(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(table_tree(epochs=1)))
+    process = start("up", tmp_path / "federation.yaml", "--out", tmp_path / "run")
+    output = finish(process)
+    assert process.returncode == 0, output
+    export(tmp_path / "run", "party1", None, tmp_path / "model")
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {
+        "model.safetensors", "model.pt2", "model.json", "encoder.json",
+    }  # fmt: skip
+    record = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert record["input"]["columns"] == ["c0", "c1", "c2"] and record["output"]["what"] == "embedding"
+
+
+def test_a_refused_export_gives_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no run"):
+        export(tmp_path, "party1", None, None)
+    cfg = config({"name": "centralized"}, "federation.epochs=1")
+    run = leave_behind(tmp_path / "run", cfg, federate(cfg, save=True))
+    with pytest.raises(InputError, match="no party 'party9'"):
+        export(run, "party9", None, None)
+    with pytest.raises(InputError, match="stands alone"):
+        export(run, "party1", None, None)
+
+
+def _fitted(cfg, features, ctx):  # type: ignore[no-untyped-def]
+    from colonnade.common.data.sources import encoding
+
+    return encoding(cfg.parties["party2"].data), features, ctx.schedule.partition.train

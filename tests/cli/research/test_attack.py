@@ -1,0 +1,124 @@
+"""`colonnade attack` as a user sees it: a table, a file, pictures, and error messages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.data.test_wrong_input import run
+from tests.support.federation import tree
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A captured run of `simulate`, by its command; party4 keeps nothing."""
+    folder = tmp_path_factory.mktemp("simulated")
+    made = tree({"name": "split", "embedding": 10}, epochs=2)
+    made["parties"] = {f"party{index}": {"capture": {}} for index in (1, 2, 3)}
+    (folder / "federation.yaml").write_text(yaml.safe_dump(made))
+    with pytest.MonkeyPatch.context() as patch:
+        from colonnade.cli.run.simulate import simulate
+
+        patch.chdir(folder)
+        simulate(folder / "federation.yaml", (), folder / "run")
+    return folder / "run"
+
+
+def attack(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
+    return run(monkeypatch, capfd, "attack", *argv)
+
+
+def found(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(path.read_text())
+    return read
+
+
+def test_labels(simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert attack(monkeypatch, capfd, simulated, "--kind", "labels")[0] == 0
+    said = found(simulated / "attacks" / "labels.json")
+    assert set(said["parties"]) == {"party1", "party2", "party3"} and said["protocol"] == "split"
+    best = said["parties"]["party1"]["best"]
+    assert best["accuracy"] - best["chance"] == max(
+        g["accuracy"] - g["chance"] for g in said["parties"]["party1"]["all"]
+    )
+
+
+def test_inversion_of_one_party(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = (simulated, "--kind", "inversion", "--party", "party2", "--out", tmp_path / "out", "--known", "0.25")
+    assert attack(monkeypatch, capfd, *argv)[0] == 0
+    said = found(tmp_path / "out" / "inversion.json")
+    assert set(said["parties"]) == {"party2"} and said["known"] == 0.25
+    assert said["parties"]["party2"]["mse"] < said["parties"]["party2"]["floor"]
+    assert said["parties"]["party2"]["ssim"] is None and list((tmp_path / "out").glob("*.png")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--kind", "label"), "--kind label: no such attack"),
+        (("--kind", "labels", "--party", "party9"), "--party party9: no such party"),
+        (("--kind", "labels", "--party", "party4"), "--party party4: it captured nothing"),
+        (("--kind", "inversion", "--known", "1.5"), "--known 1.5: expected a share between 0 and 1"),
+    ],
+)
+def test_wrong_options(
+    simulated: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    error: str,
+) -> None:
+    code, said = attack(monkeypatch, capfd, simulated, *options)
+    assert code == 2 and f"error: {error}" in said and "Traceback" not in said
+
+
+def test_a_folder_that_holds_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = attack(monkeypatch, capfd, tmp_path, "--kind", "labels")
+    assert code == 2 and "holds no run that has ended: there is no summary.json" in said
+
+
+def test_a_run_without_capture_explains_how_to_enable_it(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(simulated, tmp_path / "run", ignore=shutil.ignore_patterns("capture*", "attacks"))
+    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "labels")
+    assert code == 2 and "kept what crossed its link" in said and "every_party.capture={}" in said
+    (tmp_path / "run" / "config.yaml").unlink()
+    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "labels")
+    assert code == 2 and "does not say how it was run" in said and "every_party.capture={}" in said
+
+
+def test_wrong_options_of_a_membership(
+    simulated: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for party in ("--party", "party1"), ("--shadows", "0"):
+        code, said = attack(monkeypatch, capfd, simulated, "--kind", "membership", *party)
+        assert code == 2 and f"error: {party[0]}" in said
+
+
+def test_membership_of_a_private_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """From command to file: under strong noise nothing is found, and the claim is shown with the bound."""
+    private = {"clip": 1.0, "noise_multiplier": 5.0, "delta": 1.0e-5}
+    made = tree({"name": "split", "embedding": 6}, epochs=2, privacy=private)
+    made["federation"] |= {"rows": {"train": 200, "validation": 0, "test": 200}, "batch": 100}
+    made["every_party"]["capture"] = {}
+    (tmp_path / "federation.yaml").write_text(yaml.safe_dump(made))
+    assert run(monkeypatch, capfd, "simulate", tmp_path / "federation.yaml", "--out", tmp_path / "run")[0] == 0
+    code, said = attack(monkeypatch, capfd, tmp_path / "run", "--kind", "membership", "--shadows", "2")
+    assert code == 0, said
+    numbers = found(tmp_path / "run" / "attacks" / "membership.json")
+    assert 0.38 < numbers["accuracy"] < 0.62 and numbers["least_epsilon"] < 0.5
+    claimed = found(tmp_path / "run" / "summary.json")["epsilon"]
+    assert numbers["claimed_epsilon"] == claimed and all(value > 0 for value in claimed.values())
+    assert numbers["shadows"] == {"count": 2, "training_rows": 200, "from": "rows that the run did not use"}

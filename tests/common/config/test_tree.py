@@ -1,0 +1,204 @@
+"""A configuration's file, overrides for one run, and settings shared by all parties."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import load, parse
+from tests.common.config.test_config import TREE, error, tree
+
+ROOT = Path(__file__).parents[3]
+
+
+# Files.
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "federation.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    with pytest.raises(ConfigError) as missing:
+        load(path)
+    assert str(missing.value) == f"{path}: there is no such file"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read: .*Is a directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "{path}: expected keys and values, the file is empty"),
+        ("# nothing yet\n", "{path}: expected keys and values, the file is empty"),
+        ("- one\n- two\n", "{path}: expected keys and values, the file holds a list"),
+        ("just words\n", "{path}: expected keys and values, the file holds text"),
+        ("a: [1, 2\nb: 3\n", "{path} is not YAML: "),
+        ("a: 1\n\tb: 2\n", "{path} is not YAML: "),
+        ("federation:\n  batch: 1\n  batch: 2\n", "{path} is not YAML: the key 'batch' is given twice"),
+        ("a: !!python/object/apply:os.getcwd []\n", "{path} is not YAML: "),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError) as wrong:
+        load(path)
+    assert str(wrong.value).startswith(said.format(path=path)) and "\n" not in str(wrong.value)
+
+
+def test_a_file_of_another_encoding_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "federation.yaml"
+    path.write_bytes("id: Zürich".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"cannot be read: .*utf-8"):
+        load(path)
+
+
+# Lists of runs are no configurations: tests/cli/research loads their runs.
+EXPERIMENTS = [
+    path for path in sorted((ROOT / "experiments").rglob("*.yaml"))
+    if path.parent.name not in ("papers", "quick") and path.name != "beside.yaml"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_is_allowed(path: Path) -> None:
+    assert load(path).federation.names
+
+
+# Overrides.
+
+
+def test_an_override_goes_before_the_file() -> None:
+    config = parse(TREE, ("federation.protocol.rho=0.5", "every_party.threads=2", "federation.quorum.need=1"))
+    assert config.federation.protocol.model_dump()["rho"] == 0.5
+    assert config.parties["ada"].threads == 2
+    assert config.federation.quorum.need == 1
+
+
+def test_the_last_of_two_overrides_counts_and_the_tree_stays_as_it_was() -> None:
+    before = copy.deepcopy(TREE)
+    assert parse(TREE, ("federation.batch=3", "federation.batch=5")).federation.batch == 5
+    assert before == TREE
+
+
+def test_an_override_may_set_a_whole_section() -> None:
+    config = parse(TREE, ("federation.quorum={need: 1, grace: 2}", "server.head=mlp"))
+    assert (config.federation.quorum.need, config.federation.quorum.grace) == (1, 2)
+    assert config.server is not None and config.server.head.model_dump()["name"] == "mlp"
+
+
+def test_an_override_fills_a_section_that_the_file_leaves_empty() -> None:
+    wrong = tree()
+    wrong["federation"]["quorum"] = None
+    assert parse(wrong, ("federation.quorum.grace=2",)).federation.quorum.grace == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("federation.batch", "--set federation.batch: expected KEY=VALUE"),
+        ("=3", "--set =3: expected KEY=VALUE"),
+        ("", "--set : expected KEY=VALUE"),
+        ("federation.batch.rows=3", "--set federation.batch.rows=3: federation.batch has no keys, it is 64"),
+        ("federation.bach=3", "federation.bach: unknown key (did you mean 'batch'?)"),
+        ("federation.batch=", "federation.batch = nothing: expected a whole number"),
+        ("federation.batch=[3", "federation.batch = '[3': expected a whole number"),
+        ("federation.protocol.rho=0", "federation.protocol.rho = 0: expected more than 0"),
+        ("parties.boc.threads=1", "parties.boc: not in the roster federation.parties (did you mean 'bob'?)"),
+    ],
+)
+def test_a_wrong_override_is_reported_in_one_line(override: str, said: str) -> None:
+    assert str(error(TREE, override)) == said
+
+
+# Settings shared by all parties.
+
+
+def test_a_partys_own_values_go_before_those_of_every_party() -> None:
+    own = {"bob": {"model": {"hidden": 7}, "data": {"split": {"kind": "columns", "take": "random"}}}}
+    config = parse(tree(parties=own, every_party__model={"name": "mlp", "hidden": 3}, every_party__threads=2))
+    ada, bob = (config.parties[name].model_dump() for name in ("ada", "bob"))
+    assert (ada["model"]["hidden"], bob["model"]["hidden"]) == (3, 7)
+    assert (ada["data"]["split"]["take"], bob["data"]["split"]["take"]) == ("even", "random")
+    assert (bob["data"]["name"], bob["threads"]) == ("digits", 2)
+
+
+def test_a_section_of_another_kind_takes_nothing_from_that_of_every_party_but_columns() -> None:
+    """A model of 5 layers has no `hidden` to inherit: by name, kind or file they are of different kinds."""
+    shared = {
+        "every_party__model": {"name": "mlp", "hidden": 3},
+        "every_party__optimiser": {"name": "sgd", "momentum": 0.5, "lr": 0.3},
+        "every_party__data": {
+            "source": "sklearn", "name": "digits", "scale": "unit",
+            "split": {"kind": "columns", "take": "random"},
+        },
+    }  # fmt: skip
+    own: dict[str, Any] = {
+        "ada": {"model": {"name": "cnn"}, "optimiser": {"name": "adam"}, "data": {"split": {"kind": "patches"}}},
+        "bob": {"optimiser": {"name": "sgd", "lr": 0.2}, "data": {"source": "csv", "path": "bob.csv", "id": "who"}},
+    }
+    own["ada"]["data"]["split"]["grid"] = [2, 2]
+    ada, bob = (parse(tree(parties=own, **shared)).parties[name].model_dump() for name in ("ada", "bob"))
+    assert ada["model"]["name"] == "cnn" and "hidden" not in ada["model"]
+    assert ada["optimiser"]["name"] == "adam" and ada["optimiser"]["lr"] != 0.3
+    assert (ada["data"]["split"]["kind"], ada["data"]["scale"]) == ("patches", "unit")
+    assert (bob["optimiser"]["momentum"], bob["optimiser"]["lr"], bob["model"]["hidden"]) == (0.5, 0.2, 3)
+    assert (bob["data"]["source"], bob["data"]["scale"]) == ("csv", "unit")
+
+
+SHARED = {"key": "who", "missing": "mean", "scale": "unit", "decimal": ","}
+
+
+@pytest.mark.parametrize("template", [SHARED, {"source": "csv", "path": "all.csv", "delimiter": ";", **SHARED}])
+@pytest.mark.parametrize("source", ["csv", "parquet", "arrow", "npy"])
+def test_every_partys_keys_for_tables_hold_for_any_source(template: dict[str, Any], source: str) -> None:
+    own = {name: {"data": {"source": source, "path": f"{name}.x"}} for name in ("ada", "bob")}
+    for party in parse(tree(every_party__data=template, parties=own)).parties.values():
+        read = party.data.model_dump()
+        assert {key: read[key] for key in SHARED} == SHARED
+        assert read.get("delimiter", ";") == (template.get("delimiter", ",") if source == "csv" else ";")
+
+
+def test_the_two_names_of_a_key_are_one() -> None:
+    own = {"ada": {"data": {"source": "parquet", "path": "a"}}, "bob": {"data": {"path": "b", "key": "whom"}}}
+    parties = parse(tree(every_party__data={"source": "csv", "id": "who"}, parties=own)).parties
+    assert [party.data.model_dump()["key"] for party in parties.values()] == ["who", "whom"]
+
+
+def test_a_key_of_every_partys_data_that_no_source_knows_is_not_dropped() -> None:
+    wrong = tree(parties={"ada": {"data": {"source": "csv", "path": "x"}}})
+    wrong["every_party"]["data"] = {"scael": "unit"}
+    assert str(error(wrong)).startswith("every_party.data.scael: unknown key")
+
+
+def test_an_empty_own_section_takes_everything_from_every_party() -> None:
+    wrong = tree(parties={"bob": {}})
+    wrong["parties"]["ada"] = None
+    config = parse(wrong)
+    assert config.parties["ada"] == config.parties["bob"]
+
+
+def test_a_value_can_be_taken_back_by_a_party() -> None:
+    own: dict[str, Any] = {"ada": {"identity": None}}
+    config = parse(tree(every_party__identity="keys", parties=own))
+    assert (config.parties["ada"].identity, config.parties["bob"].identity) == (None, Path("keys"))
+
+
+def test_a_file_for_one_party_has_the_federation_and_its_own_section() -> None:
+    config = parse(tree(server=None, every_party=None, parties={"bob": TREE["every_party"]}))
+    assert config.server is None and list(config.parties) == ["bob"]
+
+
+def test_a_number_of_parties_names_them_so_that_they_sort() -> None:
+    assert parse(tree(federation__parties=2)).federation.names == ("party1", "party2")
+    assert parse(tree(federation__parties=12)).federation.names[8:10] == ("party09", "party10")

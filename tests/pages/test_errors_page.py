@@ -1,0 +1,65 @@
+"""docs/errors.md quotes the code's messages: nearly every letter of a quotation is in the sources."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "errors.md").read_text()
+QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.M)
+LEAST = 8  # minimum letters of a meaningful text
+VALUE = re.compile(
+    r"'[^']*'|\S*[\d/…]\S*|\S+\.\S+"
+)  # names in quotes, numbers, paths, hosts, keys: no source has these
+STRANGE = 0.34  # share of the other letters that may be values: names without quotes, messages of an operating system
+
+
+def pieces(text: ast.Constant | ast.JoinedStr) -> list[str]:
+    """Literal pieces of a text, in order; values are inserted between them."""
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+
+@cache
+def texts() -> tuple[re.Pattern[str], ...]:
+    """Every text of the code that raises: a group for each piece, anything between two."""
+    found = set()
+    for package in ("cli", "client", "common", "reports", "reproduction", "server", "simulation"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant | ast.JoinedStr):
+                    found.add(tuple(piece for piece in pieces(node) if piece))
+    long = [parts for parts in found if sum(map(len, parts)) >= LEAST and "\n" not in "".join(parts)]
+    return tuple(re.compile(".*?".join(f"({re.escape(part)})" for part in parts)) for parts in long)
+
+
+def strange(quotation: str) -> float:
+    """The share of a quotation's words, by letters, that no text of the code has there."""
+    ours = set()
+    for text in texts():
+        if match := text.search(quotation):
+            for group in range(1, text.groups + 1):
+                ours.update(range(*match.span(group)))
+    values = {place for value in VALUE.finditer(quotation) for place in range(*value.span())}
+    letters = {place for place, letter in enumerate(quotation) if letter.isalpha()} - values
+    return len(letters - ours) / len(letters)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(QUOTED) >= 25 and len(set(QUOTED)) == len(QUOTED)
+
+
+@pytest.mark.parametrize("quotation", QUOTED)
+def test_the_code_still_has_the_message(quotation: str) -> None:
+    assert strange(quotation) <= STRANGE
+
+
+@pytest.mark.parametrize("quotation", QUOTED)
+def test_another_wording_would_be_noticed(quotation: str) -> None:
+    words = quotation.split(" ")
+    assert strange(" ".join(reversed(words))) > STRANGE

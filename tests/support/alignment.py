@@ -1,0 +1,120 @@
+"""An alignment in one event loop on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.client.alignment.matching import Matching
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.messages import ALIGNMENT, alignment_limits
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.keys import KeysConfig
+from colonnade.common.config.policy import PolicyConfig
+from colonnade.common.conversation import inprocess
+from colonnade.common.conversation.control import Item
+from colonnade.common.conversation.conversation import SERVER, Carrier
+from colonnade.common.conversation.inprocess import Delay
+from colonnade.common.crypto.sealing import Session
+from colonnade.common.messaging.message import Message, snapshot
+from colonnade.common.parsing.file import parse
+from colonnade.server.alignment.relay import Aligning
+from tests.support.federation import tree
+
+KINDS = {kind.__name__: kind for kind in ALIGNMENT}
+
+
+def federation(parties: int, align: str = "psi", **more: Any) -> FederationConfig:
+    made = tree({"name": "split"}, **{"parties": parties, "align": align, **more})
+    return parse(made).federation
+
+
+@dataclass
+class Found:
+    """Results of every member (its rows, or its error), its records, and every message: (from, to, message)."""
+
+    rows: dict[str, Tensor | Exception] = field(default_factory=dict)
+    kept: dict[str, tuple[str, Tensor]] = field(default_factory=dict)
+    messages: list[tuple[str, str, Message]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def common(self, ids: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """The keys of the rows that each member found; raises a member's error."""
+        keys = {}
+        for member, rows in self.rows.items():
+            if isinstance(rows, Exception):
+                raise rows
+            keys[member] = [ids[member][row] for row in rows.tolist()]
+        return keys
+
+
+def align(
+    agreed: FederationConfig,
+    ids: Mapping[str, Sequence[str]],
+    *,
+    policies: Mapping[str, PolicyConfig] | None = None,
+    block: int = 5,
+    delay: Delay | None = None,
+    session: int = 7,
+    change: Callable[[str, Item], Item] = lambda _sender, item: item,
+) -> Found:
+    """Aligns the ids of the server and of all parties. `change` may alter what a member sends."""
+    return inprocess.run_virtual(_align(agreed, ids, policies or {}, block, delay, session, change))
+
+
+async def _align(
+    agreed: FederationConfig,
+    ids: Mapping[str, Sequence[str]],
+    policies: Mapping[str, PolicyConfig],
+    block: int,
+    delay: Delay | None,
+    session: int,
+    change: Callable[[str, Item], Item],
+) -> Found:
+    found, names, about = Found(), list(agreed.names), Session("test", "a-run", session)
+    limits = alignment_limits(len(names) + 1)
+    cohort, links = inprocess.connect(names, KINDS, limits, delay or (lambda _from, _to, _item: 0.0))
+    config: KeysConfig = agreed.keys
+
+    def keep(member: str) -> Callable[[str, Tensor], None]:
+        return lambda number, rows: found.kept.__setitem__(member, (number, rows))
+
+    def watch(sender: str, to: str, carry: Carrier) -> Carrier:
+        def carry_on(item: Item) -> None:
+            item = change(sender, item)
+            if isinstance(item, Message):
+                found.messages.append((sender, to, snapshot(item)))
+            carry(item)
+
+        return carry_on
+
+    for name in names:
+        cohort[name]._carry = watch(SERVER, name, cohort[name]._carry)
+        links[name]._carry = watch(name, SERVER, links[name]._carry)
+    own = RowKeys.of(ids[SERVER], config, SERVER)
+    halves = {SERVER: Aligning(agreed, own, about, cohort, keep(SERVER), block=block)()}
+    for name in names:
+        policy, keys = policies.get(name, PolicyConfig()), RowKeys.of(ids[name], config, name)
+        halves[name] = Matching(name, agreed, policy, keys, about, links[name], keep=keep(name), block=block)()
+    tasks = {member: asyncio.ensure_future(half) for member, half in halves.items()}
+
+    def tell(member: str, task: asyncio.Future[Tensor]) -> None:
+        """Sends its error to the other ends, as a real member's failure does."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            for name in names:
+                if member in (SERVER, name):
+                    (links[name] if member == SERVER else cohort[name]).lose(error)
+
+    for member, task in tasks.items():
+        task.add_done_callback(lambda done, member=member: tell(member, done))
+    results = await asyncio.gather(*tasks.values(), return_exceptions=True)
+    for member, result in zip(tasks, results, strict=True):
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result
+        found.rows[member] = result
+    found.seconds = asyncio.get_running_loop().time()
+    return found
