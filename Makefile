@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast containers docs dist lint format bench drill proto clean
+.PHONY: help demo test test-fast coverage containers docs dist lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ test: $(VENV)/.developed ## the whole test suite
 
 test-fast: $(VENV)/.developed ## the tests without processes, browsers and long runs: a minute and a half
 	$(BIN)/python -m pytest -m fast -n $(WORKERS) --dist worksteal
+
+coverage: $(VENV)/.developed ## all tests; fails if a line or a refusal that they reached before is no longer reached
+	$(BIN)/python -m tests.coverage -n $(WORKERS) --dist worksteal
 
 containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml with real containers
 	.ci/engine
