@@ -91,7 +91,7 @@ class PartySessions:
 
     def __post_init__(self) -> None:
         self._folder = PartyFolder(self.out)
-        self._once = RunCache(self.task.run_cache(self._folder))
+        self._run_cache = RunCache(self.task.run_cache(self._folder))
         self._pin = Pin(self.name, self.out, self.store)
 
     def take(self, features: Features) -> None:
@@ -108,7 +108,7 @@ class PartySessions:
         policy.refuse(self.name, self.federation)
         self._rows = PartyRows(
             self.name, self.federation, policy, features,
-            run_cache=self._once, kept=self.task.run_cache(self._folder), out=self.out,
+            run_cache=self._run_cache, kept=self.task.run_cache(self._folder), out=self.out,
             telemetry=self.telemetry, progress=self.progress, whole=not self.task.predicts,
         )  # fmt: skip
 
@@ -145,7 +145,7 @@ class PartySessions:
         """
         run = self._pin.run
         held = self.store.usable(self._owner(run)) if run else []
-        return replace(hello, run=run, held=tuple(held), aligned=self._once.number("alignment"))
+        return replace(hello, run=run, held=tuple(held), aligned=self._run_cache.number("alignment"))
 
     async def run(self, membership: Membership, hello: Hello) -> None:
         """Takes part in session after session until the run is over.
@@ -238,7 +238,7 @@ class PartySessions:
                 round=begin.round,
                 session=Session(self.federation.id, begin.run, begin.session, self.federation.hashes()),
                 identity=self.identity,
-                run_cache=self._once,
+                run_cache=self._run_cache,
                 steps=self._privacy.steps,
             )
             link.on_save = lambda save: self._save(membership, owner, save, ctx.state)

@@ -23,10 +23,10 @@ class Contract(Generic[C]):
         source: the publication that it follows.
         config: its keys under `federation.protocol`; the field `name` is a Literal.
         messages: every kind allowed; each declares its sender (common/messaging/departure.py).
-        limits: the largest value of every dimension name, from the agreed config.
+        limits: the largest value of every dimension name, from the agreed section and the protocol's own config.
         subsampling: True if some parties may skip a round (`federation.participation` below 1).
         sees: role -> data that reaches it.
-        answers_protected: True if noise on the server's responses can protect the labels
+        response_noise: True if noise on the server's responses can protect the labels
             (`server.privacy.answers`): every value that depends on labels passes `server/privacy/response_noise.py`.
         embeddings: True if parties release only embeddings of the rows of a batch, each of its own row alone,
             so that `federation.privacy.mechanism: adaptive` can protect them.

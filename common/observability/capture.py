@@ -69,7 +69,7 @@ class Capture:
         config: the capture settings.
         federation: the agreed section.
         schedule: gives a round's epoch.
-        session: this session's random number.
+        session: random number of the federation's session.
 
     Raises:
         EnvironmentFault: the folder is not writable; the returned carriers raise it too.

@@ -30,7 +30,7 @@ def meeting(request: pytest.FixtureRequest, certified: Meeting) -> Meeting:
 
 
 def overheard(meeting: Meeting) -> tuple[KeyRing, KeyProofs]:
-    """Messages to ada in an agreement of this session, by run and session number."""
+    """Messages to ada in the key agreement of one session of a run."""
     sent: list[Any] = []
     replace(meeting, passes={"ada": lambda item: sent.append(item) or item}).run()
     ring, proofs = sent
