@@ -8,17 +8,13 @@ module in its entry-point group `colonnade.protocols`, which holds all three. Ei
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-
-GROUP = "colonnade.protocols"
-"""Entry-point group of external packages: a protocol's name -> its module."""
+from colonnade.common.runtime.plug_ins import PlugIns, package
 
 NAMES = (
     "split",
@@ -41,6 +37,9 @@ NAMES = (
     "local",
 )  # fmt: skip
 """The built-in protocols, in the order in which they are listed."""
+
+OUTSIDE = PlugIns("protocols", NAMES)
+"""Protocols of installed packages: each entry names its module."""
 
 _NEEDED = ("CONTRACT", "serve", "participate")
 
@@ -67,11 +66,11 @@ class ByName(Mapping[str, T]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        known = name in NAMES or name in outside()
+        known = name in NAMES or name in OUTSIDE.entries
         return known if self._everywhere else known and super().__contains__(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in (*NAMES, *outside()) if name in self)
+        return (name for name in (*NAMES, *OUTSIDE.entries) if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -80,43 +79,21 @@ class ByName(Mapping[str, T]):
         return import_module(f"{self._package}.{name}") if name in NAMES else _from_outside(name)
 
 
-@cache
-def outside() -> Mapping[str, EntryPoint]:
-    """Protocols of installed packages. Raises ConfigError if a name is taken: no other code may run under it."""
-    found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=GROUP):
-        if entry.name in NAMES or entry.name in found:
-            raise ConfigError(
-                f"{_package(entry)} registers a protocol {entry.name!r}, a name that is taken",
-                hint=f"give it another name in its entry points ({GROUP}), or uninstall it",
-            )
-        found[entry.name] = entry
-    return found
-
-
-@cache
 def _from_outside(name: str) -> ModuleType:
     """The module that a package registers. Raises KeyError if none does, ConfigError if it is not a protocol."""
-    entry = outside()[name]
-    try:
-        module = entry.load()
-    except Exception as broken:
-        raise ConfigError(f"the protocol {name} of {_package(entry)} cannot be imported: {broken}") from broken
+    module = OUTSIDE.load(name)
+    entry = OUTSIDE.entries[name]
     if missing := next((wanted for wanted in _NEEDED if not hasattr(module, wanted)), None):
         raise ConfigError(
-            f"the protocol {name} of {_package(entry)}: {entry.value} has no {missing}",
+            f"the protocol {name} of {package(entry)}: {entry.value} has no {missing}",
             hint="docs/adding_a_protocol.md says what a protocol's module holds",
         )
     if not isinstance(module.CONTRACT, Contract):
-        raise ConfigError(f"the protocol {name} of {_package(entry)}: CONTRACT is no Contract")
+        raise ConfigError(f"the protocol {name} of {package(entry)}: CONTRACT is no Contract")
     if module.CONTRACT.name != name:
-        raise ConfigError(f"{_package(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}")
+        raise ConfigError(f"{package(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}")
     loaded: ModuleType = module
     return loaded
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else entry.value
 
 
 CONTRACTS: Mapping[str, Contract[Any]] = ByName("colonnade.common.protocols", "CONTRACT")

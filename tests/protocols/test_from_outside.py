@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from colonnade.client.protocols import LOCAL, PARTICIPATE
-from colonnade.common.contracts import registry
-from colonnade.common.contracts.registry import CONTRACTS, GROUP, NAMES
+from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
 from tests.cli.run.test_up import finish
@@ -36,15 +35,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n")
+        (info / "entry_points.txt").write_text(f"[{OUTSIDE.group}]\n{name} = {value}\n")
         (folder / f"{value}.py").write_text(source)
         monkeypatch.syspath_prepend(folder)
         forget()
         return folder
 
     def forget() -> None:
-        registry.outside.cache_clear()
-        registry._from_outside.cache_clear()
+        OUTSIDE.forget()
 
     before = set(sys.modules)
     yield installed
@@ -89,7 +87,9 @@ def test_it_trains_over_grpc_in_processes_of_their_own(signs: Path, tmp_path: Pa
 
 def test_the_page_names_the_group_and_the_example() -> None:
     page = PAGE.read_text()
-    assert f'[project.entry-points."{GROUP}"]\nsigns = "colonnade_signs"' in page and "(examples/signs.py)" in page
+    assert (
+        f'[project.entry-points."{OUTSIDE.group}"]\nsigns = "colonnade_signs"' in page and "(examples/signs.py)" in page
+    )
 
 
 @pytest.mark.parametrize("name", ["split", "local"])
