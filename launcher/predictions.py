@@ -8,10 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from colonnade.cli.launcher.folder_lock import locked_folder
-from colonnade.cli.launcher.prediction_parties import Answerers
-from colonnade.cli.launcher.processes import Processes
-from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
@@ -19,6 +15,10 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.prediction_parties import Answerers
+from colonnade.launcher.processes import Processes
+from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import run_to_end
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun, Work
