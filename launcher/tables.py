@@ -33,7 +33,7 @@ class InMemoryTable:
         if not hasattr(table, "__arrow_c_stream__"):
             raise DataError(
                 f"tables[{member!r}] is a {type(table).__name__}, which has no Arrow C stream",
-                hint="give a table of pandas 2.2 or newer, polars, pyarrow or DuckDB; or name a file in the configuration",
+                hint="give a table of pandas 2.2 or newer, polars, pyarrow or DuckDB; or a file in the configuration",
             )
 
     def write(self, path: Path) -> None:

@@ -31,8 +31,8 @@ from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.durable import write_durably
-from colonnade.launcher.scratch import scratch
 from colonnade.launcher.readiness import check_members
+from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import out as console
 from colonnade.server.reporting.summary import describe_source
 
