@@ -93,7 +93,7 @@ def test_a_response_follows_its_request(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
-    cfg, outcome = run(tmp_path, "split")
+    _, outcome = run(tmp_path, "split")
     assert not list(tmp_path.rglob("capture*"))
     assert outcome.captures == {} and not has_capture(tmp_path / "parties" / "party1")
     own = config({"name": "split"}, "parties.party2.capture={}")
