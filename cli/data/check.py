@@ -21,6 +21,7 @@ from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.tracking.tracker import refuse_missing
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
@@ -31,6 +32,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     """Checks a configuration and the data, models and keys that it names, and prints the findings."""
     config = load(file, sets)
     federation = config.federation
+    check_trackers(config)
     base = file.parent.resolve()
     overlap = Overlap(federation)
     rows = _check_labels(config, base, overlap)
@@ -60,12 +62,22 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
 
 
+def check_trackers(config: Config) -> None:
+    """Refuses trackers whose packages are not installed on this machine. Raises EnvironmentFault."""
+    if config.server is not None:
+        refuse_missing("server.trackers", config.server.trackers)
+    for name, party in config.parties.items():
+        refuse_missing(f"parties.{name}.trackers", party.trackers)
+
+
 def check_members(config: Config, file: Path) -> None:
-    """Refuses a file that `up` cannot run: it needs the server's section and every party's.
+    """Refuses a file that `up` cannot run: it needs the server's section, every party's, and their trackers' packages.
 
     Raises:
         ConfigError: naming what is missing.
+        EnvironmentFault: a tracker's package is not installed.
     """
+    check_trackers(config)
     if config.server is None:
         raise ConfigError(f"{file}: no `server` section", hint="`up` runs the server too; it needs its labels")
     missing = [name for name in config.federation.names if name not in config.parties]

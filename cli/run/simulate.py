@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from colonnade.reports.guarantee import describe_privacy, details
 from colonnade.server.reporting.summary import findings, write_whole
 from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.folder import home_of, leave_for_attacks, summarise
+from colonnade.simulation.trackers import tracked
 
 
 def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
@@ -32,12 +34,11 @@ def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
         begin = time.perf_counter()
         telemetry = Telemetry(RunFolder(folder).events)
         base = file.parent.resolve()
-        outcome = Simulation(config, base, telemetry=telemetry, home=partial(home_of, folder)).run()
-        telemetry.close()
-        if outcome.captures:
-            leave_for_attacks(folder, config, base, outcome)
-        content = summarise(outcome)
-        write_whole(RunFolder(folder).summary, content)
+        with closing(telemetry), tracked(telemetry, config, base, folder):
+            outcome = Simulation(config, base, telemetry=telemetry, home=partial(home_of, folder)).run()
+            if outcome.captures:
+                leave_for_attacks(folder, config, base, outcome)
+            write_whole(RunFolder(folder).summary, summarise(outcome))
         _show(outcome, folder, time.perf_counter() - begin)
 
 
