@@ -82,6 +82,7 @@ class Tracking:
         self._deliveries: list[Delivery] = []
         self._counts: Counter[str] = Counter()
         self._names = score_names(tracked.parties, [entry.name for entry in entry_points(group="colonnade.metrics")])
+        self._sent: set[str] = set()
         self._time = 0.0
         self._ended = not trackers
 
@@ -109,6 +110,7 @@ class Tracking:
         """Takes metrics, which the caller has chosen by common/tracking/allowed.py."""
         taken = dict(values)
         if taken:
+            self._sent |= taken.keys()
             for delivery in self._deliveries:
                 delivery.put(lambda tracker: tracker.metrics(round, taken))
 
@@ -133,7 +135,7 @@ class Tracking:
         self._ended = True
         with tempfile.TemporaryDirectory(prefix="colonnade-") as scratch:
             if summary is not None:
-                self.metrics(round, epsilons(summary, self._tracked.parties))
+                self.metrics(round, self._last(summary))
                 record = summary_record(summary, status, self._tracked.parties, self._names)
                 self._file(
                     Path(scratch) / "summary.json", (json.dumps(record, indent=2) + "\n").encode(), self._deliveries
@@ -147,6 +149,11 @@ class Tracking:
             for delivery in self._deliveries:
                 delivery.join(until)
         self._warn()
+
+    def _last(self, summary: Mapping[str, Any]) -> dict[str, float]:
+        """Metrics that only a summary has: those of the last evaluation that take long, and epsilon."""
+        scores = numbers(summary.get("metrics") or {}, self._names - self._sent)
+        return {**scores, **epsilons(summary, self._tracked.parties)}
 
     def _file(self, path: Path, content: bytes, deliveries: list[Delivery]) -> None:
         try:

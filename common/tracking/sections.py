@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+from pydantic import BeforeValidator, SerializeAsAny, ValidationError, WithJsonSchema
 
 from colonnade.common.errors import ConfigError, nearest, shown
 from colonnade.common.runtime.plug_ins import PlugIns, package
@@ -83,7 +83,11 @@ def _names() -> list[str]:
     return [*BUILT_IN, *OUTSIDE.entries]
 
 
+_ONE = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["name"]}]}
+
 Trackers = Annotated[
-    tuple[SerializeAsAny[TrackerConfig], ...], BeforeValidator(lambda value: read_trackers(value, "trackers"))
+    tuple[SerializeAsAny[TrackerConfig], ...],
+    BeforeValidator(lambda value: read_trackers(value, "trackers")),
+    WithJsonSchema({"anyOf": [*_ONE["anyOf"], {"type": "array", "items": _ONE}]}),  # other packages add sections
 ]
 """The type of the key in a member's section."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,44 +26,14 @@ from tests.support.tracking import RecorderConfig, run_tracked
 
 SPLIT = {"name": "split", "embedding": 8}
 
-PLUG_IN = """
-from typing import Literal
-from colonnade.common.tracking.tracker import TrackerConfig
+PAGE = (Path(__file__).parents[2] / "docs" / "trackers.md").read_text()
 
 
-class Lines(TrackerConfig):
-    name: Literal["lines"] = "lines"
-    file: str = "lines.txt"
-
-    def prepare(self):
-        pass
-
-    def open(self, run):
-        return Writer(run.folder / self.file)
+def on_the_page(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-class Writer:
-    def __init__(self, path):
-        self.path, self.lines = path, []
-
-    def begin(self, parameters):
-        self.lines.append(parameters["protocol.name"])
-
-    def metrics(self, round, values):
-        self.lines.append(f"{round} {sorted(values)}")
-
-    def artefact(self, path):
-        self.lines.append(path.name)
-
-    def flush(self):
-        self.path.write_text("\\n".join(self.lines))
-
-    def end(self, status):
-        self.path.write_text("\\n".join([*self.lines, status]))
-
-
-NOT_ONE = 3
-"""
+PLUG_IN = on_the_page("python")[0] + "\n\nNOT_ONE = 3\n"
 
 
 def with_server(*trackers: Any) -> dict[str, Any]:
@@ -210,9 +181,27 @@ def test_a_tracker_of_another_package(plug_in: Callable[[str], None], tmp_path: 
     config: Config = parse(with_server({"name": "lines", "file": "said.txt"}))
     run_tracked(config, tmp_path / "run")
     said = (tmp_path / "run" / "said.txt").read_text().splitlines()
-    assert said[0] == "split" and said[-1] == "completed" and "summary.json" in said
+    assert said[0] == "begins: split" and said[-1] == "completed" and "summary.json" in said
     with pytest.raises(ConfigError, match=r"server\.trackers\.0\.fil: unknown key"):
         parse(with_server({"name": "lines", "fil": "x"}))
+
+
+def test_what_the_page_shows_is_read() -> None:
+    (shown,) = on_the_page("yaml")
+    made = tree(SPLIT, epochs=1)
+    section = yaml.safe_load(shown)
+    made["server"]["trackers"] = section["server"]["trackers"]
+    made["parties"] = section["parties"]
+    config = parse(made)
+    assert config.server.trackers == (
+        MlflowConfig(uri="http://127.0.0.1:5000", experiment="credit"),
+        TensorBoardConfig(),
+    )
+    assert config.parties["party1"].trackers == (TensorBoardConfig(),)
+    assert f'[project.entry-points."{sections.OUTSIDE.group}"]' in PAGE
+    for section in sections.BUILT_IN.values():
+        keys = {field.alias or name for name, field in section.model_fields.items()} - {"name"}
+        assert all(f"| `{key}` |" in PAGE for key in keys)
 
 
 def test_an_entry_that_is_no_tracker_is_refused(plug_in: Callable[[str], None]) -> None:
