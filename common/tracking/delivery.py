@@ -143,5 +143,5 @@ class Delivery:
         self._warned = True
         said = str(failed) if isinstance(failed, ColonnadeError) else f"{type(failed).__name__}: {failed}"
         reason = f"{self._name} takes no records: {escaped(' '.join(said.split()), _WORDS)}"
-        hint = getattr(failed, "hint", "") or "see that its server can be reached"
+        hint = getattr(failed, "hint", "") or "see that its server or its file can be reached"
         self._warnings.append((f"{reason}; the run goes on, and they are sent later", hint))

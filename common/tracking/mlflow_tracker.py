@@ -6,6 +6,7 @@ begins.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 EXTRA = "'colonnade[mlflow]'"
 
 _URI = "MLFLOW_TRACKING_URI"
+_SQLITE = "sqlite:///"
 _SCHEMES = ("http", "https", "file", "sqlite")
 _DATABASE = {"sqlalchemy": EXTRA, "alembic": EXTRA}
 
@@ -80,7 +82,7 @@ class MlflowConfig(TrackerConfig):
     @field_validator("uri")
     @classmethod
     def _without_password(cls, value: str) -> str:
-        refuse_password(value, "a tracker's uri")
+        refuse_password(value, "uri")
         return value
 
     @field_validator("register_as")
@@ -214,8 +216,8 @@ class MlflowTracker:
             uri = self._config.resolve(self._run.base, self._run.folder)
             if uri.startswith("file:"):
                 os.environ.setdefault(_FOLDERS, "true")
-            if uri.startswith("sqlite:///"):
-                Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+            if uri.startswith(_SQLITE):
+                _make_database(Path(uri.removeprefix(_SQLITE)))
             self._client = MlflowClient(uri, registry_uri=uri)
         return self._client
 
@@ -257,8 +259,8 @@ class MlflowTracker:
             return str(found.experiment_id)
         uri = self._config.resolve(self._run.base, self._run.folder)
         beside = None  # a server has a place for files; a SQLite file's are beside it, not in the current folder
-        if uri.startswith("sqlite:///"):
-            file = Path(uri.removeprefix("sqlite:///"))
+        if uri.startswith(_SQLITE):
+            file = Path(uri.removeprefix(_SQLITE))
             beside = (file.parent / f"{file.stem}-artefacts").as_uri()
         return str(client.create_experiment(name, artifact_location=beside))
 
@@ -273,6 +275,26 @@ class MlflowTracker:
                 raise
         where = f"{client.get_run(self._id).info.artifact_uri}/model"
         client.create_model_version(name, where, self._id)
+
+
+def _make_database(file: Path) -> None:
+    """Makes a database with MLflow's tables if there is none.
+
+    MLflow makes tables one by one, and cannot go on with half of them. So one member at a time does, under another
+    name: members on one machine begin together, and any of them may be killed.
+    """
+    from mlflow import MlflowClient  # noqa: PLC0415
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.partial")
+    with file.with_name(f"{file.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if file.exists():
+            return
+        for left in partial.parent.glob(f"{partial.name}*"):
+            left.unlink()
+        MlflowClient(f"{_SQLITE}{partial}").get_experiment_by_name("any")
+        partial.replace(file)
 
 
 def quieten() -> None:

@@ -51,6 +51,8 @@ def _read(value: Any, place: str) -> TrackerConfig:
     section = _section(tree["name"], place)
     try:
         return section.model_validate(tree)
+    except ConfigError as refused:
+        raise ConfigError(f"{place}.{refused}", hint=refused.hint) from None
     except ValidationError as invalid:
         error = invalid.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, error["loc"]))

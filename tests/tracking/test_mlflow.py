@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 
 from colonnade.common.parsing.file import parse
 from colonnade.common.tracking.listener import Tracked, Tracking
-from colonnade.common.tracking.mlflow_tracker import MlflowConfig
+from colonnade.common.tracking.mlflow_tracker import MlflowConfig, _make_database
 from colonnade.common.tracking.tracker import TrackedRun
 from colonnade.server.run.tracking import server_model, server_tracking
 from tests.support.federation import parameters, tree
@@ -202,6 +204,78 @@ def test_a_server_that_is_away(
     assert len(said) == (1 if how == "slow" else 2)
     if how == "refuses":
         assert handler.calls and all(call.startswith("/api/2.0/mlflow/") for call in handler.calls)
+
+
+class _Mlflow(BaseHTTPRequestHandler):
+    """As much of MLflow's server as a run needs. It refuses the first calls, and remembers what the others send."""
+
+    got: list[tuple[str, dict[str, Any]]]
+    refusals: int
+    folder: Path
+
+    def do_POST(self) -> None:
+        kind = type(self)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if kind.refusals:
+            kind.refusals -= 1
+            self.send_error(503)
+            return
+        call = self.path.partition("?")[0].removeprefix("/api/2.0/mlflow/")
+        kind.got.append((call, json.loads(body or b"{}")))
+        info = {"run_id": "a" * 32, "status": "RUNNING", "artifact_uri": str(kind.folder), "experiment_id": "1"}
+        answers = {
+            "experiments/get-by-name": {"experiment": {"experiment_id": "1", "lifecycle_stage": "active"}},
+            "runs/create": {"run": {"info": info, "data": {}}},
+            "runs/get": {"run": {"info": info, "data": {}}},
+            "runs/update": {"run_info": info},
+        }
+        content = json.dumps(answers.get(call, {})).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_that_comes_back_gets_every_round_and_no_canary(tmp_path: Path) -> None:
+    (tmp_path / "stored").mkdir()
+
+    class Handler(_Mlflow):
+        got, refusals, folder = [], 3, tmp_path / "stored"  # one a test
+
+    config = parse(canary_tables(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        tracker = MlflowConfig(uri=f"http://127.0.0.1:{served.server_port}", experiment="trial")
+        outcome, events = run_tracked(with_trackers(config, tracker), tmp_path / "run", tmp_path)
+        served.shutdown()
+    said = [event["reason"] for event in events if event["kind"] == "warning" and "tracker" in event["reason"]]
+    assert len(said) == 1 and "takes no records" in said[0] and Handler.refusals == 0
+    batches = [body for call, body in Handler.got if call == "runs/log-batch"]
+    steps = [one["step"] for body in batches for one in body.get("metrics", ()) if one["key"] == "train_loss"]
+    assert steps == [event["round"] for event in outcome.of_kind("round")]
+    assert Handler.got[-1][0] == "runs/update" and Handler.got[-1][1]["status"] == "FINISHED"
+    assert CANARY not in repr(Handler.got).lower()
+    (stored,) = (tmp_path / "stored").iterdir()
+    assert stored.name == "summary.json" and CANARY not in stored.read_text().lower()
+
+
+def test_members_that_begin_together_make_one_database(tmp_path: Path) -> None:
+    """MLflow alone fails where two make the tables, and cannot go on with half of them."""
+    file = tmp_path / "new" / "runs.db"
+    file.parent.mkdir()
+    (file.parent / "runs.db.partial").write_bytes(b"of a process that was killed")
+    MlflowConfig(uri=str(file)).prepare()
+    with ThreadPoolExecutor() as threads:
+        for made in [threads.submit(_make_database, file) for _ in range(3)]:
+            made.result()
+    assert client(file).create_experiment("one")
+    assert not list(file.parent.glob("*.partial*"))
 
 
 def test_the_folder_that_paths_are_relative_to(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_trackers_are_not_agreed() -> None:
         ([{"name": "mlflow", "uri": 5}], "server.trackers.0.uri: Input should be a valid string"),
         ([{"name": "mlflow", "register": "m"}], "register without model: true"),
         ([{"name": "mlflow", "model": True, "register": "a/b"}], "contains neither / nor :"),
-        ([{"name": "mlflow", "uri": "ftp://host/a"}], "begins with 'ftp'://"),
+        ([{"name": "mlflow", "uri": "ftp://host/a"}], "server.trackers.0.uri begins with 'ftp'://"),
         ([{"name": "tensorboard", "model": True}], "server.trackers.0.model"),
     ],
 )
