@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check, check_members
+from colonnade.cli.data.check import check
+from colonnade.launcher.readiness import check_members
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault
 from colonnade.common.parsing.file import parse
