@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from colonnade.common.section import Section
 
 
@@ -16,7 +18,7 @@ class ProtocolConfig(Section):
 
     active: ClassVar[bool] = False
 
-    name: str
+    name: str = Field(description="the protocol, which decides the other keys of this section")
 
 
 def local_steps(config: ProtocolConfig) -> int:
