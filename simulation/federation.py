@@ -169,7 +169,7 @@ class Simulation:
     def _outcome(self) -> Outcome:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
-        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
+        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time, log="simulation")
         server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample))
         assert self.config.server is not None  # else there is no context
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk

@@ -85,7 +85,7 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry:
+        with closing(Telemetry(task.events(folder), watch, *self.listeners, log=f"party.{self.name}")) as telemetry:
             store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
             sessions = PartySessions(

@@ -127,7 +127,7 @@ class _Place:
         """One value, and all its alternatives."""
         # In the short form a model's field is one step below the value.
         short = (*self._path, errors[0]["loc"][-1])
-        forms = self._forms(self._path) or self._forms(short) or "another form"
+        forms = self._forms(self._path) or self._forms(short) or self._description(self._path) or "another form"
         words = [word for error in errors for word in _expected(error, forms)]
         given = errors[0]["input"]
         near = nearest(given, [word.strip("'") for word in words if word[0] == "'"]) if isinstance(given, str) else ""
@@ -151,10 +151,10 @@ class _Place:
         return next((field.description for field in fields if field and field.description), "")
 
     def _forms(self, path: Path) -> str:
-        """Forms of a value with a pattern: the field's examples, or its description."""
+        """Forms of a value with a pattern: the field's examples."""
         fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
         found = (_either([str(word) for word in field.examples]) for field in fields if field and field.examples)
-        return next(found, self._description(path))
+        return next(found, "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
         """Possible types at a path: of several models those of the kind named in the file, or all of them."""

@@ -96,7 +96,7 @@ class ServerRun:
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
         keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
+        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, log="server")
         values = labels.values.to(device)
         ctx = ServerContext(
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
