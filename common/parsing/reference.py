@@ -117,8 +117,15 @@ def _keys(model: type[BaseModel]) -> tuple[KeyEntry, ...]:
     )
     for name, value in first:
         type_ = _in_words(schema["properties"][name], schema["$defs"])
-        found.append(KeyEntry(name, type_, _default(value), value.description or ""))
+        meaning = value.description or _inherited(model, name)
+        found.append(KeyEntry(name, type_, _default(value), meaning))
     return tuple(found)
+
+
+def _inherited(model: type[BaseModel], key: str) -> str:
+    """Description of a key that a protocol of another package defines again without one."""
+    base = ProtocolConfig.model_fields.get(key) if issubclass(model, ProtocolConfig) else None
+    return "" if base is None else base.description or ""
 
 
 def _selects(key: str, value: FieldInfo) -> bool:

@@ -15,6 +15,7 @@ from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
 from colonnade.common.version import VERSION, read_version
+from colonnade.server.reporting.summary import _versions
 from tests.server.stage import RUN, federation, hello, play, refused, stage
 from tests.support.patience import PATIENCE
 
@@ -97,6 +98,11 @@ def test_another_release_of_the_series_is_admitted_and_reported_once() -> None:
         assert there.hub.versions.others == {"ada": PATCH}
 
     play(scene())
+
+
+def test_the_summary_lists_other_versions_alone() -> None:
+    assert _versions({"bob": PATCH, "ada": PATCH}) == {"other versions": f"ada {PATCH}, bob {PATCH}"}
+    assert _versions({}) == {}
 
 
 STRANGE = {
