@@ -56,8 +56,14 @@ def summarise(
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
-        "environment": describe_environment(),
+        "environment": {**describe_environment(), **_versions(hub.versions.others)},
     }
+
+
+def _versions(others: Mapping[str, str]) -> dict[str, str]:
+    """Parties with another version of Colonnade than the server's."""
+    named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
+    return {"other versions": named} if named else {}
 
 
 def findings(ctx: ServerContext) -> dict[str, Any]:
