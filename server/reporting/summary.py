@@ -205,8 +205,9 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """Source of the labels: 'digits', 'mnist' or a file's name."""
-    return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    """Source of the labels: 'digits', 'mnist' or a file, by its name alone where it was given by a whole path."""
+    found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    return Path(found).name if Path(found).is_absolute() else found
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
