@@ -34,7 +34,7 @@ from colonnade.common.section import Section
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
-_NEWER = [("privacy.accounting", BEFORE["accounting"])]
+_NEWER = [("privacy.accounting", BEFORE["accounting"]), ("loss", "")]
 
 
 class FederationConfig(Section):
@@ -47,6 +47,7 @@ class FederationConfig(Section):
     task: Task = Field(default="classification", description="classification predicts classes, regression numbers")
     classes: int | tuple[str, ...] = Field(default=0, description="number of classes, or their names in order")
     targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
+    loss: str = Field(default="", description="a package's training loss (docs/plug_ins.md); left out, the task's own")
     epochs: int = Field(default=0, ge=0)
     rounds: int = Field(default=0, ge=0)
     batch: int = Field(ge=1, description="rows of a batch")

@@ -94,6 +94,7 @@ class ServerConfig(_Member):
     class_weights: ClassWeights = Field(
         default="none", description="of the loss, where the server computes it: none, balanced, or one a class"
     )
+    extra_metrics: tuple[str, ...] = Field(default=(), description="packages' metrics, by name: docs/plug_ins.md")
     head: HeadConfig = LinearHeadConfig()
     optimiser: OptimiserConfig = SgdConfig(momentum=0)
     active: ActiveConfig | None = Field(default=None, description="columns of its own, in protocols that support them")
