@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import STAMP, SUMMARY_SCHEMA, RunFolder
@@ -77,5 +78,5 @@ def summarise(outcome: Outcome) -> dict[str, object]:
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.mailbox.late[name] for name in names},
-        "environment": describe_environment(),
+        "environment": describe_environment() | parts_in_use(ctx.federation, ctx.config),
     }

@@ -17,6 +17,9 @@ OUTSIDE_METRICS = PlugIns(
 )
 """Metrics of installed packages, computed by the server; the names of the built-in ones are reserved."""
 
+OF_A_PARTY = ("accuracy_", "rmse_")
+"""Prefixes of metrics of one party's own model."""
+
 
 def check_registered(plug_ins: PlugIns, key: str, name: str) -> None:
     """Refuses a name that no installed package registers. Nothing is imported.
@@ -40,3 +43,17 @@ def load_function(plug_ins: PlugIns, name: str) -> Callable[..., Any]:
         raise plug_ins.unfit(name, f"it is {type(call).__name__}, expected a function")
     found: Callable[..., Any] = call
     return found
+
+
+def check_metric(name: str) -> None:
+    """Refuses a metric that cannot be used: not registered, not importable, or of a name that reports misread.
+
+    Raises:
+        ConfigError: it names the package.
+    """
+    check_registered(OUTSIDE_METRICS, "server.extra_metrics", name)
+    load_function(OUTSIDE_METRICS, name)
+    if not name.isidentifier() or name.startswith(OF_A_PARTY):
+        raise OUTSIDE_METRICS.unfit(
+            name, f"the name must be letters, digits and underscores, and not begin with {' or '.join(OF_A_PARTY)}"
+        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from colonnade.common.config.federation import FederationConfig
-from colonnade.common.config.outside import OUTSIDE_LOSSES
+from colonnade.common.config.members import ServerConfig
+from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
 from colonnade.common.contracts.registry import OUTSIDE
 from colonnade.common.runtime.plug_ins import PREFIX
 
@@ -20,6 +21,13 @@ def agreed_parts(federation: FederationConfig) -> dict[str, str]:
         for plug_ins, name in named
         if name in plug_ins.entries
     }
+
+
+def parts_in_use(federation: FederationConfig, server: ServerConfig | None) -> dict[str, str]:
+    """An entry of a summary's environment: the packages of protocol, loss and metrics; none if all are built in."""
+    versions = [*agreed_parts(federation).values()]
+    versions += [OUTSIDE_METRICS.version(name) for name in (() if server is None else server.extra_metrics)]
+    return {"plug-ins": ", ".join(dict.fromkeys(versions))} if versions else {}
 
 
 def is_part(key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, ServerConfig
-from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS, check_registered, load_function
+from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
 from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
@@ -130,8 +130,7 @@ def _check_loss(federation: FederationConfig) -> None:
 def _check_outside(federation: FederationConfig, server: ServerConfig) -> None:
     """Rejects losses and metrics of packages that the server cannot use."""
     for name in server.extra_metrics:
-        check_registered(OUTSIDE_METRICS, "server.extra_metrics", name)
-        load_function(OUTSIDE_METRICS, name)
+        check_metric(name)
     if not federation.loss:
         return
     load_function(OUTSIDE_LOSSES, federation.loss)

@@ -46,6 +46,11 @@ class PlugIns:
         return {name: entries[0] for name, entries in self._found.items() if name not in self.taken}
 
     @property
+    def registered(self) -> list[EntryPoint]:
+        """All entries, also those whose name is taken."""
+        return [entry for entries in self._found.values() for entry in entries]
+
+    @property
     def loaded(self) -> tuple[str, ...]:
         """Names of the parts that were imported."""
         return tuple(self._loaded)
