@@ -8,7 +8,7 @@ from types import ModuleType
 
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 
 from colonnade.client.protocols import PARTICIPATE
 from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
@@ -41,7 +41,7 @@ def list_all() -> None:
 
 def list_plug_ins() -> None:
     """Prints the plug-ins of all groups, with their packages. None is imported."""
-    table = Table("group", "name", "package", "object", "")
+    table = Table(*(Column(head, overflow="fold") for head in ("group", "name", "package", "object", "")))
     for plug_ins in GROUPS:
         for entry in plug_ins.registered:
             try:
