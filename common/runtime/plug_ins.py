@@ -79,7 +79,7 @@ class PlugIns:
         hint = f"one of {', '.join(known)}; or " if known else ""
         return (
             f"unknown {self._what}{nearest(str(name), known)}",
-            f"{hint}install the package that registers it ({self.group}) on this machine, as at the other members",
+            f"{hint}install the package that registers it ({self.group}) on this machine",
         )
 
     def load(self, name: str) -> Any:
