@@ -54,6 +54,7 @@ _SLOW = (
     "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
     "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
     "tests/common/wire/test_connection.py",
+    "tests/plug_ins/test_losses.py",
     "tests/protocols/test_agg_vfl.py",
     "tests/protocols/test_blinded.py",
     "tests/protocols/test_c_vfl.py",
