@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from torch import Tensor, nn
 
 from colonnade.common.models.own import UserModule
@@ -29,7 +29,7 @@ class OutsideModel(UserModule):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    name: str
+    name: str = Field(description="name of the package's model; other keys are its arguments: docs/plug_ins.md")
 
     def module(self, base: Path, *sizes: object) -> nn.Module:  # noqa: ARG002  # a package has no configuration folder
         """Calls the entry's object with the sizes, in order, and the configured keyword arguments.

@@ -15,6 +15,7 @@ from colonnade.common.compression.quantise import WIDTHS
 from colonnade.common.config.members import Config
 from colonnade.common.config.roster import LARGEST
 from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.models.outside import MODELS, OutsideModel
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.version import VERSION
 
@@ -139,6 +140,9 @@ def _kinds(union: list[Schema], definitions: Mapping[str, Schema]) -> Iterator[t
         properties = definitions[section]["properties"]
         if "file" in properties:
             yield ("file", ""), section
+            continue
+        if section == OutsideModel.__name__:
+            yield from ((("name", name), section) for name in MODELS.entries)
             continue
         key = next(key for key in KIND_KEYS if {"const", "enum"} & set(properties.get(key, ())))
         words = properties[key]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.read.card import markdown
+from colonnade.reports.card import markdown
 from colonnade.cli.run.simulate import simulate
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
