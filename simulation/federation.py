@@ -55,6 +55,7 @@ class Outcome:
         seconds: of the virtual clock, from the first round to the last.
         payload: bytes of tensors that the server received and sent.
         captures: of the parties that capture their links.
+        left: number and bytes of the messages that passed each party's egress, by party and kind.
     """
 
     server: ServerContext
@@ -67,6 +68,7 @@ class Outcome:
     seconds: float = 0.0
     payload: tuple[int, int] = (0, 0)
     captures: dict[str, Capture] = field(default_factory=dict)
+    left: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     def of_kind(self, event: str) -> list[Event]:
         """The events of a kind."""
@@ -110,9 +112,10 @@ class Simulation:
         Raises:
             ColonnadeError: as in a real run.
         """
-        return inprocess.run_virtual(self._main())
+        return inprocess.run_virtual(self.main())
 
-    async def _main(self) -> Outcome:
+    async def main(self) -> Outcome:
+        """The same within an event loop whose clock is virtual."""
         await self._align()
         outcome = self._outcome()
         federation, contract = self.config.federation, CONTRACTS[self.config.federation.protocol.name]
@@ -198,7 +201,7 @@ class Simulation:
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        egress = Egress(carry, SERVER, privacy.stage(state), Ledger(None))
+        egress = Egress(carry, SERVER, privacy.stage(state), Ledger(None), outcome.left.setdefault(name, {}))
         link._carry = egress
         return egress
 

@@ -54,9 +54,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
 
-def run_virtual(main: Coroutine[Any, Any, _T]) -> _T:
+def run_virtual(main: Coroutine[Any, Any, _T], loop: Callable[[], VirtualLoop] = VirtualLoop) -> _T:
     """Runs a coroutine to its end on a virtual clock of its own."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main)
 
 

@@ -1,6 +1,6 @@
 """Signs: split learning in which a party is told the signs of its gradient alone.
 
-An example of a protocol in a package outside: contract and both halves in one module.
+An example of a protocol in a package of its own: the contract and both sides in one module.
 
     for each round t:
         server and parties derive the batch B(t)
