@@ -26,11 +26,11 @@ def list_all() -> None:
 
 
 def show(name: str) -> None:
-    """Prints the three files of a protocol, one below the other."""
+    """Prints the files of a protocol, one below the other: three, or the one of a package."""
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")
     modules = (sys.modules[CONTRACTS[name].config.__module__], _home(SERVE[name]), _home(PARTICIPATE[name]))
-    for module in modules:
+    for module in dict.fromkeys(modules):
         out.rule(module.__name__.replace(".", "/") + ".py", style="dim")
         source = inspect.getsource(module)
         if out.is_terminal:
