@@ -117,7 +117,12 @@ def simulate(simulation: Simulation) -> Outcome:
         TimeoutError: it does not end.
         RuntimeError: every coroutine waits for another.
     """
-    return inprocess.run_virtual(simulation.main(), loop=_ImpatientLoop)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # products are small: several threads only wait for each other
+    try:
+        return inprocess.run_virtual(simulation.main(), loop=_ImpatientLoop)
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _ImpatientLoop(inprocess.VirtualLoop):

@@ -57,7 +57,9 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
         "align": align,
         "sections": "\n".join(f"  {_quoted(name)}:\n    data: {{path: {name}.csv}}" for name in names),
     }
-    readme = fill("readme_federation.txt", folder=shlex.quote(str(folder)), first=names[0], tables=", ".join(map(_file, names)))
+    readme = fill(
+        "readme_federation.txt", folder=shlex.quote(str(folder)), first=names[0], tables=", ".join(map(_file, names))
+    )
     write_folder(
         folder,
         {
@@ -72,9 +74,7 @@ def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
 
 def _check(names: Sequence[str]) -> None:
     if len(names) > _MOST:
-        raise InputError(
-            f"--parties: {len(names)} names, expected at most {_MOST}", hint="add more to the file"
-        )
+        raise InputError(f"--parties: {len(names)} names, expected at most {_MOST}", hint="add more to the file")
     for place, name in enumerate(names):
         check_party_name(name)
         if name == "ids":

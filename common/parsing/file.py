@@ -84,7 +84,10 @@ def _protocol(value: Any) -> ProtocolConfig:
     name = str(value["name"])
     if name not in CONTRACTS:
         near = nearest(name, CONTRACTS)
-        raise ConfigError(f"federation.protocol.name = {value['name']!r}: unknown protocol{near}", hint=allowed)
+        raise ConfigError(
+            f"federation.protocol.name = {value['name']!r}: unknown protocol{near}",
+            hint=f"{allowed}; or install the package that registers it",
+        )
     config: type[ProtocolConfig] = CONTRACTS[name].config
     return config.model_validate(value)
 
