@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.common.contracts.registry import CONTRACTS
 
 
-def digits(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
+def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
     """A configuration, as a file has it: four parties with 16 of 64 columns each, 1797 rows, ten classes.
 
     Args:
