@@ -11,6 +11,7 @@ ROOMS = (
     "client",
     "common",
     "experiments",
+    "launcher",
     "reports",
     "reproduction",
     "server",

@@ -14,9 +14,8 @@ import yaml
 from colonnade.client.protocols import LOCAL
 from colonnade.common.errors import ColonnadeError
 from colonnade.common.observability.capture import read_capture
-from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.server.protocols import ACTIVE, JOINT
-from colonnade.simulation.folder import home_of
 from colonnade.testing import differences, traffic
 from colonnade.testing.opened import accuracy_of_parts
 from colonnade.testing.terms import Expected
@@ -126,7 +125,7 @@ class Conformance:
         run = _of(lambda: self.trial.captured(tmp_path))
         federation = run.server.federation
         for party in run.clients:
-            own = PartyFolder(home_of(tmp_path, party))
+            own = RunFolder(tmp_path).party(party)
             held = [
                 record
                 for path in (own.capture, own.evaluation_capture)

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from colonnade.common.conversation import inprocess
 from colonnade.common.errors import ColonnadeError, ConfigError
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Outcome, Simulation
-from colonnade.simulation.folder import home_of
+from colonnade.simulation.files import RunFiles
 from colonnade.testing.digits import digits
 from colonnade.testing.terms import Expected
 
@@ -101,7 +101,7 @@ class Trial:
     def captured(self, folder: Path) -> Outcome:
         """The short run in which every party captures its messages below a folder."""
         config = self.config("every_party.capture={evaluations: all}")
-        return simulate(Simulation(config, record=True, home=partial(home_of, folder)))
+        return simulate(Simulation(config, record=True, files=RunFiles(folder, config, Path())))
 
     def _run(self, *sets: str, again: int = 0) -> Outcome:
         # Generators that no member's state holds begin elsewhere in another run, as in another process.
@@ -120,7 +120,7 @@ def simulate(simulation: Simulation) -> Outcome:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # products are small: several threads only wait for each other
     try:
-        return inprocess.run_virtual(simulation.main(), loop=_ImpatientLoop)
+        return simulation.run(_ImpatientLoop)
     finally:
         torch.set_num_threads(threads)
 
@@ -128,8 +128,8 @@ def simulate(simulation: Simulation) -> Outcome:
 class _ImpatientLoop(inprocess.VirtualLoop):
     """A virtual loop that a run cannot keep busy forever."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, begin: float = 0.0) -> None:
+        super().__init__(begin)
         self._begun, self._over = time.monotonic(), False
 
     def time(self) -> float:

@@ -89,11 +89,12 @@ def _preload() -> None:
     sys.path.insert(0, str(ROOT))
     from colonnade.cli import fork_server
 
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # scikit-learn imports it, and it starts a thread
     fork_server._preload()
     for name in _MORE:
         importlib.import_module(name)
     _import_most()
-    del sys.path[0]
+    del sys.path[0], sys.modules["pandas"]
     tasks = len(list(Path("/proc/self/task").iterdir()))
     assert tasks == 1, f"an import starts threads, which a fork would lose: {tasks} are running"
     gc.collect()

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TextIO
 
@@ -46,7 +47,7 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
         held.refuse_newer()
     else:
-        folder = (wanted or Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+        folder = (wanted or _new(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,6 +75,14 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
                     (folder / lock_name).unlink()
                 for path in made:
                     path.rmdir()
+
+
+def _new(name: str) -> Path:
+    """A folder under runs/ that is not there yet: a second run within one second is called NAME-2."""
+    runs = Path("runs")
+    return next(
+        path for number in count(1) if not (path := runs / (name if number == 1 else f"{name}-{number}")).exists()
+    )
 
 
 def _narrow(folder: Path) -> None:
