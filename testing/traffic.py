@@ -1,4 +1,4 @@
-"""What a run's messages may look like: every kind, tensor and size as the contract declares it."""
+"""Faults in the messages of a run: kinds, tensors and sizes that the contract does not declare."""
 
 from __future__ import annotations
 
