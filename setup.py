@@ -16,6 +16,7 @@ ROOMS = (
     "reproduction",
     "server",
     "simulation",
+    "testing",
 )
 FOUND = find_namespace_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")])
 

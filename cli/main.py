@@ -11,6 +11,7 @@ import typer
 
 from colonnade.cli.data import commands as data
 from colonnade.cli.keys import commands as keys
+from colonnade.cli.new import commands as new
 from colonnade.cli.read import commands as read
 from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
@@ -43,7 +44,7 @@ def colonnade(
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
 
 
-for group in (run, data, keys, read, research):
+for group in (run, data, new, keys, read, research):
     group.register(app)
 
 

@@ -61,6 +61,7 @@ class Outcome:
         counts: bytes of tensors by party and direction, and late messages, all starts of the run included.
         best_saved: the best round whose checkpoint all members hold, 0 if none.
         captures: of the parties that capture their links.
+        left: number and bytes of the messages that passed each party's egress, by party and kind.
     """
 
     server: ServerContext
@@ -76,6 +77,7 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     best_saved: int = 0
     captures: dict[str, Capture] = field(default_factory=dict)
+    left: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     @property
     def payload(self) -> tuple[int, int]:
@@ -133,8 +135,8 @@ class Simulation:
     _ledgers: list[Ledger] = field(default_factory=list, init=False)
     _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
-    def run(self) -> Outcome:
-        """Runs server and parties of the config's protocol to their end.
+    def run(self, loop: Callable[[float], inprocess.VirtualLoop] = inprocess.VirtualLoop) -> Outcome:
+        """Runs server and parties of the config's protocol to their end, on a loop whose clock starts at an argument.
 
         Raises:
             ColonnadeError: as in a real run.
@@ -143,7 +145,7 @@ class Simulation:
         if self.files is not None and (round := self.files.begin()):
             self.start = (round, self.files.states(round))
             begin = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
-        return inprocess.run_virtual(self._main(), begin)
+        return inprocess.run_virtual(self._main(), begin, loop)
 
     async def _main(self) -> Outcome:
         await self._align()
@@ -286,7 +288,8 @@ class Simulation:
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        egress = Egress(carry, SERVER, privacy.stage(state), ledger)
+        left = outcome.left.setdefault(name, {})
+        egress = Egress(carry, SERVER, privacy.stage(state), ledger, left)
         link._carry = egress
         return egress
 

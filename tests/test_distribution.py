@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +19,7 @@ import pytest
 import yaml
 
 from colonnade.common.version import VERSION
+from tests.support.outside import PLUGIN
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -62,13 +65,18 @@ def test_wheel_and_sdist_have_every_file_and_the_wheel_nothing_else(built: Path)
     with tarfile.open(built / f"colonnade-{VERSION}.tar.gz") as sdist:
         there = {name.partition("/")[2] for name in sdist.getnames()}
     for_readers = {"CITATION.cff", "Makefile", "SECURITY.md", "constraints.txt", "docs/site.py", "mkdocs.yml"}
-    assert tree | for_readers | {"proto/embeddings.proto", "setup.py", f"tests/{Path(__file__).name}"} <= there
+    assert (
+        tree
+        | for_readers
+        | {"examples/plugin/colonnade_signs.py", "proto/embeddings.proto", "setup.py", f"tests/{Path(__file__).name}"}
+        <= there
+    )
 
 
-@pytest.mark.processes
-def test_the_installed_wheel_runs_beside_packages_of_other_names(built: Path, tmp_path: Path) -> None:
-    """An environment of its own; on PYTHONPATH are packages named as our folders, which end the program."""
-    environment = tmp_path / "environment"
+@pytest.fixture(scope="module")
+def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel, and links to its dependencies."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     here, there = (sysconfig.get_path("purelib", vars={"base": str(base)}) for base in (sys.prefix, environment))
     with zipfile.ZipFile(built / f"colonnade-{VERSION}-py3-none-any.whl") as wheel:
@@ -76,21 +84,70 @@ def test_the_installed_wheel_runs_beside_packages_of_other_names(built: Path, tm
     dependencies = [path for path in Path(here).iterdir() if "colonnade" not in path.name]
     for path in dependencies:  # all but this project's own installation
         (Path(there) / path.name).symlink_to(path)
-    for name in ("attacks", "benchmarks", "cli", "client", "common", "launcher", "reports", "server", "simulation"):
+    return environment / "bin" / "python"
+
+
+def run(python: Path, folder: Path, *words: object, code: int = 0, **environment: str) -> str:
+    """`python -m WORDS` in a folder: its output."""
+    done = subprocess.run(
+        [python, "-m", *map(str, words)], cwd=folder, env={**os.environ, **environment}, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def pip_install(python: Path, package: Path) -> None:
+    """As a user does, without an index: setuptools and Colonnade are there."""
+    offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
+    run(python, package, "pip", "install", *offline, package)
+
+
+@pytest.mark.processes
+def test_the_installed_wheel_runs_beside_packages_of_other_names(python: Path, tmp_path: Path) -> None:
+    """On PYTHONPATH are packages named as our folders, which end the program."""
+    for name in ROOMS:
         decoy = tmp_path / "decoys" / name
         decoy.mkdir(parents=True)
         (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")
-    python = environment / "bin" / "python"
-    done = subprocess.run(
-        [python, "-m", "colonnade", "up", "--out", "run", *("--set", "federation.epochs=2"),
-         *("--set", "federation.parties=2")],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "decoys")}, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("up", "--out", "run", "--set", "federation.epochs=2", "--set", "federation.parties=2")
+    run(python, tmp_path, "colonnade", *words, PYTHONPATH=str(tmp_path / "decoys"))
     where = subprocess.run([python, "-c", "import colonnade; print(colonnade.__file__)"], cwd=tmp_path,
                            check=True, capture_output=True, text=True).stdout  # fmt: skip
-    assert Path(where.strip()).is_relative_to(there)
+    assert Path(where.strip()).is_relative_to(python.parents[1])
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+def test_a_protocol_of_another_package_is_installed_tested_and_run(python: Path, tmp_path: Path) -> None:
+    """examples/plugin as its README has it, over processes; an interrupted run is resumed."""
+    package = tmp_path / "plugin"
+    shutil.copytree(PLUGIN, package, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    pip_install(python, package)
+    (package / "colonnade_signs.py").unlink()  # the installed one is meant
+    assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
+    assert "nothing wrong" in run(python, package, "colonnade", "check", "federation.yaml").replace("\n", " ")
+    up = ("colonnade", "up", "federation.yaml", "--set", "federation.epochs=2")
+    said = run(python, package, *up, "--out", "broken", "--chaos", "party2: crash=14")
+    assert "party2 was killed by SIGKILL" in said
+    run(python, package, *up, "--out", "alone", "--set", "every_party.capture={}")
+    alone, broken = (json.loads((package / name / "summary.json").read_text()) for name in ("alone", "broken"))
+    assert alone["protocol"] == "signs" and alone["metrics"] == broken["metrics"]
+    assert "clusters of Signs.s" in run(python, package, "colonnade", "attack", "alone", "--kind", "labels")
+    run(python, package, "colonnade", "report", "alone", "broken", "--out", "both.html")
+    assert "signs" in (package / "both.html").read_text()
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+def test_a_new_protocol_passes_its_tests_as_it_is_written(python: Path, tmp_path: Path) -> None:
+    run(python, tmp_path, "colonnade", "new", "protocol", "my_way")
+    package = tmp_path / "colonnade-my-way"
+    pip_install(python, package)
+    assert "passed" in run(python, package, "pytest", "-q", "-p", "no:cacheprovider")
+    said = run(python, package, "colonnade", "simulate", "federation.yaml", "--out", "run")
+    assert "my_way, simulated" in said
+    assert json.loads((package / "run" / "summary.json").read_text())["metrics"]["test_accuracy"] > 0.8
 
 
 def test_one_version_everywhere() -> None:

@@ -43,9 +43,10 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
             schedule = Schedule(federation, len(features.values), features.official_test)
             columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
         shape = tuple(columns.shape[1:])
-        width = CONTRACTS[federation.protocol.name].limits_of(federation)["width"]
-        model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
-        more = coding.add(name, columns, model, schedule.partition) if coding else ""
+        model = None
+        if (width := CONTRACTS[federation.protocol.name].limits_of(federation).get("width")) is not None:
+            model = bottom_model(f"parties.{name}", party.model, shape, width, party_seed(federation, name), base)
+        more = coding.add(name, columns, model, schedule.partition) if coding and model else ""
         out.print(f"{name}: {overlap.most}{len(features.values)} rows of {shape}{more}", markup=False)
         for doubt in doubts(features):
             out.print(f"{name}: {doubt}", style="yellow", markup=False, soft_wrap=True)
@@ -74,10 +75,8 @@ def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:
         out.print(f"server: {labels.without}", markup=False)
     columns = load_columns(config.federation, config.server, schedule, base, len(labels.values), ids=labels.ids)
     if columns is not None and config.server.active is not None:
-        width, shape = (
-            CONTRACTS[config.federation.protocol.name].limits_of(config.federation)["width"],
-            columns.shape[1:],
-        )
-        bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
+        shape = columns.shape[1:]
+        if (width := CONTRACTS[config.federation.protocol.name].limits_of(config.federation).get("width")) is not None:
+            bottom_model("server.active", config.server.active.model, tuple(shape), width, 0, base)
         out.print(f"server: {len(labels.values)} rows of {tuple(shape)}", markup=False)
     return len(labels.values)

@@ -13,7 +13,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.reproduction.comparison.attacked import perform
 from colonnade.reproduction.comparison.epsilons import deltas, in_words
 from colonnade.reproduction.comparison.pages import ComparisonPages
-from colonnade.reproduction.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan
+from colonnade.reproduction.comparison.plan import FILE, ComparisonPlan, chosen, job, jobs, read_plan, with_outside
 from colonnade.reproduction.comparison.protocol_results import ProtocolResults
 from colonnade.reproduction.comparison.recommendations import needs
 from colonnade.reproduction.comparison.table import head, row
@@ -52,7 +52,7 @@ def compare(options: ComparisonOptions) -> None:
         InputError: a protocol does not take part, or runs have failed.
         EnvironmentFault: nothing can be written there.
     """
-    plan = read_plan(options.plan)
+    plan = with_outside(read_plan(options.plan), options.names)
     names = chosen(plan, options.names)
     make_folder(options.out)
     results = Results(options.out)

@@ -59,7 +59,7 @@ def list_plug_ins() -> None:
 
 
 def show(name: str) -> None:
-    """Prints the keys of a protocol, and its three files, one below the other."""
+    """Prints the keys of a protocol, and its files, one below the other: three, or the one of a package."""
     OUTSIDE.refuse_clash(name)
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")

@@ -59,13 +59,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
 
-def run_virtual(main: Coroutine[Any, Any, _T], begin: float = 0.0) -> _T:
+def run_virtual(
+    main: Coroutine[Any, Any, _T], begin: float = 0.0, loop: Callable[[float], VirtualLoop] = VirtualLoop
+) -> _T:
     """Runs a coroutine to its end on a virtual clock of its own, which starts at `begin` seconds.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted; the coroutine was cancelled.
     """
-    return run_on_own_loop(main, partial(VirtualLoop, begin))
+    return run_on_own_loop(main, partial(loop, begin))
 
 
 def connect(

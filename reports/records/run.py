@@ -120,7 +120,10 @@ def _summary(run: RunFolder) -> dict[str, Any] | None:
         if not isinstance(found.get(key), kind):
             raise InputError(f"{path}: {key}: expected {expected}, found {found.get(key)!r:.80}", hint=hint)
     if found["protocol"] not in CONTRACTS:
-        raise InputError(f"{path}: protocol: {found['protocol']!r:.80} is not known here", hint=hint)
+        raise InputError(
+            f"{path}: protocol: {found['protocol']!r:.80} is not known here",
+            hint=f"{hint}; or install the package of its protocol",
+        )
     return {**found, "parties": [str(name) for name in found["parties"]]}
 
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from colonnade.common.contracts.registry import NAMES
+from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.messaging.message import PartyMessage, schema
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import read_list
 from colonnade.reproduction.papers.papers import FOLDER, Name, PaperRun
@@ -121,6 +122,26 @@ class ComparisonPlan(Section):
 def read_plan(path: Path = FILE) -> ComparisonPlan:
     """The file. Raises ConfigError if it is wrong."""
     return read_list(path, ComparisonPlan)
+
+
+def with_outside(plan: ComparisonPlan, names: tuple[str, ...]) -> ComparisonPlan:
+    """The plan with an entry for each of these names that an installed package registers."""
+    own = {name: _entry(name) for name in names if name in OUTSIDE.entries}
+    return plan.model_copy(update={"protocols": {**plan.protocols, **own}})
+
+
+def _entry(name: str) -> Entry:
+    """The entry of another package's protocol: the base's width and rates, and a deadline with stragglers."""
+    contract = CONTRACTS[name]
+    width = ", embedding: 32" if "embedding" in contract.config.model_fields else ""
+    sent = [kind for kind in contract.messages if issubclass(kind, PartyMessage) and "part" not in schema(kind)]
+    return Entry(
+        set=(f"federation.protocol={{name: {name}{width}}}",),
+        late={kind.__name__: "fedvs" for kind in sent},
+        own=("federation.quorum={deadline: 1}",) if sent else None,
+        way="a deadline of 1 s",
+        note=f"{OUTSIDE.version(name)}, with the base's rates: no plan has tuned it.",
+    )
 
 
 def chosen(plan: ComparisonPlan, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.reports.card import markdown
 from colonnade.cli.run.simulate import simulate
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.file import parse
+from colonnade.reports.card import markdown
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.page import html
 from colonnade.simulation.federation import Outcome

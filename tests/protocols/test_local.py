@@ -88,11 +88,6 @@ def test_no_party_is_waited_for() -> None:
     assert outcome.seconds < 1 and not outcome.of_kind("missing") and losses(outcome) == losses(run())
 
 
-def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
-    one, two, other = kept(run()), kept(run()), kept(run("federation.seed=1"))
-    assert torch.equal(one, two) and not torch.equal(one, other)
-
-
 def test_it_learns_from_its_own_columns() -> None:
     half = "server.active.data.split={kind: halves, side: right}"
     outcome = run(half, "federation.rounds=90")

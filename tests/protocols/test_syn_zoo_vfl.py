@@ -42,13 +42,6 @@ def test_it_learns(combine: str) -> None:
     assert outcome.server.metrics["test_accuracy"] > 0.3  # one in ten is right by chance
 
 
-def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
-    one, two, other = run(), run(), run("federation.seed=1")
-    for name, values in parameters(one).items():
-        assert torch.equal(values, parameters(two)[name])
-        assert not torch.equal(values, parameters(other)[name])
-
-
 def test_only_declared_messages_with_exactly_the_declared_bytes() -> None:
     """2 d_h B + 1 numbers a party and round: VFL-CZOFO, Table 1."""
     outcome = run("federation.evaluate.every=6")

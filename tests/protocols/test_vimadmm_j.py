@@ -82,13 +82,6 @@ def test_one_tensor_down_does_the_same_with_half_the_bytes() -> None:
         assert two.payload[0] == one.payload[0] and two.payload[1] == one.payload[1] / 2
 
 
-def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
-    one, two, other = run(), run(), run("federation.seed=1")
-    for name, values in parameters(one).items():
-        assert torch.equal(values, parameters(two)[name])
-        assert not torch.equal(values, parameters(other)[name])
-
-
 def test_it_learns() -> None:
     outcome = run("federation.protocol.tau=20", "federation.rounds=36")
     assert outcome.server.metrics["test_accuracy"] >= 0.95

@@ -11,25 +11,11 @@ from torch import Tensor, nn
 
 from colonnade.common.checkpointing.state import State
 from colonnade.common.config.members import Config
-from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.parsing.file import parse
 from colonnade.simulation.federation import Outcome, Simulation
-
-DIGITS: Mapping[str, Any] = {
-    "federation": {
-        "id": "test",
-        "parties": 4,
-        "classes": 10,
-        "epochs": 2,
-        "batch": 256,
-        "seed": 0,
-    },
-    "server": {"labels": {"source": "sklearn", "name": "digits"}},
-    "every_party": {"data": {"source": "sklearn", "name": "digits", "split": "columns"}},
-}
-
+from colonnade.testing.digits import digits
 
 # Required settings of a protocol's parties.
 NEEDS: Mapping[str, Mapping[str, Any]] = {"fedvs": {"model": {"name": "polynomial", "layers": 2}}}
@@ -39,20 +25,16 @@ AGREED: Mapping[str, Mapping[str, Any]] = {
         "privacy": {"mechanism": "adaptive", "clip": 1, "noise_multiplier": 0.05, "delta": 1e-4, "seeded": True},
     },
 }
-# Required settings of the server as the active party.
-ACTIVE: Mapping[str, Any] = {"data": {"source": "sklearn", "name": "digits", "split": "columns"}}
 
 
 def tree(protocol: Mapping[str, Any], **federation: Any) -> dict[str, Any]:
     """The digits among four parties, as a file has them."""
-    made: dict[str, Any] = copy.deepcopy(dict(DIGITS))
-    made["federation"] |= {"protocol": dict(protocol), **AGREED.get(protocol["name"], {}), **federation}
-    if protocol["name"] in NEEDS:
+    name = protocol["name"]
+    made = digits(protocol, **{**AGREED.get(name, {}), **federation})
+    if name in NEEDS:
         made["every_party"]["data"]["scale"] = "unit"
-        made["every_party"] |= NEEDS[protocol["name"]]
-    if CONTRACTS[protocol["name"]].active:
-        made["server"]["active"] = copy.deepcopy(dict(ACTIVE))
-    return made
+        made["every_party"] |= NEEDS[name]
+    return copy.deepcopy(made)
 
 
 def config(protocol: Mapping[str, Any], *sets: str) -> Config:

@@ -32,7 +32,18 @@ MAKERS = {
 }
 SOURCES = [
     path
-    for folder in ("attacks", "cli", "client", "common", "launcher", "reports", "reproduction", "server", "simulation")
+    for folder in (
+        "attacks",
+        "cli",
+        "client",
+        "common",
+        "launcher",
+        "reports",
+        "reproduction",
+        "server",
+        "simulation",
+        "testing",
+    )
     for path in (ROOT / folder).rglob("*.py")
 ]
 

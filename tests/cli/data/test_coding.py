@@ -12,14 +12,14 @@ from colonnade.client.aggregation.coded import CodedParty
 from colonnade.client.aggregation.quantised import margin
 from colonnade.common.errors import ConfigError, DataError
 from colonnade.common.parsing.file import load
-from tests.support.federation import DIGITS, Simulation
+from colonnade.simulation.federation import Simulation
+from colonnade.testing import digits
 
 PROTOCOL = {"name": "fedvs", "embedding": 4, "segments": 2}
 
 
 def write(folder: Path, *only: str, **federation: object) -> Path:
-    tree = {key: dict(value) for key, value in DIGITS.items()}
-    tree["federation"] |= {"protocol": PROTOCOL, "parties": 7, "epochs": 0, "rounds": 1} | federation
+    tree = digits(PROTOCOL, **{"parties": 7, "epochs": 0, "rounds": 1, **federation})
     tree["every_party"]["model"] = {"name": "polynomial", "layers": 2}
     tree["every_party"]["data"] = {**tree["every_party"]["data"], "scale": "unit"}
     if only:

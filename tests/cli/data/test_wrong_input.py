@@ -18,15 +18,14 @@ from colonnade.cli import main as command_line
 from colonnade.common.crypto.pki.certificates import certificate_pem
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.crypto.pki.keys import load_key
+from colonnade.testing import digits
 from tests.support import warm
-from tests.support.federation import DIGITS
 
 ROOT = Path(__file__).parents[3]
 
 
 def write(folder: Path, *, name: str = "federation.yaml", **sections: dict) -> Path:
-    tree = {key: dict(value) for key, value in DIGITS.items()}
-    tree["federation"] = tree["federation"] | {"protocol": {"name": "vimadmm"}} | sections.pop("federation", {})
+    tree = digits({"name": "vimadmm"}, **sections.pop("federation", {}))
     path = folder / name
     tree = {key: value for key, value in {**tree, **sections}.items() if value is not None}
     path.write_text(yaml.safe_dump(tree))

@@ -1,11 +1,10 @@
-"""A protocol of an external package: docs/examples/signs.py, registered as in docs/adding_a_protocol.md."""
+"""A protocol of an external package, registered as in docs/adding_a_protocol.md: examples/plugin."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,45 +17,12 @@ from colonnade.common.parsing.file import parse
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
 from tests.cli.run.test_up import finish
 from tests.support.federation import config, federate, tree
+from tests.support.outside import Install
 from tests.support.warm import COLONNADE
 
 ROOT = Path(__file__).parents[2]
-PAGE, EXAMPLE = ROOT / "docs" / "adding_a_protocol.md", ROOT / "docs" / "examples" / "signs.py"
+PAGE = ROOT / "docs" / "adding_a_protocol.md"
 SIGNS = {"name": "signs", "embedding": 16}
-
-Install = Callable[..., Path]
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a package where Python finds it, with entry points as pip would write them."""
-
-    def installed(name: str, value: str, source: str = "", package: str = "colonnade-signs") -> Path:
-        folder = tmp_path / package
-        info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{OUTSIDE.group}]\n{name} = {value}\n")
-        (folder / f"{value}.py").write_text(source)
-        monkeypatch.syspath_prepend(folder)
-        forget()
-        return folder
-
-    def forget() -> None:
-        OUTSIDE.forget()
-
-    before = set(sys.modules)
-    yield installed
-    for module in set(sys.modules) - before:
-        if module.endswith("_signs"):
-            del sys.modules[module]
-    monkeypatch.undo()
-    forget()
-
-
-@pytest.fixture
-def signs(install: Install) -> Path:
-    return install("signs", "colonnade_signs", EXAMPLE.read_text())
 
 
 def test_it_is_found_everywhere_and_goes_again(signs: Path) -> None:
@@ -88,9 +54,7 @@ def test_it_trains_over_grpc_in_processes_of_their_own(signs: Path, tmp_path: Pa
 
 def test_the_page_names_the_group_and_the_example() -> None:
     page = PAGE.read_text()
-    assert (
-        f'[project.entry-points."{OUTSIDE.group}"]\nsigns = "colonnade_signs"' in page and "(examples/signs.py)" in page
-    )
+    assert f'[project.entry-points."{OUTSIDE.group}"]\nsigns = "colonnade_signs"' in page and "examples/plugin" in page
 
 
 @pytest.mark.parametrize("name", ["split", "local"])

@@ -1,0 +1,126 @@
+"""`colonnade new federation`: a configuration with example tables, one for each member."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import random
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import yaml
+
+from colonnade.cli.new.folder import fill, write_folder
+from colonnade.common.crypto.pki.names import SERVER, check_party_name
+from colonnade.common.errors import InputError
+from colonnade.reports.console.screen import out as console
+
+KEY = "person"
+_PERSONS, _COMMON, _ASKED = 600, 0.6, 40  # persons, share known to every member, ids to predict
+_MOST = 16  # parties
+_REGIONS = {"north": -0.6, "south": 0.0, "west": 0.6}
+_NOISE = 0.5  # of the label, in standard deviations of all columns' part
+
+Align = Literal["psi", "sorted", "none"]
+
+
+class _Row(NamedTuple):
+    """A party's columns of one person, and their part of the label."""
+
+    amount: str
+    visits: str
+    region: str
+    part: float
+
+
+def new_federation(folder: Path, parties: Sequence[str], align: Align) -> None:
+    """Writes federation.yaml, a table for each member, ids.csv and a README.
+
+    Args:
+        folder: a new one.
+        parties: their names.
+        align: as `federation.align`. Under `psi` the tables overlap partly; otherwise every member has every row.
+
+    Raises:
+        InputError: a name is not usable or occurs twice, or the folder is not empty; nothing is written.
+        EnvironmentFault: the disk refuses it.
+    """
+    names = [name.strip() for name in parties]
+    _check(names)
+    tables, ids = _tables(names, align)
+    about = {
+        "id": yaml.safe_dump(folder.resolve().name or "federation").splitlines()[0],
+        "parties": yaml.safe_dump(names, default_flow_style=True, width=1000).strip(),
+        "align": align,
+        "sections": "\n".join(f"  {_quoted(name)}:\n    data: {{path: {name}.csv}}" for name in names),
+    }
+    readme = fill(
+        "readme_federation.txt", folder=shlex.quote(str(folder)), first=names[0], tables=", ".join(map(_file, names))
+    )
+    write_folder(
+        folder,
+        {
+            "federation.yaml": fill("federation.txt", **about),
+            **tables,
+            "ids.csv": _csv([[KEY], *([key] for key in ids)]),
+            "README.md": readme,
+        },
+    )
+    console.print(f"next: colonnade up {folder / 'federation.yaml'}", markup=False, soft_wrap=True)
+
+
+def _check(names: Sequence[str]) -> None:
+    if len(names) > _MOST:
+        raise InputError(f"--parties: {len(names)} names, expected at most {_MOST}", hint="add more to the file")
+    for place, name in enumerate(names):
+        check_party_name(name)
+        if name == "ids":
+            raise InputError("--parties: 'ids' is the name of the file with the ids to predict", hint="choose another")
+        if name in names[:place]:
+            raise InputError(f"--parties: {name!r} is listed twice", hint="give each party its own name")
+
+
+def _tables(names: Sequence[str], align: Align) -> tuple[dict[str, str], list[str]]:
+    """The members' files by their names, and the ids to predict."""
+    draw = random.Random(5)  # noqa: S311  # example data
+    keys = [f"p{number:04}" for number in draw.sample(range(10_000), _PERSONS)]
+    rows = {name: {key: _row(draw) for key in keys} for name in names}
+    total = {key: sum(rows[name][key].part for name in names) for key in keys}
+    spread = _NOISE * math.sqrt(sum(part**2 for part in total.values()) / _PERSONS)
+    labels = {key: int(part + draw.gauss(0, spread) > 0) for key, part in total.items()}
+
+    def held() -> list[str]:
+        if align != "psi":
+            return keys if align == "none" else draw.sample(keys, _PERSONS)
+        return draw.sample(keys, round(_PERSONS * _COMMON ** (1 / (len(names) + 1))))
+
+    files = {_file(SERVER): _csv([[KEY, "label"], *([key, str(labels[key])] for key in held())])}
+    known = set(keys)
+    for name in names:
+        own = held()
+        known &= set(own)
+        files[_file(name)] = _csv([[KEY, "amount", "visits", "region"], *([key, *rows[name][key][:3]] for key in own)])
+    return files, sorted(known) if align == "sorted" else draw.sample(sorted(known), _ASKED)
+
+
+def _row(draw: random.Random) -> _Row:
+    amount, visits, region = draw.gauss(0, 1), draw.randrange(12), draw.choice(list(_REGIONS))
+    part = amount - 0.2 * (visits - 5.5) + _REGIONS[region]
+    return _Row(f"{1000 * math.exp(0.5 * amount):.2f}", str(visits), region, part)
+
+
+def _file(member: str) -> str:
+    return f"{member}.csv"
+
+
+def _quoted(name: str) -> str:
+    return str(yaml.safe_dump(name)).splitlines()[0]
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,5 @@
+"""The conformance suite over this protocol."""
+
+from colonnade.testing import conformance
+
+TestSigns = conformance("signs", embedding=16)

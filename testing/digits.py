@@ -1,0 +1,36 @@
+"""The federation of the tests: the digits that scikit-learn contains, their columns shared among the parties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.common.contracts.registry import CONTRACTS
+
+
+def digits(protocol: Mapping[str, Any], /, **federation: Any) -> dict[str, Any]:
+    """A configuration, as a file has it: four parties with 16 of 64 columns each, 1797 rows, ten classes.
+
+    Args:
+        protocol: the section `federation.protocol`, with its `name`.
+        federation: other keys of `federation`; they replace the defaults.
+    """
+    columns = {"source": "sklearn", "name": "digits", "split": "columns"}
+    labels = {"source": "sklearn", "name": "digits"}
+    tree: dict[str, Any] = {
+        "federation": {
+            "id": "test",
+            "parties": 4,
+            "classes": 10,
+            "epochs": 2,
+            "batch": 256,
+            "seed": 0,
+            "protocol": dict(protocol),
+            **federation,
+        },
+        "server": {"labels": labels},
+        "every_party": {"data": columns},
+    }
+    if CONTRACTS[protocol["name"]].active:
+        tree["server"]["active"] = {"data": dict(columns)}
+    return tree

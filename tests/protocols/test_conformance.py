@@ -1,0 +1,49 @@
+"""The conformance suite of colonnade.testing over every built-in protocol."""
+
+from __future__ import annotations
+
+from colonnade.common.contracts.registry import NAMES
+from colonnade.testing import Expected, conformance
+from colonnade.testing.conformance import Conformance
+
+KEYS = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs", "Members", "Masked")
+ENDS = ("certificate", "signature", "certificates", "signatures")  # without TLS there is nothing to sign with
+ADAPTIVE = "federation.privacy={mechanism: adaptive, clip: 1, noise_multiplier: 0.05, delta: 1e-4, seeded: true}"
+POLYNOMIAL = ("every_party.model={name: polynomial, layers: 2}", "every_party.data.scale=unit")
+LINEAR = "every_party.model={name: linear, activation: none}"
+RATES = ("every_party.optimiser={lr: 0.05, momentum: 0}", "server.optimiser={lr: 0.05}")
+CALM = ("every_party.optimiser.lr=0.02", "server.optimiser.lr=0.02")
+AGREED = ("KeyOffer", "KeyRing", "KeyProof", "KeyProofs")  # of secrets that no seed determines
+MASKED = (*AGREED, "Masked")
+CODED = (*AGREED, "Preparation", "Shares", "Bundle", "Answer")
+
+TestSplit = conformance("split", embedding=8)
+TestSplitAvg = conformance("split_avg", Expected(unused=KEYS), embedding=8)
+TestFedVS = conformance(
+    "fedvs",
+    # It does not wait for all: a late party counts as missing.
+    Expected(free=(*ENDS, "box", "bytes", "parties"), fresh=CODED, sets=POLYNOMIAL, order_matters=True),
+    embedding=8,
+)
+TestFedBCD = conformance("fedbcd", embedding=8, tau=3)
+TestFDML = conformance("fdml", Expected(unused=(*KEYS, "Targets", "Beliefs")), embedding=8)
+TestCVFL = conformance("c_vfl", Expected(unused=("Targets", "Beliefs")), embedding=8, local_steps=3)
+TestVAFL = conformance("vafl", Expected(order_matters=True), embedding=8)
+TestCZOFO = conformance("czofo", Expected(sets=CALM), embedding=8, arrivals=False)
+TestZOOVFL = conformance("zoo_vfl", Expected(accuracy=0.3, order_matters=True, sets=(LINEAR, *RATES)), embedding=8)
+TestSynZOOVFL = conformance("syn_zoo_vfl", Expected(accuracy=0.3, sets=(LINEAR, *RATES)), embedding=8)
+TestVFLAFE = conformance("vfl_afe", Expected(sets=(ADAPTIVE,)), embedding=8)
+TestVIMADMM = conformance("vimadmm", embedding=8, tau=3)
+TestVIMADMMJ = conformance(
+    "vimadmm_j", Expected(unused=(*KEYS, "Signal"), sets=("federation.batch=256",)), embedding=8, tau=20
+)
+TestVFedMH = conformance("vfedmh", Expected(free=ENDS, fresh=MASKED, unused=("Embedding", "Evaluation")), embedding=8)
+TestCentralized = conformance("centralized", Expected(free=("columns",), needs_all=True))
+TestLinearADMM = conformance("linear_admm")
+TestAggVFL = conformance("agg_vfl", embedding=8)
+TestLocal = conformance("local", Expected(accuracy=0.4), embedding=8)
+
+
+def test_every_protocol_is_here() -> None:
+    suites = [value for name, value in globals().items() if name.startswith("Test")]
+    assert sorted(suite.trial.name for suite in suites if issubclass(suite, Conformance)) == sorted(NAMES)
