@@ -14,6 +14,7 @@ from colonnade.cli.keys import commands as keys
 from colonnade.cli.read import commands as read
 from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
+from colonnade.cli.search import commands as search
 from colonnade.common.runtime.permissions import keep_private
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import INTERRUPTED, fail
@@ -42,7 +43,7 @@ def colonnade(
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
 
 
-for group in (run, data, keys, read, research):
+for group in (run, data, keys, read, search, research):
     group.register(app)
 
 

@@ -9,14 +9,21 @@ if TYPE_CHECKING:
     from colonnade.common.errors import ColonnadeError
     from colonnade.common.version import VERSION as __version__  # noqa: N811
     from colonnade.runs import Run, load
+    from colonnade.search.found import Search
+    from colonnade.search.tuning import tune
+    from colonnade.search.validation import Validation, cv
 
-__all__ = ["ColonnadeError", "Run", "__version__", "load"]
+__all__ = ["ColonnadeError", "Run", "Search", "Validation", "__version__", "cv", "load", "tune"]
 
 _PLACES = {
     "ColonnadeError": ("colonnade.common.errors", "ColonnadeError"),
     "Run": ("colonnade.runs", "Run"),
+    "Search": ("colonnade.search.found", "Search"),
+    "Validation": ("colonnade.search.validation", "Validation"),
     "__version__": ("colonnade.common.version", "VERSION"),
+    "cv": ("colonnade.search.validation", "cv"),
     "load": ("colonnade.runs", "load"),
+    "tune": ("colonnade.search.tuning", "tune"),
 }
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -23,13 +24,24 @@ from colonnade.common.runtime.device import choose_device
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import ServerContext, check_labels
 
+Timetable = Callable[[FederationConfig, int, int], Schedule]
+"""The schedule of the agreed section, a number of rows and of official test rows; the same for all members."""
 
-def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
+
+def server_context(
+    config: Config,
+    base: Path,
+    telemetry: Telemetry,
+    sample: Tensor | None = None,
+    *,
+    timetable: Timetable = Schedule,
+) -> ServerContext:
     """The server's context, with its labels read.
 
     Args:
         base: the folder that paths in the config are relative to.
         sample: rows of the sources to use, int64; None for all.
+        timetable: makes the schedule.
 
     Raises:
         ConfigError: there is no `server` section.
@@ -43,7 +55,7 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
         labels = load_labels(config.server.labels, base, config.federation.task)
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
-    schedule = Schedule(config.federation, len(known.values), known.official_test)
+    schedule = timetable(config.federation, len(known.values), known.official_test)
     device = _device(config.server.device)
     ctx = ServerContext(
         config.federation,
@@ -68,6 +80,8 @@ def client_context(
     release: Callable[..., Released],
     admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
     sample: Tensor | None = None,
+    *,
+    timetable: Timetable = Schedule,
 ) -> ClientContext:
     """A party's context, with its columns read, scaled and, if configured, noised.
 
@@ -76,6 +90,7 @@ def client_context(
         base: the folder that paths in the config are relative to.
         release, admit_masked: of its egress.
         sample: rows of the sources to use, int64; None for all.
+        timetable: makes the schedule.
 
     Raises:
         DataError: its data are missing or unusable.
@@ -83,7 +98,7 @@ def client_context(
     federation, party = config.federation, config.parties[name]
     with whose(name):
         features = sampled(load_features(party.data, federation.party_index(name), base), sample)
-        schedule = Schedule(federation, len(features.values), features.official_test)
+        schedule = timetable(federation, len(features.values), features.official_test)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)

@@ -21,6 +21,7 @@ from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
@@ -40,7 +41,7 @@ from colonnade.server.privacy.label_budget import open_releases
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
-from colonnade.simulation.contexts import client_context, refuse_other_rows, server_context
+from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
 
 Snapshots = Mapping[str, Snapshot]
 
@@ -89,6 +90,9 @@ class Simulation:
         on_cohort: called with the server's links before the run begins.
         home: a party's folder, by its name; for parties that capture their links.
         sample: rows of the sources to use, int64; None for all.
+        timetable: makes every member's schedule, and with it the parts of the rows.
+        thorough: True to have every metric in every evaluation, and not after the last round alone.
+        aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
     """
 
     config: Config
@@ -102,6 +106,9 @@ class Simulation:
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
     home: Callable[[str], Path] | None = None
     sample: Tensor | None = None
+    timetable: Timetable = Schedule
+    thorough: bool = False
+    aligned: Mapping[str, Tensor] | None = None
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
 
     def run(self) -> Outcome:
@@ -142,7 +149,9 @@ class Simulation:
 
     async def _align(self) -> None:
         """Finds the common rows, where tables have keys."""
-        if self.config.federation.align != "none":
+        if self.aligned is not None:
+            self._rows = self.aligned
+        elif self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base)
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
@@ -170,11 +179,15 @@ class Simulation:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample))
+        rows = self._rows.get(SERVER, self.sample)
+        server = server_context(self.config, self.base, telemetry, rows, timetable=self.timetable)
+        server.thorough = self.thorough
         assert self.config.server is not None  # else there is no context
         if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
-            rows = server.labels[server.schedule.partition.train]
-            server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
+            clear = server.labels[server.schedule.partition.train]
+            server.protect(
+                NoisyLabels.draw(clear, self.config.federation.outputs, private, self.config.federation.seed)
+            )
         protection, parties = self.config.server.privacy.answers, len(self.config.federation.names)
         server.releases = open_releases(protection, server.schedule, parties, len(server.labels))
         server.clock = asyncio.get_running_loop().time
@@ -212,8 +225,9 @@ class Simulation:
 
     def _context(self, name: str, rows: int, egress: Egress, state: State, round: int) -> ClientContext:
         ctx = client_context(
-            self.config, name, self.base, egress.release, egress.admit_masked, self._rows.get(name, self.sample)
-        )
+            self.config, name, self.base, egress.release, egress.admit_masked, self._rows.get(name, self.sample),
+            timetable=self.timetable,
+        )  # fmt: skip
         refuse_other_rows(name, ctx.features.shape[0], rows)
         ctx.state, ctx.round = state, round
         return ctx
