@@ -12,6 +12,7 @@ from colonnade.reports.console.screen import counted
 from colonnade.reports.html.frame import facts, frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture
+from colonnade.search.privacy import FOLDS_PRIVACY, is_private
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +73,8 @@ class CvPage:
     def html(self) -> str:
         """The page, which needs nothing beside itself."""
         first, *notes = say_folds(self.metric, self.records)
-        opening = joined([tag("p", first, class_="headline"), *(tag("p", each) for each in notes)])
+        said = [tag("p", first, class_="headline"), *(tag("p", each) for each in notes)]
+        said += [tag("p", FOLDS_PRIVACY, class_="note")] if is_private(self.config) else []
         kind = "StratifiedKFold" if self.splits["stratified"] else "KFold"
         about = (
             ("protocol", self.config.federation.protocol.name),
@@ -80,7 +82,7 @@ class CvPage:
             ("drawn by", f"scikit-learn's {kind}, seed {self.splits['seed']}"),
         )
         sections = [
-            opening,
+            joined(said),
             section("Folds", self._picture(), self._table()),
             section("All metrics", self._metrics()),
             section("How", facts(about)),

@@ -131,7 +131,7 @@ class SearchFolder:
         if differing := [key for key in identity if before.get(key) != identity[key]]:
             raise InputError(
                 f"{self.path} was begun with another {' and another '.join(differing)}",
-                hint="choose another --out, or remove the folder; --trials, --jobs and --timeout may change",
+                hint="choose another --out, or remove the folder",
             )
         return found
 

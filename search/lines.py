@@ -9,15 +9,12 @@ from rich.table import Table
 
 from colonnade.reports.console.screen import counted, out
 from colonnade.search.found import Search, ranked, value_words
+from colonnade.search.privacy import TRIALS_PRIVACY
 from colonnade.search.study import Asked, TrialRecord, TrialStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PRIVACY = (
-    "Every trial trains on the same rows with noise, and spends privacy: the epsilon of the final run covers neither "
-    "the trials nor the choice among them. Search on data that are not secret, or with `privacy` left out."
-)
 _SHOWN = 5
 
 
@@ -89,7 +86,7 @@ class Lines:
             "for new rows. The test rows were not looked at."
         )
         if private:
-            self._say(PRIVACY, "yellow")
+            self._say(TRIALS_PRIVACY, "yellow")
         if running := sum(record.state == "running" for record in records):
             self._say(f"{counted(running, 'trial')} still under way elsewhere: run the command again for the end")
         self._say(f"page: {found.page}", "")

@@ -15,11 +15,13 @@ import torch
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.rows import partition_around
-from colonnade.common.errors import ColonnadeError, EnvironmentFault, InputError
+from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.parsing.file import parse
 from colonnade.search.folds import read_aligned
 from colonnade.simulation.federation import Outcome, Simulation
+
+_FINITE = "finite numbers"  # as a contract expects them
 
 Listen = Callable[[int, Mapping[str, float], bool], bool]
 """Called after every evaluation with its number from 1, its metrics, and whether it is the last that is planned; False
@@ -175,6 +177,8 @@ def _of_part(course: _Evaluations, outcome: Outcome) -> dict[str, float]:
 
 def failure(error: Exception) -> tuple[str, str]:
     """The reason of a simulation that failed, and its hint."""
+    if isinstance(error, ContractError) and error.expected == _FINITE:
+        return f"diverged: {error}", error.hint
     if isinstance(error, ColonnadeError):
         return str(error), error.hint
     fault = EnvironmentFault(f"a fault of the program: {type(error).__name__}: {error}")

@@ -23,6 +23,7 @@ PRUNERS = ("median", "hyperband", "none")
 
 _PLACE, _LOST, _REASON = "place", "lost", "reason"
 _JOURNAL = "journal:"
+_WARM_UP = 3  # evaluations of a trial before it may be pruned: slow learners are not behind for good
 
 
 @dataclass(frozen=True)
@@ -268,8 +269,8 @@ def _pruner(optuna: Any, wanted: str) -> Any:
     if wanted == "none":
         return optuna.pruners.NopPruner()
     if wanted == "hyperband":
-        return optuna.pruners.HyperbandPruner()
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1)
+        return optuna.pruners.HyperbandPruner(min_resource=_WARM_UP)
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_WARM_UP)
 
 
 def _suggested(trial: Any, one: Searched) -> Any:

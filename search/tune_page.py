@@ -13,7 +13,8 @@ from colonnade.reports.html.frame import contents, facts, frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture, rows
 from colonnade.search.found import looked, ranked, value_words
-from colonnade.search.lines import PRIVACY, range_words
+from colonnade.search.lines import range_words
+from colonnade.search.privacy import TRIALS_PRIVACY
 from colonnade.search.space import Searched
 from colonnade.search.study import TrialRecord, TrialStore, load_optuna
 
@@ -68,7 +69,7 @@ class TunePage:
                 class_="note",
             ),
         ]
-        said += [tag("p", PRIVACY, class_="note")] if self.private else []
+        said += [tag("p", TRIALS_PRIVACY, class_="note")] if self.private else []
         return section("Best trial", joined(said))
 
     def _history(self, records: Sequence[TrialRecord]) -> Html:

@@ -21,6 +21,7 @@ from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_
 from colonnade.search.found import Search, as_csv, looked
 from colonnade.search.lines import Lines
 from colonnade.search.metrics import SearchMetric, search_metric
+from colonnade.search.privacy import is_private
 from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
 from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
 from colonnade.search.tune_page import TunePage
@@ -288,14 +289,6 @@ def _nothing(store: TrialStore) -> ColonnadeError:
 
 def _comment(plan: _Plan, value: float, times: int) -> str:
     return (
-        f"The best of a search: {plan.goal.name} {value:.4f}. {times} trials have looked at the validation rows, so "
-        "that their\nmetrics are optimistic for new rows. The test rows were not looked at: this configuration's own run "
-        "tests it."
+        f"The best of a search: {plan.goal.name} {value:.4f}. {times} trials have looked at the validation rows, so\n"
+        "that their metrics are optimistic for new rows. The test rows were not looked at: a run of this file tests it."
     )
-
-
-def is_private(config: Config) -> bool:
-    """True if training is with noise, so that every trial spends privacy."""
-    own = config.server.privacy if config.server else None
-    labels = own is not None and (own.labels is not None or own.answers is not None)
-    return config.federation.privacy is not None or labels

@@ -22,6 +22,7 @@ from colonnade.reports.console.screen import out as console
 from colonnade.search.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
+from colonnade.search.privacy import FOLDS_PRIVACY, is_private
 from colonnade.search.space import Tree, without_space
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def cv(
     folder = SearchFolder(Path(out or Path("runs") / f"{parsed.federation.id}-cv").resolve(), "cv")
     splits = {"folds": folds, "repeats": repeats, "seed": seed, "stratified": evenly}
     with folder.locked():
-        record = folder.settle({"configuration": digest(tree), "splits": digest(splits)})
+        record = folder.settle({"configuration": digest(tree), "division": digest(splits)})
         aligned = align_once(parsed, base, folder.aligned)
         labels = pool_labels(parsed, base, aligned)
         drawn = list(folds_of(labels, folds, repeats, seed, stratified=evenly))
@@ -243,6 +244,8 @@ class _Folds:
             console.print(_table(found, records))
             for line in say_folds(found.metric, records):
                 self._say(line, "")
+            if is_private(self.config):
+                self._say(FOLDS_PRIVACY, "yellow")
             self._say(f"page: {found.page}", "")
         return found
 
