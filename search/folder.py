@@ -140,17 +140,22 @@ class SearchFolder:
         write_kept(self.record, (json.dumps(record, indent=2) + "\n").encode())
 
 
-def relocated(tree: Mapping[str, Any], base: Path, folder: Path) -> Tree:
+def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> Tree:
     """A copy of a configuration whose paths, where they exist next to it, are relative to another folder.
 
     Names of known sets and paths that are found elsewhere stay.
+
+    Args:
+        tree: the configuration.
+        base: the folder that its paths are relative to.
+        folder: the other one; None for absolute paths.
     """
     made = copy.deepcopy(dict(tree))
-    _relocate(made, base, folder.resolve())
+    _relocate(made, base, None if folder is None else folder.resolve())
     return made
 
 
-def _relocate(node: Any, base: Path, folder: Path) -> None:
+def _relocate(node: Any, base: Path, folder: Path | None) -> None:
     if isinstance(node, list):
         for each in node:
             _relocate(each, base, folder)
@@ -167,11 +172,14 @@ def _relocate(node: Any, base: Path, folder: Path) -> None:
             node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
 
 
-def _moved(path: str, base: Path, folder: Path) -> str:
+def _moved(path: str, base: Path, folder: Path | None) -> str:
     own = Path(path).expanduser()
     if own.is_absolute() or not (base / own).exists():
         return path
-    moved = os.path.relpath((base / own).resolve(), folder)
+    found = (base / own).resolve()
+    if folder is None:
+        return str(found)
+    moved = os.path.relpath(found, folder)
     return moved if moved.startswith(".") else f"./{moved}"
 
 

@@ -27,7 +27,7 @@ class Search:
         folder: of best.yaml, trials.csv and tune.html.
         metric: its name, such as `val_auc`.
         direction: `maximize` or `minimize`.
-        best_config: keys and values of the best configuration, as best.yaml has them.
+        best_config: keys and values of the best configuration, as in best.yaml, with absolute paths.
         best_settings: what it changes of the file, as for `--set`.
         best_value: of the metric, on the validation rows.
         evaluated: number of trials that have looked at the validation rows.

@@ -19,12 +19,12 @@ from colonnade.reports.console.outputs import write_text
 from colonnade.search.defaults import default_space
 from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_incomplete, relocated, write_config
 from colonnade.search.found import Search, as_csv, looked
-from colonnade.search.lines import Lines
 from colonnade.search.metrics import SearchMetric, search_metric
-from colonnade.search.privacy import is_private
+from colonnade.search.pages.lines import Lines
+from colonnade.search.pages.privacy import is_private
+from colonnade.search.pages.tune_page import TunePage
 from colonnade.search.space import Searched, Tree, applied, check_space, own_values, read_space, without_space
 from colonnade.search.study import PRUNERS, Asked, TrialStore, commonest, load_optuna, masked, open_store
-from colonnade.search.tune_page import TunePage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,11 +267,13 @@ def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -
     write_text(folder.table, as_csv(records, [one.key for one in plan.space]))
     if best is None:
         raise _nothing(store)
-    chosen = relocated(applied(plan.tree, best.settings), plan.base, folder.path)
-    write_config(folder.best, chosen, _comment(plan, best.value or 0.0, looked(records)))
+    chosen = applied(plan.tree, best.settings)
+    write_config(
+        folder.best, relocated(chosen, plan.base, folder.path), _comment(plan, best.value or 0.0, looked(records))
+    )
     private = is_private(plan.config)
     write_text(folder.page, TunePage(plan.config, store, best, private).html())
-    found = Search(folder.path, store, best, chosen)
+    found = Search(folder.path, store, best, relocated(chosen, plan.base))
     lines.end(found, private=private)
     return found
 

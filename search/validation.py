@@ -19,10 +19,10 @@ from colonnade.common.parsing.file import parse
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.screen import counted
 from colonnade.reports.console.screen import out as console
-from colonnade.search.cv_page import CvPage, FoldRecord, say_folds
 from colonnade.search.folder import Given, SearchFolder, digest, opened, refuse_incomplete
 from colonnade.search.metrics import SearchMetric, fold_metric
-from colonnade.search.privacy import FOLDS_PRIVACY, is_private
+from colonnade.search.pages.cv_page import CvPage, FoldRecord, say_folds
+from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
 from colonnade.search.space import Tree, without_space
 
 if TYPE_CHECKING:

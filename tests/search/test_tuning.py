@@ -21,8 +21,9 @@ import colonnade
 from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
 from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.file import parse
-from colonnade.search import simulated, study, tune_page, tuning, workers
+from colonnade.search import simulated, study, tuning, workers
 from colonnade.search.found import Search
+from colonnade.search.pages import tune_page
 from colonnade.search.simulated import Result, Task, perform
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import LR, search, tiny
@@ -280,6 +281,21 @@ def test_paths_of_the_best_configuration_are_relative_to_its_folder(tmp_path: Pa
     assert made["a"] == {"path": "../../data", "model": {"file": "../../towers.py:tower"},
                          "model2": "../../towers.py:tower"}  # fmt: skip
     assert made["b"] == tree["b"]
+    assert relocated(tree, tmp_path)["a"]["path"] == str(tmp_path / "data")
+
+
+def test_folders_share_trials_by_a_storage(tmp_path: Path) -> None:
+    """A trial that another folder has under way counts, and stays under way."""
+    storage = f"journal:{tmp_path / 'trials.log'}"
+    search(tmp_path / "one", trials=2, storage=storage)
+    found = search(tmp_path / "two", trials=3, storage=storage)
+    assert found.trials["state"].to_pylist() == ["complete"] * 3
+    elsewhere = found._store.ask(4)
+    assert elsewhere is not None
+    other = search(tmp_path / "one", trials=5, storage=storage)
+    assert other.trials["state"].to_pylist() == ["complete"] * 3 + ["running", "complete"]
+    again = search(tmp_path / "two", trials=5, storage=storage)
+    assert again.trials["state"].to_pylist() == ["complete"] * 3 + ["lost", "complete", "complete"]
 
 
 @pytest.mark.processes

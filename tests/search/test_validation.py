@@ -20,8 +20,9 @@ from colonnade.common.data.rows import RowsConfig, generator, partition_around
 from colonnade.common.data.sources import SklearnLabels
 from colonnade.common.errors import ConfigError, InputError
 from colonnade.common.parsing.file import parse
-from colonnade.search import cv_page, folds, simulated, validation, workers
+from colonnade.search import folds, simulated, validation, workers
 from colonnade.search.folds import folds_of
+from colonnade.search.pages import cv_page
 from colonnade.simulation.federation import Simulation
 from tests.search.searches import tiny
 from tests.support.tables import table_tree, write_tables

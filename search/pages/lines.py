@@ -9,7 +9,7 @@ from rich.table import Table
 
 from colonnade.reports.console.screen import counted, out
 from colonnade.search.found import Search, ranked, value_words
-from colonnade.search.privacy import TRIALS_PRIVACY
+from colonnade.search.pages.privacy import TRIALS_PRIVACY
 from colonnade.search.study import Asked, TrialRecord, TrialStore
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from colonnade.reports.html.frame import contents, facts, frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture, rows
 from colonnade.search.found import looked, ranked, value_words
-from colonnade.search.lines import range_words
-from colonnade.search.privacy import TRIALS_PRIVACY
+from colonnade.search.pages.lines import range_words
+from colonnade.search.pages.privacy import TRIALS_PRIVACY
 from colonnade.search.space import Searched
 from colonnade.search.study import TrialRecord, TrialStore, load_optuna
 

@@ -12,7 +12,7 @@ from colonnade.reports.console.screen import counted
 from colonnade.reports.html.frame import facts, frame, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.plots import GREY, picture
-from colonnade.search.privacy import FOLDS_PRIVACY, is_private
+from colonnade.search.pages.privacy import FOLDS_PRIVACY, is_private
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
