@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import fcntl
 import hashlib
@@ -93,16 +94,17 @@ class SearchFolder:
     @property
     def aligned(self) -> Path:
         """Every member's common rows."""
-        return self.path / "rows.safetensors"
+        return self.path / f"{self.kind}-rows.safetensors"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes the folder and works in it alone.
+        """Makes the folder and works in it alone; removes it again if it stays empty.
 
         Raises:
             EnvironmentFault: it cannot be written, or another process works in it.
             InputError: it holds a run.
         """
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         make_folder(self.path)
         refuse_unwritable(self.path)
         if MemberFolder(self.path).begun:
@@ -115,18 +117,24 @@ class SearchFolder:
                     f"another process works in {self.path}",
                     hint="end it first, or choose another --out; several machines share trials by --storage",
                 ) from None
-            yield
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # it is not empty
+                    if [path.name for path in self.path.iterdir()] == [_LOCK]:
+                        (self.path / _LOCK).unlink()
+                    for path in made:
+                        path.rmdir()
 
     def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
-        """What the folder is of: written if it is new, and compared if not. Returns the record, with its `place`.
+        """What the folder is of, as its record says, or a new record, not written yet; both have a `place`.
 
         Raises:
             InputError: the folder is of another search; the message names the parts that differ.
         """
         found = read_record(self.record)
         if found is None:
-            found = {"of": dict(identity), "place": secrets.token_hex(8)}
-            self.write(found)
+            return {"of": dict(identity), "place": secrets.token_hex(8)}
         before = found.get("of", {})
         if differing := [key for key in identity if before.get(key) != identity[key]]:
             raise InputError(

@@ -175,7 +175,7 @@ class TrialStore:
         about = trial.user_attrs
         state = "lost" if about.get(_LOST) else {"FAIL": "failed"}.get(trial.state.name, trial.state.name.lower())
         steps = trial.intermediate_values
-        value = trial.value if trial.value is not None else steps[max(steps)] if steps else None
+        value = steps[max(steps)] if state == "pruned" and steps else trial.value
         drawn = _drawn(trial)
         values = {one.key: one.value(drawn[one.key]) for one in self.space if one.key in drawn}
         return TrialRecord(

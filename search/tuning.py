@@ -83,16 +83,18 @@ def tune(
     folder = SearchFolder(Path(out or Path("runs") / f"{plan.config.federation.id}-tune").resolve(), "tune")
     identity = {**plan.identity, "seed": str(seed), "pruner": pruner}
     with folder.locked():
-        place = folder.settle(identity)["place"]
+        record = folder.settle(identity)
+        aligned = _read_data(plan, folder)
         url = storage or f"sqlite:///{folder.database}"
         name = f"{plan.config.federation.id}-{digest(identity)[:12]}"
-        store = open_store(url, name, plan.space, plan.goal, place=place, seed=seed, pruner=pruner)
+        store = open_store(url, name, plan.space, plan.goal, place=record["place"], seed=seed, pruner=pruner)
+        folder.write(record)
         lines = Lines(store, trials, show=progress)
         lines.begin(plan.usual, resumed=store.recover(), storage=masked(storage or ""))
         store.begin(own_values(plan.tree, plan.space))
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
         with _always(store):
-            _Loop(plan, store, lines, folder, trials, jobs, deadline).run()
+            _Loop(plan, store, lines, aligned, trials, jobs, deadline).run()
         return _leave(plan, store, lines, folder)
 
 
@@ -159,23 +161,18 @@ class _Loop:
     plan: _Plan
     store: TrialStore
     lines: Lines
-    folder: SearchFolder
+    aligned: str
     trials: int
     jobs: int
     deadline: float
     _stop: threading.Event = field(default_factory=threading.Event)
-    _aligned: str = ""
 
     def run(self) -> None:
         """Runs trials until all are done or the time is over."""
-        from colonnade.search.folds import align_once  # noqa: PLC0415
         from colonnade.search.workers import performers  # noqa: PLC0415
 
         if len(self.store.counted()) >= self.trials:
             return
-        kept = align_once(self.plan.config, self.plan.base, self.folder.aligned)
-        self._aligned = "" if kept is None else str(kept)
-        _read_data(self.plan)
         workers = performers(self.jobs)
         try:
             if self.jobs == 1:
@@ -241,7 +238,7 @@ class _Loop:
 
         tree = applied(self.plan.tree, asked.settings)
         threads = threads_each(self.jobs, own.threads if own else 0)
-        task = Task(tree, str(self.plan.base), thorough=goal.thorough, aligned=self._aligned, threads=threads)
+        task = Task(tree, str(self.plan.base), thorough=goal.thorough, aligned=self.aligned, threads=threads)
         return performer.perform(task, listen)
 
 
@@ -250,15 +247,21 @@ def _no_metric(goal: SearchMetric, metrics: Mapping[str, float]) -> InputError:
     return InputError(f"the validation rows have no {goal.name}", hint=f"there are {known}")
 
 
-def _read_data(plan: _Plan) -> None:
-    """Refuses missing or unusable data before the first trial. Raises ColonnadeError."""
+def _read_data(plan: _Plan, folder: SearchFolder) -> str:
+    """Refuses missing or unusable data before the first trial. Returns the file of aligned rows, "" for none.
+
+    Raises:
+        ColonnadeError: as a real run.
+    """
     from colonnade.common.data.sources import load_features  # noqa: PLC0415
-    from colonnade.search.folds import pool_labels  # noqa: PLC0415
+    from colonnade.search.folds import align_once, pool_labels  # noqa: PLC0415
 
     pool_labels(plan.config, plan.base, None)
     for name, party in plan.config.parties.items():
         with whose(name):
             load_features(party.data, plan.config.federation.party_index(name), plan.base)
+    kept = align_once(plan.config, plan.base, folder.aligned)
+    return "" if kept is None else str(kept)
 
 
 def _leave(plan: _Plan, store: TrialStore, lines: Lines, folder: SearchFolder) -> Search:

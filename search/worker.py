@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from colonnade.search.simulated import Diverged, Task, failure, perform
 def main() -> None:
     """Works until the input ends, also in the middle of a simulation."""
     keep_private()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C reaches all processes of a terminal; the caller ends this one
     said = os.fdopen(os.dup(1), "w", buffering=1)  # by us alone: whatever prints, prints on the error stream
     os.dup2(2, 1)
     heard: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -112,8 +112,9 @@ class Apart:
         environment = {**os.environ, **dict.fromkeys(_THREADS, str(self._threads))}
         command = [sys.executable, "-m", "colonnade.search.worker"]
         return subprocess.Popen(  # noqa: S603  # our own command line
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,  # ^C on a terminal is for the caller, which ends its workers
+        )  # fmt: skip
 
 
 def performers(jobs: int) -> list[Performer]:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from colonnade.cli.options import Given, Sets
+from colonnade.reports.console.screen import INTERRUPTED, err
 
 PANEL = "Search"
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Says that the same command goes on, when it is interrupted."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and ended.code != INTERRUPTED:
+            raise
+        err.print("interrupted; the same command goes on", style="yellow")
+        raise SystemExit(INTERRUPTED) from None
+
 
 Seed = Annotated[int, typer.Option(help="seed of the draws", min=0)]
 Jobs = Annotated[int, typer.Option(help="simulations at a time, each a process", min=1)]
@@ -41,19 +57,20 @@ def tune(
     """Search for the best values of a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.tuning import tune as run  # noqa: PLC0415
 
-    run(
-        file,
-        trials=trials,
-        metric=metric,
-        direction=direction,
-        sets=tuple(sets or ()),
-        out=out,
-        jobs=jobs,
-        storage=storage,
-        timeout=timeout,
-        pruner=pruner,
-        seed=seed,
-    )
+    with _resumable():
+        run(
+            file,
+            trials=trials,
+            metric=metric,
+            direction=direction,
+            sets=tuple(sets or ()),
+            out=out,
+            jobs=jobs,
+            storage=storage,
+            timeout=timeout,
+            pruner=pruner,
+            seed=seed,
+        )
 
 
 def cv(
@@ -81,17 +98,18 @@ def cv(
     """Cross-validate a configuration by simulated runs; the same command again goes on."""
     from colonnade.search.validation import cv as run  # noqa: PLC0415
 
-    run(
-        file,
-        folds=folds,
-        repeats=repeats,
-        stratified=stratified,
-        metric=metric,
-        sets=tuple(sets or ()),
-        out=out,
-        jobs=jobs,
-        seed=seed,
-    )
+    with _resumable():
+        run(
+            file,
+            folds=folds,
+            repeats=repeats,
+            stratified=stratified,
+            metric=metric,
+            sets=tuple(sets or ()),
+            out=out,
+            jobs=jobs,
+            seed=seed,
+        )
 
 
 def register(app: typer.Typer) -> None:

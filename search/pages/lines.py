@@ -67,7 +67,7 @@ class Lines:
         }.get(record.state, record.state)
         seconds = "" if record.seconds is None else f" in {record.seconds:.1f} s"
         leader = "" if best is None else f" (best {value_words(best.value)}, trial {best.number})"
-        line = f"[{spent}/{self._trials}] trial {record.number}: {said}{seconds}{leader}: {' '.join(record.settings)}"
+        line = f"[{spent}/{self._trials}] trial {record.number}: {said}{seconds}{leader}: {self._in_short(record)}"
         self._say(line, "yellow" if record.state == "failed" else "dim")
 
     def end(self, found: Search, *, private: bool) -> None:
@@ -91,6 +91,17 @@ class Lines:
             self._say(f"{counted(running, 'trial')} still under way elsewhere: run the command again for the end")
         self._say(f"page: {found.page}", "")
         self._say(f"next: colonnade up {found.folder / 'best.yaml'}", "")
+
+    def _in_short(self, record: TrialRecord) -> str:
+        """The values of a trial, each by the shortest end of its key that no other key has."""
+        said = []
+        for key, value in record.values.items():
+            steps = key.split(".")
+            ends = (".".join(steps[place:]) for place in range(len(steps) - 1, -1, -1))
+            others = [other for other in record.values if other != key]
+            end = next((end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)), key)
+            said.append(f"{end}={value}")
+        return " ".join(said)
 
     def _say(self, text: str, style: str = "dim") -> None:
         if self._show:

@@ -372,3 +372,15 @@ def _lives(pid: int) -> bool:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+def test_a_refusal_leaves_no_folder(tmp_path: Path) -> None:
+    missing = tiny()
+    missing["server"]["labels"] = {"source": "csv", "path": "nowhere.csv", "label": "y"}
+    for more, error in (
+        ({"storage": f"sqlite:///{tmp_path}/no/folder.db"}, EnvironmentFault),
+        ({"config": missing}, InputError),
+    ):
+        with pytest.raises(error):
+            search(tmp_path / "runs" / "out", **more)
+        assert not (tmp_path / "runs").exists()
