@@ -51,7 +51,11 @@ class TunePage:
             self._best(records),
             section("History", self._history(records), tag("p", _HISTORY)),
             self._weights(done),
-            section("Values", *(self._slice(one, records) for one in self.store.space), tag("p", _SLICES)),
+            section(
+                "Values",
+                tag("div", *(self._slice(one, records) for one in self.store.space), class_="charts"),
+                tag("p", _SLICES),
+            ),
             section("Space", facts((one.key, range_words(one.values)) for one in self.store.space)),
             self._trials(records),
         ]
