@@ -14,6 +14,7 @@ ROOMS = (
     "launcher",
     "reports",
     "reproduction",
+    "search",
     "server",
     "simulation",
     "testing",

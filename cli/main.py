@@ -15,6 +15,7 @@ from colonnade.cli.new import commands as new
 from colonnade.cli.read import commands as read
 from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
+from colonnade.cli.search import commands as search
 from colonnade.common.observability.log import VARIABLE, write_to_stderr
 from colonnade.common.runtime.permissions import keep_private
 from colonnade.common.version import VERSION
@@ -44,7 +45,7 @@ def colonnade(
     """Vertical federated learning over real machines: labels at a server, columns at parties."""
 
 
-for group in (run, data, new, keys, read, research):
+for group in (run, data, new, keys, read, search, research):
     group.register(app)
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
     from colonnade.runs import Run, load
+    from colonnade.search.found import Search
+    from colonnade.search.tuning import tune
+    from colonnade.search.validation import Validation, cv
     from colonnade.training import simulate, up
 
 __all__ = [
@@ -25,11 +28,15 @@ __all__ = [
     "MemberFailed",
     "Party",
     "Run",
+    "Search",
     "Server",
+    "Validation",
     "__version__",
+    "cv",
     "load",
     "protocols",
     "simulate",
+    "tune",
     "up",
 ]
 
@@ -43,11 +50,15 @@ _PLACES = {
     "Party": ("colonnade.common.config.members", "PartyConfig"),
     "Run": ("colonnade.runs", "Run"),
     "Server": ("colonnade.common.config.members", "ServerConfig"),
+    "Search": ("colonnade.search.found", "Search"),
+    "Validation": ("colonnade.search.validation", "Validation"),
     "__version__": ("colonnade.common.version", "VERSION"),
+    "cv": ("colonnade.search.validation", "cv"),
     "load": ("colonnade.runs", "load"),
     "protocols": ("colonnade.protocols", ""),
     "simulate": ("colonnade.training", "simulate"),
     "up": ("colonnade.training", "up"),
+    "tune": ("colonnade.search.tuning", "tune"),
 }
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
@@ -27,9 +28,18 @@ from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse
 from colonnade.server.training.context import ServerContext, check_labels
 from colonnade.simulation.files import RunFiles
 
+Timetable = Callable[[FederationConfig, int, int], Schedule]
+"""The schedule of the agreed section, a number of rows and of official test rows; the same for all members."""
+
 
 def server_context(
-    config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None, files: RunFiles | None = None
+    config: Config,
+    base: Path,
+    telemetry: Telemetry,
+    sample: Tensor | None = None,
+    *,
+    files: RunFiles | None = None,
+    timetable: Timetable = Schedule,
 ) -> ServerContext:
     """The server's context, with its labels read.
 
@@ -37,6 +47,7 @@ def server_context(
         base: the folder that paths in the config are relative to.
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
+        timetable: makes the schedule.
 
     Raises:
         ConfigError: there is no `server` section.
@@ -50,7 +61,7 @@ def server_context(
         labels = load_labels(config.server.labels, base, config.federation.task)
     check_labels(labels, config.federation)
     known = sampled(labels, sample)
-    schedule = Schedule(config.federation, len(known.values), known.official_test)
+    schedule = timetable(config.federation, len(known.values), known.official_test)
     device = _device(config.server.device)
     ctx = ServerContext(
         config.federation,
@@ -96,6 +107,7 @@ def client_context(
     *,
     sample: Tensor | None = None,
     files: RunFiles | None = None,
+    timetable: Timetable = Schedule,
 ) -> ClientContext:
     """A party's context, with its columns read, scaled and, if configured, noised.
 
@@ -105,6 +117,7 @@ def client_context(
         release, admit_masked: of its egress.
         sample: rows of the sources to use, int64; None for all.
         files: of the run; None keeps none.
+        timetable: makes the schedule.
 
     Raises:
         DataError: its data are missing or unusable.
@@ -112,7 +125,7 @@ def client_context(
     federation, party = config.federation, config.parties[name]
     with whose(name):
         features = sampled(load_features(party.data, federation.party_index(name), base), sample)
-        schedule = Schedule(federation, len(features.values), features.official_test)
+        schedule = timetable(federation, len(features.values), features.official_test)
         kept = None if files is None else files.encoder(name)
         columns = prepare(party.data, features, schedule.partition.train, federation.seed, name, kept)
     device = _device(party.device, federation.names.index(name))

@@ -21,6 +21,7 @@ from colonnade.client.protocols import PARTICIPATE
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import Snapshot, State
 from colonnade.common.config.members import Config
+from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation import inprocess
 from colonnade.common.conversation.chaos import Chaos, ChaosConfig, Pause
@@ -42,7 +43,7 @@ from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
-from colonnade.simulation.contexts import client_context, refuse_other_rows, server_context
+from colonnade.simulation.contexts import Timetable, client_context, refuse_other_rows, server_context
 from colonnade.simulation.files import RunFiles
 
 Snapshots = Mapping[str, Snapshot]
@@ -113,6 +114,9 @@ class Simulation:
         on_cohort: called with the server's links before the run begins.
         files: of the run: ledgers, checkpoints, captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
+        timetable: makes every member's schedule, and with it the parts of the rows.
+        thorough: True to have every metric in every evaluation, and not after the last round alone.
+        aligned: every member's rows in their common order, as `find_rows` gives them; None to find them.
 
     Attributes:
         outcome: so far, once the first round has been begun.
@@ -129,6 +133,9 @@ class Simulation:
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
     files: RunFiles | None = None
     sample: Tensor | None = None
+    timetable: Timetable = Schedule
+    thorough: bool = False
+    aligned: Mapping[str, Tensor] | None = None
     outcome: Outcome | None = field(default=None, init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
     _saving: Saving | None = field(default=None, init=False)
@@ -199,7 +206,9 @@ class Simulation:
 
     async def _align(self) -> None:
         """Finds the common rows, where tables have keys."""
-        if self.config.federation.align != "none":
+        if self.aligned is not None:
+            self._rows = self.aligned
+        elif self.config.federation.align != "none":
             self._rows = await find_rows(self.config, self.base, self.files)
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
@@ -237,7 +246,9 @@ class Simulation:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time, log="simulation")
-        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample), self.files)
+        rows = self._rows.get(SERVER, self.sample)
+        server = server_context(self.config, self.base, telemetry, rows, files=self.files, timetable=self.timetable)
+        server.thorough = self.thorough
         self._protect(server)
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
@@ -304,8 +315,9 @@ class Simulation:
     def _context(self, name: str, rows: int, egress: Egress, state: State, round: int) -> ClientContext:
         sample = self._rows.get(name, self.sample)
         ctx = client_context(
-            self.config, name, self.base, egress.release, egress.admit_masked, sample=sample, files=self.files
-        )
+            self.config, name, self.base, egress.release, egress.admit_masked,
+            sample=sample, files=self.files, timetable=self.timetable,
+        )  # fmt: skip
         refuse_other_rows(name, ctx.features.shape[0], rows)
         ctx.state, ctx.round = state, round
         return ctx

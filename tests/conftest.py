@@ -80,6 +80,8 @@ _SLOW = (
     "tests/protocols/test_vfl_afe.py",
     "tests/protocols/test_vimadmm.py",
     "tests/protocols/test_vimadmm_j.py",
+    "tests/search/test_space.py::test_every_key_of_a_usual_space_changes_what_is_learned[",
+    "tests/search/test_tuning.py",
     "tests/server/test_metrics.py",
     "tests/test_distribution.py",
     "tests/tracking/test_mlflow.py",

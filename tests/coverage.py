@@ -26,6 +26,7 @@ FOLDERS = (
     "launcher",
     "reports",
     "reproduction",
+    "search",
     "server",
     "simulation",
     "testing",

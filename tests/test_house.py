@@ -20,6 +20,7 @@ FOLDERS = (
     "launcher",
     "reports",
     "reproduction",
+    "search",
     "server",
     "simulation",
     "testing",

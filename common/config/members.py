@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.policy import PolicyConfig
 from colonnade.common.config.run_options import CaptureConfig
+from colonnade.common.config.search import SearchedKey
 from colonnade.common.conversation.chaos import ChaosConfig
 from colonnade.common.data.sources import DataConfig, LabelConfig
 from colonnade.common.errors import ConfigError
@@ -159,6 +160,9 @@ class Config(Section):
     server: ServerConfig | None = Field(default=None, description="the server's own section")
     parties: dict[str, PartyConfig] = Field(default_factory=dict, description="the parties' own sections, by name")
     launch: LaunchConfig = Field(default=LaunchConfig(), description="restarts of processes by `colonnade up`")
+    search: dict[str, SearchedKey] | None = Field(
+        default=None, description="values that `tune` tries, by the key as for --set; every other command ignores them"
+    )
 
 
 def _without_momentum(value: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import local_steps
-from colonnade.common.data.rows import Batches, generator, partition
+from colonnade.common.data.rows import Batches, Partition, generator, partition
 from colonnade.common.privacy.accounting.plan import AnyPrivacyConfig, PrivacyPlan, plan
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig, release_cost
 
@@ -26,6 +26,7 @@ class Schedule:
         federation: the agreed section.
         rows: of the aligned data.
         official_test: number of last rows that are the source's own test part.
+        parts: the partition; None for that of `federation.rows`.
 
     Attributes:
         rounds: number of rounds, counted from 1: as configured, or as the privacy budget allows.
@@ -36,8 +37,10 @@ class Schedule:
         ConfigError: the privacy budget allows no round.
     """
 
-    def __init__(self, federation: FederationConfig, rows: int, official_test: int) -> None:
-        self.partition = partition(rows, official_test, federation.rows, federation.seed)
+    def __init__(
+        self, federation: FederationConfig, rows: int, official_test: int, parts: Partition | None = None
+    ) -> None:
+        self.partition = parts or partition(rows, official_test, federation.rows, federation.seed)
         self._batches = Batches(len(self.partition.train), federation.batch, federation.seed, federation.shuffle)
         self.rounds = federation.rounds or federation.epochs * self._batches.per_epoch
         self._every = federation.evaluate.every or self._batches.per_epoch

@@ -94,6 +94,29 @@ def partition(rows: int, official_test: int, config: RowsConfig, seed: int) -> P
     return Partition(order[kept:][: config.train], order[drawn:kept].sort().values, test)
 
 
+def partition_around(held: Tensor, rows: int, config: RowsConfig, seed: int) -> Partition:
+    """Partitions rows 0 .. rows-1 with these as the test part: a fold of a cross-validation.
+
+    Args:
+        held: row numbers, int64 (m,).
+        rows: of the source without its own test part.
+        config: sizes of the other parts; `test` is ignored.
+        seed: equal arguments give equal rows.
+
+    Raises:
+        ConfigError: nothing remains for training.
+    """
+    order = torch.randperm(rows, generator=generator("partition", seed))
+    rest = order[~torch.isin(order, held)]
+    kept = _size(config.validation, len(rest))
+    if kept >= len(rest):
+        raise ConfigError(
+            f"of {rows} rows none remains for training: {len(held)} are held out, {kept} validate",
+            hint="lower `rows.validation`",
+        )
+    return Partition(rest[kept:][: config.train], rest[:kept].sort().values, held.sort().values)
+
+
 class HasRows(Protocol):
     """Labels or features, as `sampled` takes them."""
 

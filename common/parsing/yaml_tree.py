@@ -42,8 +42,15 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_NAMED = ("protocol", "optimiser", "head_optimiser", "model", "head")  # sections that may be written as a name alone
+
+
 def override(tree: dict[str, Any], setting: str) -> None:
-    """Sets a value, given as KEY=VALUE with a dotted key. Raises ConfigError."""
+    """Sets a value, given as KEY=VALUE with a dotted key; `protocol: NAME` gets keys beside its name.
+
+    Raises:
+        ConfigError: it is not of that form, or a value is where keys would have to be.
+    """
     key, equals, value = setting.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {setting}: expected KEY=VALUE", hint="for example --set federation.protocol.rho=1")
@@ -56,6 +63,8 @@ def override(tree: dict[str, Any], setting: str) -> None:
     for depth, folder in enumerate(folders, 1):
         if node.get(folder) is None:
             node[folder] = {}
+        if folder in _NAMED and isinstance(node[folder], str):
+            node[folder] = {"file" if ".py:" in node[folder] else "name": node[folder]}
         node = node[folder]
         if not isinstance(node, dict):
             hint = "write it as keys and values in the file, or set it as a whole"

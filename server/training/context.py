@@ -62,6 +62,7 @@ class ServerContext:
         identity: the server's key and certificate; None on loopback without TLS.
         run_cache: values that are made once in a run.
         phases: time by phase of the server side.
+        thorough: True to compute every metric in every evaluation, and not after the last round alone.
     """
 
     federation: FederationConfig
@@ -82,6 +83,7 @@ class ServerContext:
     identity: Identity | None = None
     run_cache: RunCache = field(default_factory=RunCache)
     phases: Phases = field(default_factory=Phases)
+    thorough: bool = False
     scale: TargetScale | None = field(default=None, init=False)
     _evidence: Tensor | None = None
     _begun: float = 0.0
@@ -239,6 +241,8 @@ class ServerContext:
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
         metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
+        if self.thorough:
+            metrics |= score.closer()[0]
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)

@@ -40,6 +40,7 @@ SOURCES = [
         "launcher",
         "reports",
         "reproduction",
+        "search",
         "server",
         "simulation",
         "testing",

@@ -220,7 +220,7 @@ def test_an_unknown_key_lists_those_that_are_allowed_there() -> None:
     allowed = "allowed here: dual_step, embedding, head, missing, name, residual, rho, tau"
     assert error(tree(federation__protocol__roh=1)).hint == allowed
     assert error(tree(server__head={"name": "mlp", "x": 1})).hint == "allowed here: dropout, hidden, layers, name"
-    assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, server"
+    assert error(tree(nothing=1)).hint == "allowed here: every_party, federation, launch, parties, search, server"
 
 
 def test_a_number_where_text_is_wanted_is_to_be_quoted() -> None:

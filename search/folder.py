@@ -1,0 +1,208 @@
+"""The folder of a search or a cross-validation: its lock, its identity, and the files that it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.common.config.members import Config
+from colonnade.common.errors import ConfigError, EnvironmentFault, InputError
+from colonnade.common.parsing.yaml_tree import read_tree
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.run_folder import MemberFolder, read_record
+from colonnade.reports.console.outputs import make_folder, refuse_unwritable
+from colonnade.search.space import Tree, applied
+
+Given = str | Path | Mapping[str, Any] | tuple[Mapping[str, Any] | Config, Path]
+"""A file; keys and values as in one; or these with the folder that their paths are relative to."""
+
+_LOCK = ".lock"
+_PATHS = ("path", "folder", "identity", "revoked", "file")  # keys whose values are paths of the configuration
+_CODE = re.compile(r"(.+\.py)(:\w+)")
+
+
+def opened(given: Given, sets: tuple[str, ...] = ()) -> tuple[Tree, Path]:
+    """The tree of a configuration with overrides, and the folder that paths in it are relative to.
+
+    Raises:
+        ConfigError: the file cannot be read, or an override is wrong.
+    """
+    if isinstance(given, str | Path):
+        path = Path(given)
+        return applied(read_tree(path), sets), path.parent.resolve()
+    content, base = given if isinstance(given, tuple) else (given, Path())
+    if isinstance(content, Config):
+        content = content.model_dump(mode="json", exclude_none=True)
+    return applied(content, sets), base.resolve()
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of keys and values, in hex."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """A folder that one process works in.
+
+    Args:
+        path: of the folder.
+        kind: `tune` or `cv`; files are named by it.
+    """
+
+    path: Path
+    kind: str
+
+    @property
+    def record(self) -> Path:
+        """What the folder is of."""
+        return self.path / f"{self.kind}.json"
+
+    @property
+    def page(self) -> Path:
+        """The page."""
+        return self.path / f"{self.kind}.html"
+
+    @property
+    def database(self) -> Path:
+        """The trials."""
+        return self.path / "trials.db"
+
+    @property
+    def table(self) -> Path:
+        """The trials as a table."""
+        return self.path / "trials.csv"
+
+    @property
+    def best(self) -> Path:
+        """The best trial's configuration."""
+        return self.path / "best.yaml"
+
+    @property
+    def aligned(self) -> Path:
+        """Every member's common rows."""
+        return self.path / f"{self.kind}-rows.safetensors"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Makes the folder and works in it alone; removes it again if it stays empty.
+
+        Raises:
+            EnvironmentFault: it cannot be written, or another process works in it.
+            InputError: it holds a run.
+        """
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        make_folder(self.path)
+        refuse_unwritable(self.path)
+        if MemberFolder(self.path).begun:
+            raise InputError(f"{self.path} holds a run", hint="choose another --out")
+        with (self.path / _LOCK).open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise EnvironmentFault(
+                    f"another process works in {self.path}",
+                    hint="end it first, or choose another --out; several machines share trials by --storage",
+                ) from None
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # it is not empty
+                    if [path.name for path in self.path.iterdir()] == [_LOCK]:
+                        (self.path / _LOCK).unlink()
+                    for path in made:
+                        path.rmdir()
+
+    def settle(self, identity: Mapping[str, str]) -> dict[str, Any]:
+        """What the folder is of, as its record says, or a new record, not written yet; both have a `place`.
+
+        Raises:
+            InputError: the folder is of another search; the message names the parts that differ.
+        """
+        found = read_record(self.record)
+        if found is None:
+            return {"of": dict(identity), "place": secrets.token_hex(8)}
+        before = found.get("of", {})
+        if differing := [key for key in identity if before.get(key) != identity[key]]:
+            raise InputError(
+                f"{self.path} was begun with another {' and another '.join(differing)}",
+                hint="choose another --out, or remove the folder",
+            )
+        return found
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Writes the record. Raises EnvironmentFault."""
+        write_kept(self.record, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def relocated(tree: Mapping[str, Any], base: Path, folder: Path | None = None) -> Tree:
+    """A copy of a configuration whose paths, where they exist next to it, are relative to another folder.
+
+    Names of known sets and paths that are found elsewhere stay.
+
+    Args:
+        tree: the configuration.
+        base: the folder that its paths are relative to.
+        folder: the other one; None for absolute paths.
+    """
+    made = copy.deepcopy(dict(tree))
+    _relocate(made, base, None if folder is None else folder.resolve())
+    return made
+
+
+def _relocate(node: Any, base: Path, folder: Path | None) -> None:
+    if isinstance(node, list):
+        for each in node:
+            _relocate(each, base, folder)
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        if not isinstance(value, str):
+            _relocate(value, base, folder)
+        elif code := _CODE.fullmatch(value):
+            node[key] = _moved(code[1], base, folder) + code[2]
+        elif key in _PATHS:
+            node[key] = _moved(value, base, folder)
+        elif key == "url" and value.startswith("sqlite:///"):
+            node[key] = "sqlite:///" + _moved(value.removeprefix("sqlite:///"), base, folder)
+
+
+def _moved(path: str, base: Path, folder: Path | None) -> str:
+    own = Path(path).expanduser()
+    if own.is_absolute() or not (base / own).exists():
+        return path
+    found = (base / own).resolve()
+    if folder is None:
+        return str(found)
+    moved = os.path.relpath(found, folder)
+    return moved if moved.startswith(".") else f"./{moved}"
+
+
+def write_config(path: Path, tree: Mapping[str, Any], comment: str) -> None:
+    """Writes a configuration below lines of comment. Raises EnvironmentFault."""
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    text = yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=120)
+    write_kept(path, (head + text).encode())
+
+
+def refuse_incomplete(config: Config) -> None:
+    """Refuses a configuration of one member: a simulation needs the whole federation. Raises ConfigError."""
+    if config.server is None:
+        raise ConfigError("no `server` section", hint="a search simulates the whole federation, labels included")
+    if missing := [name for name in config.federation.names if name not in config.parties]:
+        raise ConfigError(
+            f"no section for {', '.join(missing)}", hint="add parties.NAME for each, or `every_party` for all"
+        )

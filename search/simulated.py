@@ -1,0 +1,185 @@
+"""One simulation of a search: a trial, or a fold of a cross-validation."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.common.config.federation import FederationConfig
+from colonnade.common.config.schedule import Schedule
+from colonnade.common.data.rows import partition_around
+from colonnade.common.errors import ColonnadeError, ContractError, EnvironmentFault, InputError
+from colonnade.common.observability.telemetry import Event, Telemetry
+from colonnade.common.parsing.file import parse
+from colonnade.search.folds import read_aligned
+from colonnade.simulation.federation import Outcome, Simulation
+
+_FINITE = "finite numbers"  # as a contract expects them
+
+Listen = Callable[[int, Mapping[str, float], bool], bool]
+"""Called after every evaluation with its number from 1, its metrics, and whether it is the last that is planned; False
+ends the simulation."""
+
+
+class Ended(Exception):  # private: raised and caught here alone
+    """A listener has ended the simulation."""
+
+
+class Diverged(ColonnadeError):
+    """A metric is not a finite number any more."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A simulation, in a form that goes to another process as JSON.
+
+    Args:
+        tree: the configuration, as a YAML file has it, with the values of this trial.
+        base: the folder that paths in it are relative to.
+        part: whose evaluations count: `validation`, or `test` for the rows that a fold holds out.
+        thorough: whether every evaluation has every metric.
+        aligned: file of every member's rows in their common order; "" if rows are matched by their order.
+        held: rows that a fold holds out; none in a trial, which evaluates no test rows.
+        threads: of this simulation.
+    """
+
+    tree: Mapping[str, Any]
+    base: str
+    part: str = "validation"
+    thorough: bool = False
+    aligned: str = ""
+    held: tuple[int, ...] = ()
+    threads: int = 1
+
+    def plain(self) -> dict[str, Any]:
+        """The same as keys and values."""
+        return {**asdict(self), "held": list(self.held)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a simulation came to.
+
+    Args:
+        metrics: of the round that counts: the last, or with `federation.stop` the best; without the rows' prefix.
+        round: that round.
+        rounds: that were run.
+        evaluations: of the part.
+        seconds: of computing.
+        payload: bytes of tensors between the parties and the server.
+        ended: True if the listener ended it.
+    """
+
+    metrics: Mapping[str, float]
+    round: int
+    rounds: int
+    evaluations: int
+    seconds: float
+    payload: int
+    ended: bool = False
+
+
+class _Evaluations:
+    """Follows the evaluations of one part."""
+
+    def __init__(self, part: str, listen: Listen) -> None:
+        self._part, self._prefix, self._listen = part, "val_" if part == "validation" else f"{part}_", listen
+        self._rounds = 0
+        self.found: dict[int, dict[str, float]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event in. Raises Ended, Diverged."""
+        if event["kind"] == "round":
+            self._rounds = event["rounds"]
+        if event["kind"] != "evaluation" or event["part"] != self._part:
+            return
+        values = {key.removeprefix(self._prefix): value for key, value in event.items() if self._own(key)}
+        if wrong := next((key for key, value in values.items() if not math.isfinite(value)), None):
+            raise Diverged(
+                f"diverged: {self._prefix}{wrong} is no number in round {event['round']}",
+                hint="lower learning rates train more steadily",
+            )
+        self.found[event["round"]] = values
+        if not self._listen(len(self.found), values, event["round"] == self._rounds):
+            raise Ended
+
+    def _own(self, key: str) -> bool:
+        return key.startswith(self._prefix)
+
+
+def perform(task: Task, listen: Listen) -> Result:
+    """Simulates it to its end.
+
+    Raises:
+        ColonnadeError: as a real run; `Diverged`.
+    """
+    begun = time.perf_counter()
+    course = _Evaluations(task.part, listen)
+    config = parse(dict(task.tree))
+    simulation = Simulation(
+        config,
+        Path(task.base),
+        telemetry=Telemetry(None, course),
+        timetable=partial(fold_schedule, torch.tensor(task.held)) if task.held else without_test_rows,
+        thorough=task.thorough,
+        aligned=read_aligned(Path(task.aligned)) if task.aligned else None,
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(task.threads)
+    try:
+        outcome = simulation.run()
+    except Ended:
+        return _result(course, None, time.perf_counter() - begun)
+    finally:
+        torch.set_num_threads(before)
+    return _result(course, outcome, time.perf_counter() - begun)
+
+
+def without_test_rows(federation: FederationConfig, rows: int, official_test: int) -> Schedule:
+    """The schedule of the final run, without evaluations of its test rows: no trial looks at them."""
+    schedule = Schedule(federation, rows, official_test)
+    none = torch.empty(0, dtype=torch.int64)
+    schedule.partition = replace(schedule.partition, test=none)
+    return schedule
+
+
+def fold_schedule(held: torch.Tensor, federation: FederationConfig, rows: int, official_test: int) -> Schedule:
+    """A schedule whose test rows are those that the fold holds out; a source's own test rows take no part."""
+    parts = partition_around(held, rows - official_test, federation.rows, federation.seed)
+    return Schedule(federation, rows, official_test, parts)
+
+
+def _result(course: _Evaluations, outcome: Outcome | None, seconds: float) -> Result:
+    if not course.found:
+        raise InputError("no evaluation has taken place", hint="give federation.rounds or federation.epochs more")
+    last = max(course.found)
+    if outcome is None:
+        return Result(course.found[last], last, last, len(course.found), round(seconds, 3), 0, ended=True)
+    best = outcome.server.best.round
+    round_ = best if best in course.found else last
+    metrics = dict(course.found[round_])
+    if round_ == last:  # with those of the end of a run
+        metrics = {key: value for key, value in _of_part(course, outcome).items() if math.isfinite(value)} | metrics
+    return Result(metrics, round_, outcome.server.round, len(course.found), round(seconds, 3), sum(outcome.payload))
+
+
+def _of_part(course: _Evaluations, outcome: Outcome) -> dict[str, float]:
+    prefix = course._prefix
+    return {key.removeprefix(prefix): v for key, v in outcome.server.metrics.items() if key.startswith(prefix)}
+
+
+def failure(error: Exception) -> tuple[str, str]:
+    """The reason of a simulation that failed, and its hint."""
+    if isinstance(error, ContractError) and error.expected == _FINITE:
+        return f"diverged: {error}", error.hint
+    if isinstance(error, ColonnadeError):
+        return str(error), error.hint
+    fault = EnvironmentFault(f"a fault of the program: {type(error).__name__}: {error}")
+    return str(fault), ""

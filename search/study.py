@@ -1,0 +1,296 @@
+"""The trials of a search and their store, on Optuna."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.search.metrics import SearchMetric
+from colonnade.search.space import Searched, setting
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+PRUNERS = ("median", "hyperband", "none")
+
+_PLACE, _LOST, _REASON = "place", "lost", "reason"
+_JOURNAL = "journal:"
+_WARM_UP = 3  # evaluations of a trial before it may be pruned: slow learners are not behind for good
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial, as its store has it.
+
+    Args:
+        number: from 0.
+        state: `complete`, `pruned`, `failed`, `lost` (its process was killed; it is tried again), `running` or
+            `waiting`.
+        value: of the metric; of a pruned trial, at its last evaluation; None if there is none.
+        settings: what it changes, as for `--set`.
+        values: the same by key.
+        evaluations: that it reported.
+        seconds: of computing; None if unknown.
+        reason: that it failed for, or "".
+    """
+
+    number: int
+    state: str
+    value: float | None
+    settings: tuple[str, ...]
+    values: Mapping[str, Any]
+    evaluations: int
+    seconds: float | None
+    reason: str
+
+
+@dataclass
+class Asked:
+    """A trial under way.
+
+    Args:
+        trial: Optuna's.
+        settings: what it changes, as for `--set`.
+    """
+
+    trial: optuna.Trial
+    settings: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        """From 0."""
+        return self.trial.number
+
+
+@dataclass
+class TrialStore:
+    """A study: it asks for trials and is told their ends. Several threads and processes may use one.
+
+    Args:
+        study: Optuna's.
+        space: the searched keys.
+        goal: the metric.
+        seed: of the sampler.
+        place: number of the folder that this process works in; trials left over there are its own.
+    """
+
+    study: optuna.Study
+    space: Sequence[Searched]
+    goal: SearchMetric
+    seed: int
+    place: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def recover(self) -> int:
+        """Marks trials of this place that nobody runs any more as failed, and queues them again. Returns their count.
+
+        Nothing else may run in this place.
+        """
+        optuna = load_optuna()
+        found = [trial for trial in self._all() if trial.state == optuna.trial.TrialState.RUNNING]
+        own = [trial for trial in found if trial.user_attrs.get(_PLACE, self.place) == self.place]
+        for trial in own:
+            optuna.trial.Trial(self.study, trial._trial_id).set_user_attr(_LOST, True)
+            self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
+            if again := _drawn(trial):
+                self.study.enqueue_trial(again)
+        return len(own)
+
+    def begin(self, own: Mapping[str, Any]) -> None:
+        """Queues the file's own values as the first trial of a new study."""
+        if own and not self._all():
+            self.study.enqueue_trial(dict(own), skip_if_exists=True)
+
+    def ask(self, trials: int) -> Asked | None:
+        """The next trial, or None if so many have ended or are under way.
+
+        Draws depend on the seed, the number of trials so far, and what they came to: not on this process.
+        """
+        with self._lock:
+            optuna, counted = load_optuna(), self.counted()
+            if len(counted) >= trials:
+                return None
+            self.study.sampler = optuna.samplers.TPESampler(
+                seed=_derived(self.seed, len(counted)), constant_liar=True, n_startup_trials=_startup(trials)
+            )
+            trial = self.study.ask()
+            trial.set_user_attr(_PLACE, self.place)
+            return Asked(trial, tuple(setting(one.key, one.value(_suggested(trial, one))) for one in self.space))
+
+    def counted(self) -> list[FrozenTrial]:
+        """Trials that have ended or are under way anywhere; those that were lost are not among them."""
+        waiting = load_optuna().trial.TrialState.WAITING
+        return [trial for trial in self._all() if trial.state != waiting and not trial.user_attrs.get(_LOST)]
+
+    def report(self, asked: Asked, step: int, value: float) -> bool:
+        """Keeps an evaluation of the metric. Returns True if the trial is to be pruned."""
+        with self._lock:
+            asked.trial.report(value, step)
+            return bool(asked.trial.should_prune())
+
+    def complete(self, asked: Asked, value: float, about: Mapping[str, Any]) -> None:
+        """Keeps a trial's value, and what else is known about it."""
+        self._end(asked, "COMPLETE", value, about)
+
+    def prune(self, asked: Asked, about: Mapping[str, Any]) -> None:
+        """Keeps a trial that was ended before its last round."""
+        self._end(asked, "PRUNED", None, about)
+
+    def fail(self, asked: Asked, reason: str) -> None:
+        """Keeps a trial that has failed, with its reason."""
+        self._end(asked, "FAIL", None, {_REASON: reason})
+
+    def records(self) -> list[TrialRecord]:
+        """All trials, in the order of their numbers."""
+        return [self._record(trial) for trial in self._all()]
+
+    def best(self) -> TrialRecord | None:
+        """The completed trial with the best value, the first of equals; None if there is none."""
+        best: TrialRecord | None = None
+        for record in self.records():
+            if record.state != "complete" or record.value is None:
+                continue
+            if best is None or best.value is None or self.goal.better(record.value, best.value):
+                best = record
+        return best
+
+    def _end(self, asked: Asked, state: str, value: float | None, about: Mapping[str, Any]) -> None:
+        with self._lock:
+            for key, content in about.items():
+                asked.trial.set_user_attr(key, content)
+            self.study.tell(asked.trial, value, state=load_optuna().trial.TrialState[state])
+
+    def _all(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def _record(self, trial: FrozenTrial) -> TrialRecord:
+        about = trial.user_attrs
+        state = "lost" if about.get(_LOST) else {"FAIL": "failed"}.get(trial.state.name, trial.state.name.lower())
+        steps = trial.intermediate_values
+        value = steps[max(steps)] if state == "pruned" and steps else trial.value
+        drawn = _drawn(trial)
+        values = {one.key: one.value(drawn[one.key]) for one in self.space if one.key in drawn}
+        return TrialRecord(
+            trial.number,
+            state,
+            value,
+            tuple(setting(key, each) for key, each in values.items()),
+            values,
+            len(steps),
+            about.get("seconds"),
+            str(about.get(_REASON, "")),
+        )
+
+
+def load_optuna() -> Any:
+    """The package. Raises EnvironmentFault if it is missing."""
+    try:
+        import optuna  # noqa: PLC0415
+    except ImportError:
+        raise EnvironmentFault("a search needs Optuna", hint="pip install 'colonnade[tune]'") from None
+    return optuna
+
+
+def open_store(
+    storage: str, name: str, space: Sequence[Searched], goal: SearchMetric, *, place: str, seed: int, pruner: str
+) -> TrialStore:
+    """Opens a study, or begins it.
+
+    Args:
+        storage: a database URL as SQLAlchemy takes it, or `journal:PATH`.
+        name: of the study in it.
+        space, goal: of the search.
+        place: number of the folder that this process works in.
+        seed: of the sampler.
+        pruner: one of PRUNERS.
+
+    Raises:
+        EnvironmentFault: the storage cannot be reached.
+        InputError: it is of an unknown form.
+    """
+    optuna = load_optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study = optuna.create_study(
+                storage=_storage(optuna, storage),
+                study_name=name,
+                direction=goal.direction,
+                pruner=_pruner(optuna, pruner),
+                load_if_exists=True,
+            )
+    except InputError:
+        raise
+    except Exception as failed:
+        first = str(failed).strip().splitlines()[0] if str(failed).strip() else type(failed).__name__
+        raise EnvironmentFault(
+            f"--storage {masked(storage)} cannot be opened: {first}",
+            hint="for example sqlite:///search.db, postgresql+psycopg://USER@HOST/DATABASE or journal:PATH",
+        ) from failed
+    return TrialStore(study, space, goal, seed, place)
+
+
+def masked(storage: str) -> str:
+    """A URL without its password."""
+    scheme, separator, rest = storage.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}{separator}{user.split(':')[0]}{at}{host}" if at else storage
+
+
+def commonest(reasons: Sequence[str]) -> tuple[str, int]:
+    """The reason given most often, and how often."""
+    return Counter(reasons).most_common(1)[0]
+
+
+def _storage(optuna: Any, wanted: str) -> Any:
+    if wanted.startswith(_JOURNAL):
+        from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock  # noqa: PLC0415
+
+        path = str(Path(wanted.removeprefix(_JOURNAL)).expanduser().resolve())
+        return optuna.storages.JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+    if "://" not in wanted:
+        raise InputError(
+            f"--storage {wanted}: expected a database URL, or journal:PATH",
+            hint="for example sqlite:///search.db or journal:search.log",
+        )
+    return wanted
+
+
+def _pruner(optuna: Any, wanted: str) -> Any:
+    if wanted == "none":
+        return optuna.pruners.NopPruner()
+    if wanted == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=_WARM_UP)
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_WARM_UP)
+
+
+def _suggested(trial: Any, one: Searched) -> Any:
+    values = one.values
+    if values.choices:
+        return trial.suggest_categorical(one.key, one.labels)
+    if values.integer:
+        return trial.suggest_int(one.key, int(values.low or 0), int(values.high or 0), log=values.log)
+    return trial.suggest_float(one.key, values.low, values.high, log=values.log)
+
+
+def _drawn(trial: FrozenTrial) -> dict[str, Any]:
+    """What the sampler has drawn, or was told to take."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+
+
+def _derived(seed: int, number: int) -> int:
+    return int.from_bytes(hashlib.blake2b(repr((seed, number)).encode(), digest_size=4).digest())
+
+
+def _startup(trials: int) -> int:
+    """Trials drawn at random before the sampler learns from them: ten, or a quarter of few."""
+    return max(1, min(10, trials // 4))

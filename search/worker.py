@@ -1,0 +1,52 @@
+"""The process of one worker: `python -m colonnade.search.worker`. It reads tasks and writes results, as lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from colonnade.common.runtime.permissions import keep_private
+from colonnade.search.simulated import Diverged, Task, failure, perform
+
+
+def main() -> None:
+    """Works until the input ends, also in the middle of a simulation."""
+    keep_private()
+    said = os.fdopen(os.dup(1), "w", buffering=1)  # by us alone: whatever prints, prints on the error stream
+    os.dup2(2, 1)
+    heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(heard,), daemon=True).start()
+    while True:
+        _write(said, _work(heard.get(), said, heard))
+
+
+def _work(task: Mapping[str, Any], said: TextIO, heard: queue.SimpleQueue[Any]) -> dict[str, Any]:
+    def listen(number: int, metrics: Mapping[str, float], last: bool) -> bool:
+        _write(said, {"evaluation": number, "metrics": dict(metrics), "last": last})
+        return bool(heard.get())
+
+    try:
+        return {"result": asdict(perform(Task(**{**task, "held": tuple(task["held"])}), listen))}
+    except Exception as error:  # noqa: BLE001  # whatever it is, the next task goes on
+        reason, hint = failure(error)
+        return {"failed": reason, "hint": hint, "diverged": isinstance(error, Diverged)}
+
+
+def _listen(heard: queue.SimpleQueue[Any]) -> None:
+    for line in sys.stdin:
+        heard.put(json.loads(line))
+    os._exit(0)
+
+
+def _write(said: TextIO, content: dict[str, Any]) -> None:
+    said.write(json.dumps(content) + "\n")
+
+
+if __name__ == "__main__":
+    main()
