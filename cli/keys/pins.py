@@ -59,7 +59,7 @@ class Pinning:
             mode = stat.S_IMODE(path.stat().st_mode)
             write_kept(path, text.encode("utf-8"))
             path.chmod(mode)
-            typer.echo(f"Wrote {len(new)} of them into {roster.path}.")
+            typer.echo(f"Wrote into {roster.path}: {', '.join(new)}.")
         else:
             typer.echo(f"Nothing to write: {roster.path} has all of them.")
         self._say_next()

@@ -95,7 +95,7 @@ class RosterText:
         if isinstance(parties, yaml.MappingNode):
             for name, pin in named.items():
                 found += self._member(parties, name, pin)
-        elif named and isinstance(parties, yaml.SequenceNode):
+        elif named and isinstance(parties, yaml.SequenceNode) and not self._on_one_line(parties):
             found += self._list(key, parties, named)
         elif named:
             found.append((*_span(parties), self._mapping(parties, named)))
@@ -135,8 +135,11 @@ class RosterText:
             found.append((dash, stop, new if names.flow_style else f"{inner}{new}"))
         return found
 
+    def _on_one_line(self, node: yaml.Node) -> bool:
+        return "\n" not in self.text[slice(*_span(node))] and bool(getattr(node, "flow_style", False))
+
     def _mapping(self, node: yaml.Node, pins: Mapping[str, str]) -> str:
-        """A number of parties, written out."""
+        """A number of parties, or a list in one line, written out with a line for each."""
         names = read_roster(self.tree["federation"]["parties"])
         line = f",{self._newline}{' ' * (node.start_mark.column + 1)}"
         return "{" + line.join(f'{name}: "{pins.get(name, "")}"' for name in names) + "}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from colonnade.common.crypto.pki.requests import make_request, read_request
 from colonnade.common.errors import ColonnadeError, ConfigError
 from tests.cli.data.test_certs import bad, good, join, run
 
+ROOT = Path(__file__).parents[3]
 A, B, S = (f"sha256:{digit * 64}" for digit in "abc")
 FORMS = {
     "block": "federation:\n  id: x\n  server: ''  # later\n  parties:\n    bank:   # the bank\n    clinic: ''\n",
@@ -83,6 +86,22 @@ def test_what_cannot_be_changed_alone_is_refused(tmp_path: Path, text: str) -> N
     assert "by hand" in error.value.hint
 
 
+def test_the_roster_of_the_page_on_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "deploy/machines.md").read_text().partition("## 4. The roster")[2].partition("\n## ")[0]
+    agreed, words = (re.findall(rf"^```{kind}\n(.*?)^```", page, re.M | re.S)[0] for kind in ("yaml", "sh"))
+    monkeypatch.chdir(tmp_path)
+    good("ca", "ca")
+    for name in ("server", "bank", "shop", "clinic"):
+        join(Path(), name)
+    Path("federation.yaml").write_text(agreed)
+    command = shlex.split(words)
+    assert command[:2] == ["colonnade", "certs"]
+    good(*command[2:])
+    found = yaml.safe_load(Path("federation.yaml").read_text())["federation"]
+    pinned = {"server": found["server"], **found["parties"]}
+    assert pinned == {name: fingerprint(Path(f"{name}.pem").read_bytes()) for name in pinned} and len(pinned) == 4
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An authority, three members' folders, and a configuration."""
@@ -105,7 +124,7 @@ def test_pins_are_written_shown_and_left_alone_the_second_time(folder: Path) -> 
     text = (folder / "f.yaml").read_text()
     assert text == (
         f'# ours\nfederation:\n  id: credit\n  server: "{expected["server"]}"\n'
-        f'  parties: {{bank: "{expected["bank"]}", clinic: ""}}\n'
+        f'  parties: {{bank: "{expected["bank"]}",\n            clinic: ""}}\n'
     )
     assert (folder / "link.yaml").is_symlink() and (folder / "f.yaml").stat().st_mode & 0o777 == 0o640
     assert expected["bank"] in said and fingerprint((folder / "ca/cert.pem").read_bytes()) in said
