@@ -5,7 +5,18 @@ In the tree the same folders stand under `colonnade/` as links, for everything t
 
 from setuptools import find_namespace_packages, setup
 
-ROOMS = ("attacks", "cli", "client", "common", "experiments", "reports", "reproduction", "server", "simulation")
+ROOMS = (
+    "attacks",
+    "cli",
+    "client",
+    "common",
+    "experiments",
+    "launcher",
+    "reports",
+    "reproduction",
+    "server",
+    "simulation",
+)
 FOUND = find_namespace_packages(include=[pattern for room in ROOMS for pattern in (room, f"{room}.*")])
 
 setup(

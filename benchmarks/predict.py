@@ -22,8 +22,8 @@ from benchmarks import exchange
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
 from colonnade.cli.run.predict import answer_file
-from colonnade.cli.run.prediction_files import PredictionIds
-from colonnade.cli.run.prediction_run import opened
+from colonnade.launcher.prediction_files import PredictionIds
+from colonnade.launcher.predictions import opened
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.towers.mlp import MlpConfig

@@ -6,17 +6,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade.common.errors import ColonnadeError
+    from colonnade import protocols
+    from colonnade.common.config.federation import FederationConfig as Federation
+    from colonnade.common.config.members import Config
+    from colonnade.common.config.members import PartyConfig as Party
+    from colonnade.common.config.members import ServerConfig as Server
+    from colonnade.common.errors import ColonnadeError, ConfigError, DataError, MemberFailed
     from colonnade.common.version import VERSION as __version__  # noqa: N811
     from colonnade.runs import Run, load
+    from colonnade.training import simulate, up
 
-__all__ = ["ColonnadeError", "Run", "__version__", "load"]
+__all__ = [
+    "ColonnadeError",
+    "Config",
+    "ConfigError",
+    "DataError",
+    "Federation",
+    "MemberFailed",
+    "Party",
+    "Run",
+    "Server",
+    "__version__",
+    "load",
+    "protocols",
+    "simulate",
+    "up",
+]
 
 _PLACES = {
     "ColonnadeError": ("colonnade.common.errors", "ColonnadeError"),
+    "Config": ("colonnade.common.config.members", "Config"),
+    "ConfigError": ("colonnade.common.errors", "ConfigError"),
+    "DataError": ("colonnade.common.errors", "DataError"),
+    "Federation": ("colonnade.common.config.federation", "FederationConfig"),
+    "MemberFailed": ("colonnade.common.errors", "MemberFailed"),
+    "Party": ("colonnade.common.config.members", "PartyConfig"),
     "Run": ("colonnade.runs", "Run"),
+    "Server": ("colonnade.common.config.members", "ServerConfig"),
     "__version__": ("colonnade.common.version", "VERSION"),
     "load": ("colonnade.runs", "load"),
+    "protocols": ("colonnade.protocols", ""),
+    "simulate": ("colonnade.training", "simulate"),
+    "up": ("colonnade.training", "up"),
 }
 
 
@@ -25,7 +56,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _PLACES[name]
-    return getattr(import_module(module), attribute)
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:

@@ -1,20 +1,26 @@
-"""Runs from Python: `colonnade.load(folder)` and what a run's folder holds."""
+"""Runs from Python: `simulate`, `up`, `load`, and a run's results."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.json_lines import read_lines
+from colonnade.common.runtime.permissions import private_files
 from colonnade.common.runtime.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from colonnade.reports.records.run import RecordedRun
+
+
+OnEvent = Callable[[dict[str, Any]], None]
+"""Called with every event of the server; an exception in it ends a simulation."""
 
 
 class Run:
@@ -74,9 +80,7 @@ class Run:
             raise InputError(f"{self.folder} has no party {party!r}", hint=f"there are {', '.join(self.parties)}")
         path = RunFolder(self.folder).party(party).ledger
         if not path.is_file():
-            raise InputError(
-                f"{path}: no such file", hint="the ledger lies with the party; a simulation without `out` has none"
-            )
+            raise InputError(f"{path}: no such file", hint="the ledger lies with the party, on its own machine")
         return _table(read_lines(path))
 
     def report(self, out: str | Path | None = None) -> Path:
@@ -90,7 +94,8 @@ class Run:
         """
         from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
 
-        return write_page([self._read()], None if out is None else Path(out))
+        with private_files():
+            return write_page([self._read()], None if out is None else Path(out))
 
     def compare(self, *others: Run, out: str | Path | None = None) -> Path:
         """Writes a page that compares this run with others and returns its path.
@@ -107,7 +112,119 @@ class Run:
 
         if not others:
             raise InputError("there is no run to compare with", hint="give at least one other run")
-        return write_page([run._read() for run in (self, *others)], None if out is None else Path(out))
+        with private_files():
+            return write_page([run._read() for run in (self, *others)], None if out is None else Path(out))
+
+    def card(self, out: str | Path | None = None) -> Path:
+        """Writes the model card of a run that has ended and returns its path.
+
+        Args:
+            out: the card's file; card.md in the run's folder.
+
+        Raises:
+            InputError: the run has not ended.
+            EnvironmentFault: the card cannot be written.
+        """
+        from colonnade.reports.card import write_card  # noqa: PLC0415
+
+        with private_files():
+            return write_card(self.folder, None if out is None else Path(out))
+
+    def explain(self, out: str | Path | None = None, *, sigma: float = 1.0) -> pa.Table:
+        """Measures how much each party of a finished run matters; writes explain.html and explain.json too.
+
+        Args:
+            out: folder of these files; the run's own.
+            sigma: standard deviation of the noise, in units of the scaled features.
+
+        Returns:
+            A row a party, the most important first: `party`; `norm`, of the head's weights on it, and `growth`, over
+            their first norm, both null in protocols without such a head; `noised` and `missing`, the accuracies
+            (fractions) with noise on its features, and without its embedding.
+
+        Raises:
+            InputError: the run has not ended, or its protocol cannot be explained.
+        """
+        import pyarrow as pa  # noqa: PLC0415
+
+        from colonnade.reports.explanation.write import write_explanation  # noqa: PLC0415
+
+        with private_files():
+            found = write_explanation(self.folder, None if out is None else Path(out), sigma).found.ranked
+        return pa.table({
+            "party": pa.array([party.name for party in found], pa.string()),
+            **{
+                key: pa.array([getattr(party, key) for party in found], pa.float64())
+                for key in ("norm", "growth", "noised", "missing")
+            },
+        })  # fmt: skip
+
+    def predict(
+        self,
+        ids: Iterable[object],
+        *,
+        absent: Literal["refuse", "mean", "historical"] = "refuse",
+        wait: float | None = None,
+        file: str | Path | None = None,
+        secure: bool = True,
+    ) -> pa.Table:
+        """Predicts rows with the trained model; every party answers from a process of its own.
+
+        Args:
+            ids: words or whole numbers, as in the server's table; a list, or a column of pandas, polars or pyarrow.
+            absent: replacement for the embedding of an absent party.
+            wait: seconds to wait for parties; `federation.timeouts.away` if left out.
+            file: the server's own configuration, where its parties are processes elsewhere.
+            secure: uses TLS.
+
+        Returns:
+            A row for each id, in their order: `id`, then for classes `class` and `p_NAME` of each, for numbers one
+            column a target. Null where some member does not know the id.
+
+        Raises:
+            DataError: an id is no word and no whole number.
+            ColonnadeError: the run cannot predict, or a party has failed.
+        """
+        from colonnade.launcher.answers import predict_ids  # noqa: PLC0415
+        from colonnade.server.prediction.terms import PredictionTerms  # noqa: PLC0415
+
+        terms = PredictionTerms(absent=absent, patience=wait, secure=secure)
+        with private_files():
+            return predict_ids(self.folder, ids, None if file is None else Path(file), terms)
+
+    def resume(
+        self,
+        *,
+        epochs: int | None = None,
+        rounds: int | None = None,
+        sets: Sequence[str] = (),
+        progress: bool = False,
+        on_event: OnEvent | None = None,
+    ) -> Run:
+        """Goes on from the newest checkpoint that all members hold, as it was begun: simulated, or in processes.
+
+        Args:
+            epochs, rounds: of the whole run; as configured if left out.
+            sets: KEY=VALUE, as for `--set`; a run's results must not depend on the key.
+            progress: shows a line of progress.
+            on_event: called with every event of the server.
+
+        Raises:
+            ColonnadeError: there is nothing to go on with, or a member has failed.
+        """
+        from colonnade.training import go_on  # noqa: PLC0415
+
+        lengths = {"epochs": epochs, "rounds": rounds}
+        changes = (*(f"federation.{key}={value}" for key, value in lengths.items() if value is not None), *sets)
+        go_on(self.folder, changes, virtual=self._read().virtual, progress=progress, on_event=on_event)
+        return self
+
+    def _repr_html_(self) -> str:
+        """The report's summary and curves, for notebooks."""
+        from colonnade.reports.run_page.page import short_page  # noqa: PLC0415
+
+        page = short_page(self._read())
+        return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 34em; border: 0"></iframe>'
 
     def __repr__(self) -> str:
         return f"<colonnade.Run {self.folder}: {self.protocol}, {self.status}>"

@@ -12,6 +12,7 @@
     │   ├── PartyFailed           a party stopped, with a reason
     │   └── PartyLost             a party stopped responding
     │       └── PartyAway             its connection broke; it may reconnect
+    ├── MemberFailed          a member's process on this machine has failed, by its own last words
     ├── BudgetSpent           no fault: the privacy budget is spent
     └── EnvironmentFault      machine or network: a port in use, a server that never starts
 
@@ -144,6 +145,20 @@ class PartyAway(PartyLost):
     """
 
     telling = "its connection broke"
+
+
+class MemberFailed(ColonnadeError):
+    """A member's process, started by this one, has failed; its own message and hint.
+
+    Args:
+        member: its name, or `server`.
+        reason: its last error.
+        exit_code: of the process.
+    """
+
+    def __init__(self, member: str, reason: str, exit_code: int = 1, *, hint: str = "") -> None:
+        super().__init__(f"{member}: {reason}", hint=hint)
+        self.member, self.reason, self.exit_code = member, escaped(reason, _LONGEST), exit_code
 
 
 class BudgetSpent(ColonnadeError):

@@ -20,14 +20,16 @@ from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.server.alignment.relay import Aligning
+from colonnade.simulation.files import RunFiles
 
 
-async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
+async def find_rows(config: Config, base: Path, files: RunFiles | None = None) -> Mapping[str, Tensor]:
     """The rows of every member's source that all members have, int64 (common,), in their common order.
 
     Args:
         config: of the whole federation.
         base: the folder that paths in it are relative to.
+        files: of the run, where rows are kept, or were kept before; None keeps none.
 
     Raises:
         ColonnadeError: as in a real run.
@@ -43,10 +45,14 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         with whose(name):
             ids = load_features(config.parties[name].data, federation.party_index(name), base).ids
             keys[name] = RowKeys.of(ids, federation.keys, name)
-    sides: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: Aligning(federation, keys[SERVER], session, cohort)()}
+    if files is not None and (before := files.aligned(keys)) is not None:
+        return before
+    keep = {member: _kept_nowhere if files is None else files.alignment(member, keys[member]).keep for member in keys}
+    aligning = Aligning(federation, keys[SERVER], session, cohort, keep=keep[SERVER])
+    sides: dict[str, Coroutine[Any, Any, Tensor]] = {SERVER: aligning()}
     for name in names:
         policy = config.parties[name].policy
-        sides[name] = Matching(name, federation, policy, keys[name], session, links[name])()
+        sides[name] = Matching(name, federation, policy, keys[name], session, links[name], keep=keep[name])()
     tasks = [asyncio.ensure_future(side) for side in sides.values()]
     try:
         return dict(zip(sides, await asyncio.gather(*tasks), strict=True))
@@ -54,3 +60,6 @@ async def find_rows(config: Config, base: Path) -> Mapping[str, Tensor]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _kept_nowhere(_number: str, _rows: Tensor) -> None: ...

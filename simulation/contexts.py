@@ -10,9 +10,11 @@ from torch import Tensor
 
 from colonnade.client.training.context import ClientContext
 from colonnade.common.alignment.refusal import refuse_aligned
+from colonnade.common.checkpointing.run_cache import RunCache
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.data.labels import LabelColumn
 from colonnade.common.data.rows import sampled
 from colonnade.common.data.sources import load_features, load_labels, prepare
 from colonnade.common.errors import ConfigError, DataError
@@ -21,15 +23,20 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.device import choose_device
 from colonnade.server.fusion.active import load_columns
+from colonnade.server.privacy.label_digest import digest_of, hold_labels, refuse_other_labels
 from colonnade.server.training.context import ServerContext, check_labels
+from colonnade.simulation.files import RunFiles
 
 
-def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None) -> ServerContext:
+def server_context(
+    config: Config, base: Path, telemetry: Telemetry, sample: Tensor | None = None, files: RunFiles | None = None
+) -> ServerContext:
     """The server's context, with its labels read.
 
     Args:
         base: the folder that paths in the config are relative to.
         sample: rows of the sources to use, int64; None for all.
+        files: of the run; None keeps none.
 
     Raises:
         ConfigError: there is no `server` section.
@@ -54,11 +61,30 @@ def server_context(config: Config, base: Path, telemetry: Telemetry, sample: Ten
         base=base,
         device=device,
     )
+    if files is not None:
+        ctx.run_cache = files.run_cache(SERVER)
+        if sample is None:
+            _hold(ctx.run_cache, labels, begun=files.begun)
     columns = load_columns(
-        config.federation, config.server, schedule, base, len(labels.values), sample=sample, ids=labels.ids
+        config.federation,
+        config.server,
+        schedule,
+        base,
+        len(labels.values),
+        sample=sample,
+        kept=None if files is None else files.encoder(SERVER),
+        ids=labels.ids,
     )
     ctx.columns = columns and columns.to(device)
     return ctx
+
+
+def _hold(run_cache: RunCache, labels: LabelColumn, *, begun: bool) -> None:
+    """Keeps the labels' digest at the beginning, and compares it when the run is resumed. Raises DataError."""
+    if begun:
+        refuse_other_labels(run_cache, labels)
+    else:
+        hold_labels(run_cache, digest_of(labels))
 
 
 def client_context(
@@ -68,6 +94,7 @@ def client_context(
     release: Callable[..., Released],
     admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
     sample: Tensor | None = None,
+    files: RunFiles | None = None,
 ) -> ClientContext:
     """A party's context, with its columns read, scaled and, if configured, noised.
 
@@ -76,6 +103,7 @@ def client_context(
         base: the folder that paths in the config are relative to.
         release, admit_masked: of its egress.
         sample: rows of the sources to use, int64; None for all.
+        files: of the run; None keeps none.
 
     Raises:
         DataError: its data are missing or unusable.
@@ -84,7 +112,8 @@ def client_context(
     with whose(name):
         features = sampled(load_features(party.data, federation.party_index(name), base), sample)
         schedule = Schedule(federation, len(features.values), features.official_test)
-        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name)
+        kept = None if files is None else files.encoder(name)
+        columns = prepare(party.data, features, schedule.partition.train, federation.seed, name, kept)
     device = _device(party.device, federation.names.index(name))
     columns = columns.to(device)
     return ClientContext(
@@ -97,6 +126,7 @@ def client_context(
         admit_masked=admit_masked,
         base=base,
         device=device,
+        run_cache=RunCache() if files is None else files.run_cache(name),
     )
 
 

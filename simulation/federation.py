@@ -30,17 +30,20 @@ from colonnade.common.conversation.control import Item, Save
 from colonnade.common.conversation.conversation import SERVER, Carrier, Cohort, Link
 from colonnade.common.conversation.inprocess import Delay
 from colonnade.common.conversation.mailbox import Mailbox
-from colonnade.common.errors import ConfigError
+from colonnade.common.errors import ConfigError, EnvironmentFault, declared
 from colonnade.common.messaging.message import Message, snapshot
 from colonnade.common.observability.capture import Capture
 from colonnade.common.observability.telemetry import Event, Telemetry
 from colonnade.common.privacy.accounting.ledger import Ledger
 from colonnade.common.privacy.labels import NoisyLabels
+from colonnade.server.membership.saving import Saving
 from colonnade.server.privacy.label_budget import open_releases
+from colonnade.server.privacy.noisy_labels import NoisyLabelFile
 from colonnade.server.protocols import SERVE
 from colonnade.server.training.context import ServerContext
 from colonnade.simulation.alignment import find_rows
 from colonnade.simulation.contexts import client_context, refuse_other_rows, server_context
+from colonnade.simulation.files import RunFiles
 
 Snapshots = Mapping[str, Snapshot]
 
@@ -52,8 +55,11 @@ class Outcome:
     Attributes:
         privacy: every party's policy, budget and count of releases.
         saved: every member's state after each round, if requested.
+        status: completed, interrupted or failed.
+        error: reason of a failure.
         seconds: of the virtual clock, from the first round to the last.
-        payload: bytes of tensors that the server received and sent.
+        counts: bytes of tensors by party and direction, and late messages, all starts of the run included.
+        best_saved: the best round whose checkpoint all members hold, 0 if none.
         captures: of the parties that capture their links.
     """
 
@@ -64,9 +70,25 @@ class Outcome:
     messages: list[tuple[str, str, Message]] = field(default_factory=list)
     mailbox: Mailbox = field(default_factory=Mailbox)
     saved: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
+    status: str = "failed"
+    error: str | None = None
     seconds: float = 0.0
-    payload: tuple[int, int] = (0, 0)
+    counts: dict[str, int] = field(default_factory=dict)
+    best_saved: int = 0
     captures: dict[str, Capture] = field(default_factory=dict)
+
+    @property
+    def payload(self) -> tuple[int, int]:
+        """Bytes of tensors that the server received and sent."""
+        up, down = (
+            sum(n for key, n in self.counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down")
+        )
+        return up, down
+
+    @property
+    def late(self) -> dict[str, int]:
+        """Messages of a party that came after their round."""
+        return {name: self.counts.get(f"{name} late", 0) for name in self.clients}
 
     def of_kind(self, event: str) -> list[Event]:
         """The events of a kind."""
@@ -87,8 +109,11 @@ class Simulation:
         start: every member's state to resume from, and its round.
         telemetry: receives events, in addition to the outcome.
         on_cohort: called with the server's links before the run begins.
-        home: a party's folder, by its name; for parties that capture their links.
+        files: of the run: ledgers, checkpoints, captures; None keeps none.
         sample: rows of the sources to use, int64; None for all.
+
+    Attributes:
+        outcome: so far, once the first round has been begun.
     """
 
     config: Config
@@ -100,9 +125,13 @@ class Simulation:
     start: tuple[int, Snapshots] = (0, MappingProxyType({}))
     telemetry: Telemetry | None = None
     on_cohort: Callable[[Cohort], None] = lambda _cohort: None
-    home: Callable[[str], Path] | None = None
+    files: RunFiles | None = None
     sample: Tensor | None = None
+    outcome: Outcome | None = field(default=None, init=False)
     _rows: Mapping[str, Tensor] = field(default_factory=dict, init=False)
+    _saving: Saving | None = field(default=None, init=False)
+    _ledgers: list[Ledger] = field(default_factory=list, init=False)
+    _earlier: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def run(self) -> Outcome:
         """Runs server and parties of the config's protocol to their end.
@@ -110,7 +139,11 @@ class Simulation:
         Raises:
             ColonnadeError: as in a real run.
         """
-        return inprocess.run_virtual(self._main())
+        begin = 0.0
+        if self.files is not None and (round := self.files.begin()):
+            self.start = (round, self.files.states(round))
+            begin = State(self.start[1][SERVER]).keep("clock", dict[str, float]).get("seconds", 0.0)
+        return inprocess.run_virtual(self._main(), begin)
 
     async def _main(self) -> Outcome:
         await self._align()
@@ -136,14 +169,34 @@ class Simulation:
             links[name].on_save = partial(self._save, outcome, name, ctx.state)
             side = PARTICIPATE[contract.name](ctx, links[name], federation.protocol)
             sides.append(asyncio.ensure_future(side))
-        await self._serve(outcome, cohort, sides)
-        outcome.payload = _payload(cohort)
+        rounds, parties = outcome.server.schedule.rounds, list(federation.names)
+        outcome.server.telemetry.event("begin", rounds=rounds, parties=parties, round=self.start[0])
+        self.outcome = outcome
+        try:
+            await self._serve(outcome, cohort, sides)
+            outcome.status = "completed"
+        except asyncio.CancelledError:
+            outcome.status = "interrupted"
+            raise
+        except Exception as error:
+            outcome.error = str(error)
+            raise
+        finally:
+            self._end(outcome)
         return outcome
+
+    def _end(self, outcome: Outcome) -> None:
+        """Notes how the run ended."""
+        ctx = outcome.server
+        outcome.seconds = outcome.seconds or ctx.clock()
+        outcome.counts = self._traffic(outcome)
+        outcome.best_saved = 0 if self._saving is None else self._saving.best
+        ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
 
     async def _align(self) -> None:
         """Finds the common rows, where tables have keys."""
         if self.config.federation.align != "none":
-            self._rows = await find_rows(self.config, self.base)
+            self._rows = await find_rows(self.config, self.base, self.files)
 
     async def _serve(self, outcome: Outcome, cohort: Cohort, sides: list[asyncio.Future[None]]) -> None:
         """Runs the server side concurrently with the parties: an error of a party ends it."""
@@ -163,30 +216,63 @@ class Simulation:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for capture in outcome.captures.values():
-                capture.close()
+            self._close(outcome)
+
+    def _close(self, outcome: Outcome) -> None:
+        """Closes what is written while the run goes on."""
+        for capture in outcome.captures.values():
+            capture.close()
+        for ledger in self._ledgers:
+            ledger.close()
+        for privacy in outcome.privacy.values():
+            privacy.close()
+        if outcome.server.releases is not None:
+            outcome.server.releases.close()
 
     def _outcome(self) -> Outcome:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
         telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
-        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample))
-        assert self.config.server is not None  # else there is no context
-        if (private := self.config.server.privacy.labels) is not None:  # a simulation is never resumed from a disk
-            rows = server.labels[server.schedule.partition.train]
-            server.protect(NoisyLabels.draw(rows, self.config.federation.outputs, private, self.config.federation.seed))
-        protection, parties = self.config.server.privacy.answers, len(self.config.federation.names)
-        server.releases = open_releases(protection, server.schedule, parties, len(server.labels))
+        server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample), self.files)
+        self._protect(server)
         server.clock = asyncio.get_running_loop().time
         round, states = self.start
         server.restore(round, states.get(SERVER))
         server.confirm()
-        return Outcome(server, events=events)
+        outcome = Outcome(server, events=events)
+        if (files := self.files) is not None:
+            store, folder = files.checkpoints(SERVER), files.folder.checkpoints
+            checkpoint, owner = self.config.federation.checkpoint, files.owner(SERVER)
+            self._saving = Saving(store, folder, owner, checkpoint, telemetry, server.clock, aside=_at_once)
+            if round:
+                self._saving.restored(round)
+            self._earlier = dict(server.state.keep("traffic", dict[str, int]))
+        return outcome
+
+    def _protect(self, server: ServerContext) -> None:
+        """Noise on the labels or on the responses, where the configuration enables it."""
+        assert self.config.server is not None  # else there is no context
+        federation, private, files = self.config.federation, self.config.server.privacy, self.files
+        train, folder, begun = server.schedule.partition.train, None, False
+        if files is not None:
+            folder, begun = files.folder.path, files.begun
+            noisy = NoisyLabelFile(folder, begun=begun).get(
+                private.labels, server.labels, train, federation.outputs, federation.seed
+            )
+            server.protect(noisy)
+        elif private.labels is not None:
+            rows = server.labels[train]
+            server.protect(NoisyLabels.draw(rows, federation.outputs, private.labels, federation.seed))
+        parties, rows_of_all = len(federation.names), len(server.labels)
+        server.releases = open_releases(private.answers, server.schedule, parties, rows_of_all, folder, begun=begun)
 
     def _open_egress(self, outcome: Outcome, name: str, link: Link, state: State) -> Egress:
         federation, config = self.config.federation, self.config.parties[name].chaos
         plan = outcome.server.schedule.privacy
-        privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, None)
+        ledger = Ledger(None) if self.files is None else self.files.ledger(name, self.start[0])
+        self._ledgers.append(ledger)
+        spent = None if self.files is None else self.files.folder.party(name).ledger
+        privacy = outcome.privacy[name] = Privacy(name, federation, self.config.parties[name].policy, plan, spent)
         carry = self._recorded(outcome, name, SERVER, link._carry)
         capture = self._capture(outcome, name)
         carry = carry if capture is None else capture.outward(carry)
@@ -198,21 +284,22 @@ class Simulation:
             link.deliver = chaos.inward(link.deliver)  # type: ignore[method-assign, assignment]
         if capture is not None:
             link.deliver = capture.inward(link.deliver)  # type: ignore[method-assign, assignment]
-        egress = Egress(carry, SERVER, privacy.stage(state), Ledger(None))
+        egress = Egress(carry, SERVER, privacy.stage(state), ledger)
         link._carry = egress
         return egress
 
     def _capture(self, outcome: Outcome, name: str) -> Capture | None:
         wanted = self.config.parties[name].capture
-        if wanted is None or self.home is None:
+        if wanted is None or self.files is None:
             return None
-        made = Capture(self.home(name), wanted, self.config.federation, outcome.server.schedule)
+        made = Capture(self.files.home(name), wanted, self.config.federation, outcome.server.schedule)
         outcome.captures[name] = made
         return made
 
     def _context(self, name: str, rows: int, egress: Egress, state: State, round: int) -> ClientContext:
+        sample = self._rows.get(name, self.sample)
         ctx = client_context(
-            self.config, name, self.base, egress.release, egress.admit_masked, self._rows.get(name, self.sample)
+            self.config, name, self.base, egress.release, egress.admit_masked, sample=sample, files=self.files
         )
         refuse_other_rows(name, ctx.features.shape[0], rows)
         ctx.state, ctx.round = state, round
@@ -223,9 +310,44 @@ class Simulation:
             outcome.saved[round] = {SERVER: outcome.server.state.capture()}
             for link in self._cohort.values():
                 link.request_save(Save(round))
+        if self._saving is not None:
+            await self._checkpoint(self._saving, outcome, round)
+
+    async def _checkpoint(self, saving: Saving, outcome: Outcome, round: int) -> None:
+        """Begins a checkpoint if one is due after this round, as the server's process does."""
+        ctx, best = outcome.server, outcome.server.best
+        if saving.due(round, round if best.stop else ctx.schedule.rounds, best.round):
+            ctx.state.keep("clock", dict[str, float])["seconds"] = ctx.clock()
+            ctx.state.keep("traffic", dict[str, int]).update(self._traffic(outcome))
+
+            def ask(save: Save) -> None:
+                for link in self._cohort.values():
+                    link.request_save(save)
+
+            await saving.begin(round, ctx.state.capture(), self.config.federation.names, ask, best.round)
 
     def _save(self, outcome: Outcome, name: str, state: State, save: Save) -> None:
-        outcome.saved[save.round][name] = state.capture()
+        snapshot = state.capture()
+        if self.save:
+            outcome.saved[save.round][name] = snapshot
+        if self.files is not None and self._saving is not None:
+            try:
+                self.files.save(name, save, snapshot)
+            except EnvironmentFault as failed:
+                self._saving.saved(name, save.round, declared(failed)[0])
+            else:
+                self._saving.saved(name, save.round)
+
+    def _traffic(self, outcome: Outcome) -> dict[str, int]:
+        """Bytes of tensors and late messages by party, earlier starts included, as the server's process keeps them."""
+        counts = dict(self._earlier)
+        for party, link in self._cohort.items():
+            for way, book in (("up", link.traffic.received), ("down", link.traffic.sent)):
+                key, size = f"{party} {way} payload", sum(size for _, size in book.values())
+                counts[key] = counts.get(key, 0) + size
+            if late := outcome.mailbox.late[party]:
+                counts[f"{party} late"] = counts.get(f"{party} late", 0) + late
+        return counts
 
     def _recorded(self, outcome: Outcome, sender: str, to: str, carry: Carrier) -> Carrier:
         def carry_and_record(item: Item) -> None:
@@ -255,7 +377,5 @@ class _VirtualIncidents:
         )
 
 
-def _payload(cohort: Cohort) -> tuple[int, int]:
-    books = [(link.traffic.received, link.traffic.sent) for link in cohort.values()]
-    up, down = (sum(size for pair in books for _, size in pair[way].values()) for way in (0, 1))
-    return up, down
+async def _at_once(write: Callable[..., None], *given: object) -> None:
+    write(*given)

@@ -1,21 +1,45 @@
-"""Folder of a simulated run: like a real run's, without files of processes and a wire."""
+"""A simulated run with a folder of its own: like a real run's, without files of processes and a wire."""
 
 from __future__ import annotations
 
-import json
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
 from torch import Tensor
 
-from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
 from colonnade.common.config.members import Config
-from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.environment import describe_environment
-from colonnade.common.runtime.run_folder import STAMP, SUMMARY_SCHEMA, RunFolder
-from colonnade.server.reporting.summary import findings, protection, write_whole
+from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
+from colonnade.server.reporting.summary import describe_source, findings, protection, write_whole
+from colonnade.server.reporting.timeline import timeline
 from colonnade.simulation.federation import Outcome, Simulation
+from colonnade.simulation.files import RunFiles
+
+
+def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
+    """Runs a federation on the virtual clock, or resumes the run in its folder, and leaves the files of a run.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        folder: the run's, which exists.
+        listeners: receive every event.
+
+    Raises:
+        ColonnadeError: as in a real run.
+    """
+    run = RunFolder(folder)
+    telemetry = Telemetry(run.events, *listeners)
+    simulation = Simulation(config, base, telemetry=telemetry, files=RunFiles(folder, config, base))
+    try:
+        return simulation.run()
+    finally:
+        telemetry.close()
+        done = simulation.outcome
+        if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
+            presence = timeline(run.events, config.federation.names)
+            write_whole(run.summary, {**summarise(done), "timeline": presence})
 
 
 def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:
@@ -26,56 +50,33 @@ def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor |
         folder: the run's; created if missing.
         sample: rows of the sources to use; None for all.
     """
-    outcome = Simulation(config, base, home=partial(home_of, folder), sample=sample).run()
-    leave_for_attacks(folder, config, base, outcome)
+    files = RunFiles(folder, config, base, whole=sample is None)
+    outcome = Simulation(config, base, files=files, sample=sample).run()
     write_whole(RunFolder(folder).summary, summarise(outcome))
-
-
-def home_of(folder: Path, name: str) -> Path:
-    """A capturing party's folder."""
-    home = RunFolder(folder).party(name)
-    home.make()
-    return home.path
-
-
-def leave_for_attacks(folder: Path, config: Config, base: Path, outcome: Outcome) -> None:
-    """Writes the inputs of `colonnade attack` besides the captures: the configuration, and every party's state.
-
-    Raises:
-        EnvironmentFault: the disk refuses it.
-    """
-    ctx, run = outcome.server, RunFolder(folder)
-    tree = config.model_dump(mode="json", exclude_none=True)
-    run.config.write_text(yaml.safe_dump(tree, sort_keys=False))
-    run.simulated.write_text(json.dumps({"base": str(base), **STAMP}))
-    states = {SERVER: ctx.state} | {name: client.state for name, client in outcome.clients.items()}
-    for member, state in states.items():
-        home = run.member(member)
-        home.make()
-        owner = Owner(member, "simulated", ctx.federation.lasting_hashes())
-        Checkpoints(home.checkpoints).save(ctx.round, state.capture(), owner)
 
 
 def summarise(outcome: Outcome) -> dict[str, object]:
     """Contents of a real run's summary.json, as far as they exist without processes and a wire."""
-    ctx = outcome.server
+    ctx, (up, down) = outcome.server, outcome.payload
     names = ctx.federation.names
     return {
         "schema": SUMMARY_SCHEMA,
-        "status": "completed",
+        "status": outcome.status,
+        "error": outcome.error,
         "clock": "virtual",
         "federation": ctx.federation.id,
         "protocol": ctx.federation.protocol.name,
+        "dataset": describe_source(ctx.config.labels.model_dump(mode="json")),
         "parties": list(names),
         "rounds": ctx.round,
         "seconds": round(outcome.seconds, 6),
         "metrics": dict(ctx.metrics),
-        "best": ctx.best.summary(0),
+        "best": ctx.best.summary(outcome.best_saved),
         "stopped": ctx.stopped or None,
         **findings(ctx),
-        "bytes": {"up": {"payload": outcome.payload[0]}, "down": {"payload": outcome.payload[1]}},
+        "bytes": {"up": {"payload": up}, "down": {"payload": down}},
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
-        "late": {name: outcome.mailbox.late[name] for name in names},
+        "late": {name: outcome.late.get(name, 0) for name in names},
         "environment": describe_environment(),
     }

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from colonnade.cli.launcher import processes
+from colonnade.launcher import processes
 from tests.support import warm
 from tests.support.bundled import parse_once
 from tests.support.patience import PATIENCE

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("attacks", "cli", "client", "common", "reports", "reproduction", "server", "simulation")
+FOLDERS = ("attacks", "cli", "client", "common", "launcher", "reports", "reproduction", "server", "simulation")
 MOST_FILES, MOST_LINES, MOST_ARGUMENTS = 16, 400, 6
 EXEMPT = {"protocols", "contracts", "_generated"}  # a protocol is a file there, and its messages have names of its own
 

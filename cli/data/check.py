@@ -8,19 +8,16 @@ from colonnade.cli.checks.coding import Coding
 from colonnade.cli.checks.identities import check_identities
 from colonnade.cli.checks.overlap import Overlap, in_parts
 from colonnade.client.training.context import party_seed
-from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.members import Config
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.contracts.registry import CONTRACTS
 from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.data.columns.doubts import doubts
 from colonnade.common.data.sources import load_features, load_labels, prepare
-from colonnade.common.errors import ConfigError
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
-from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
@@ -58,36 +55,6 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
         out.print(f"{said}; with federation.privacy.steps there is one", style="yellow", markup=False, soft_wrap=True)
     check_identities(config, base)  # last: data can be checked before certificates have come back
     out.print(f"{file}: {federation.protocol.name} among {len(federation.names)} parties, nothing wrong found")
-
-
-def check_members(config: Config, file: Path) -> None:
-    """Refuses a file that `up` cannot run: it needs the server's section and every party's.
-
-    Raises:
-        ConfigError: naming what is missing.
-    """
-    if config.server is None:
-        raise ConfigError(f"{file}: no `server` section", hint="`up` runs the server too; it needs its labels")
-    missing = [name for name in config.federation.names if name not in config.parties]
-    if missing:
-        raise ConfigError(
-            f"{file}: no section for {', '.join(missing)}",
-            hint="add parties.NAME for each, or `every_party` for all",
-        )
-
-
-def refuse_others(config: Config, folder: Path) -> None:
-    """Refuses to resume a run of `up` whose members cannot continue under this configuration.
-
-    Nothing is written before.
-
-    Raises:
-        CheckpointError: checkpoints are another member's, or of another configuration.
-    """
-    hashes = config.federation.lasting_hashes()
-    for name in (SERVER, *config.federation.names):
-        with whose(name):
-            Checkpoints(RunFolder(folder).member(name).checkpoints).refuse_others(name, hashes)
 
 
 def _check_labels(config: Config, base: Path, overlap: Overlap) -> int | None:

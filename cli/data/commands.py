@@ -41,7 +41,7 @@ def deal(
     """Write a folder for every member: its configuration, its keys, and its columns or labels alone."""
     from colonnade.cli.data.deal import DealTerms, read_owner  # noqa: PLC0415
     from colonnade.cli.data.deal import deal as run  # noqa: PLC0415
-    from colonnade.cli.launcher.demo import demo_file  # noqa: PLC0415
+    from colonnade.launcher.demo import demo_file  # noqa: PLC0415
 
     run(file or demo_file(), tuple(sets or ()), out, DealTerms(connect, days, read_owner(owner)))
 

@@ -20,8 +20,6 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from colonnade.cli.data.check import check_members
-from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.alignment.refusal import refuse_aligned
 from colonnade.common.config.members import Address, Config
 from colonnade.common.crypto.pki import files
@@ -36,6 +34,8 @@ from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.durable import write_durably
+from colonnade.launcher.readiness import check_members
+from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import out as console
 from colonnade.server.reporting.summary import describe_source
 
@@ -101,7 +101,7 @@ def deal(file: Path, sets: tuple[str, ...], out: Path, terms: DealTerms) -> None
         EnvironmentFault: the folder cannot be written.
     """
     config = load(file, sets)
-    check_members(config, file)
+    check_members(config, str(file))
     refuse_aligned(config.federation.align, "dealing one configuration out")
     tree = config.model_dump(mode="json", exclude_none=True)
     stamp = hashlib.sha256(json.dumps([tree, terms.connect]).encode()).hexdigest()

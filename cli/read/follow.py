@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from colonnade.cli.launcher.folder_lock import is_held
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.runtime.json_lines import read_lines
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.folder_lock import is_held
 from colonnade.reports.console.screen import out as console
 
 _PERIOD = 5.0  # seconds between two pages

@@ -87,11 +87,17 @@ def client(
     participate(file, changes, place, party=party, insecure=insecure, base=base, server_file=server_file)
 
 
-def simulate(file: Given, sets: Sets = None, chaos: Faults = None, out: Out = None) -> None:
+def simulate(
+    file: Annotated[Path | None, typer.Argument(help="configuration", show_default=False)] = None,
+    sets: Sets = None,
+    chaos: Faults = None,
+    out: Out = None,
+    resume: Resume = None,
+) -> None:
     """Run a federation in this process on a virtual clock: an hour of stragglers in seconds."""
     from colonnade.cli.run.simulate import simulate as run  # noqa: PLC0415
 
-    run(file, overrides(sets, chaos), out)
+    run(file, overrides(sets, chaos), out, resume)
 
 
 def predict(

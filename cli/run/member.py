@@ -13,7 +13,6 @@ import torch
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from colonnade.cli.launcher.folder_lock import locked_folder
 from colonnade.client.run.process import ClientRun
 from colonnade.common.config.members import Config, Endpoint, PartyConfig, ServerConfig
 from colonnade.common.errors import ConfigError, InputError, nearest
@@ -22,6 +21,7 @@ from colonnade.common.parsing.earlier_defaults import as_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import MemberFolder, RunFolder
+from colonnade.launcher.folder_lock import locked_folder
 from colonnade.reports.console.outputs import write_text
 from colonnade.reports.console.progress import PartyProgress, Progress
 from colonnade.reports.console.screen import out as console

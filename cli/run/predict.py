@@ -13,12 +13,12 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from colonnade.cli.run.prediction_files import PredictionIds, Predictions, batches, refuse_same
-from colonnade.cli.run.prediction_run import opened
 from colonnade.common.errors import DataError
 from colonnade.common.observability.telemetry import Event
 from colonnade.common.prediction.messages import ROWS
 from colonnade.common.runtime.rate_limit import Digest
+from colonnade.launcher.prediction_files import PredictionIds, Predictions, batches, refuse_same
+from colonnade.launcher.predictions import opened
 from colonnade.reports.console.outputs import refuse_unwritable_file
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from colonnade.cli.run.predict import say
-from colonnade.cli.run.prediction_run import OpenedRun, opened
 from colonnade.common.errors import InputError
 from colonnade.common.network.ports import refuse_taken, split_address
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.rate_limit import Digest
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.predictions import OpenedRun, opened
 from colonnade.reports.console.screen import out as console
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.serving.batching import Batcher

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 
-import torch
 from rich.table import Table
 
-from colonnade.cli.data.check import check_members
-from colonnade.cli.launcher.folder_lock import locked_folder
-from colonnade.common.observability.telemetry import Telemetry
-from colonnade.common.parsing.file import load
-from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.errors import InputError
+from colonnade.launcher.configuration import GivenConfig
+from colonnade.launcher.virtual import resume_virtually, run_virtually
 from colonnade.reports.console.progress import megabytes
 from colonnade.reports.console.screen import out as console
 from colonnade.reports.console.summary import metric_rows, own_models, what_else
 from colonnade.reports.guarantee import describe_privacy, details
-from colonnade.server.reporting.summary import findings, write_whole
-from colonnade.simulation.federation import Outcome, Simulation
-from colonnade.simulation.folder import home_of, leave_for_attacks, summarise
+from colonnade.server.reporting.summary import findings
+from colonnade.simulation.federation import Outcome
+from colonnade.simulation.folder import summarise
 
 
-def simulate(file: Path, sets: tuple[str, ...], out: Path | None) -> None:
+def simulate(file: Path | None, sets: tuple[str, ...], out: Path | None, resume: Path | None = None) -> None:
     """Runs a federation to its end and prints its results and its duration on the virtual clock."""
-    config = load(file, sets)
-    check_members(config, file)
-    torch.set_num_threads(max(1, config.server.threads if config.server else 1))
-    with locked_folder(out, f"{config.federation.id}-virtual") as folder:
-        begin = time.perf_counter()
-        telemetry = Telemetry(RunFolder(folder).events)
-        base = file.parent.resolve()
-        outcome = Simulation(config, base, telemetry=telemetry, home=partial(home_of, folder)).run()
-        telemetry.close()
-        if outcome.captures:
-            leave_for_attacks(folder, config, base, outcome)
-        content = summarise(outcome)
-        write_whole(RunFolder(folder).summary, content)
-        _show(outcome, folder, time.perf_counter() - begin)
+    begin = time.perf_counter()
+    if file is not None and resume is None:
+        folder, outcome = run_virtually(GivenConfig.of(file, sets=sets), out)
+    elif resume is not None and file is None and out is None:
+        folder, outcome = resume_virtually(resume, sets)
+    else:
+        raise InputError("expected a configuration, or --resume and the folder of a run", hint="give one of the two")
+    _show(outcome, folder, time.perf_counter() - begin)
 
 
 def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
@@ -53,7 +43,7 @@ def _show(outcome: Outcome, folder: Path, seconds: float) -> None:
     table.add_row("privacy", describe_privacy(said))
     for name, words in details(said):
         table.add_row(name, words)
-    table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {outcome.mailbox.late.total()}")
+    table.add_row("answers missing, late", f"{sum(ctx.missing.values())}, {sum(outcome.late.values())}")
     for name, words in what_else(findings(ctx)):
         table.add_row(name, words)
     if outcome.captures:

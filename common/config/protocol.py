@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from colonnade.common.section import Section
 
@@ -17,6 +17,10 @@ class ProtocolConfig(Section):
     active: ClassVar[bool] = False
 
     name: str
+
+    def model_post_init(self, _context: Any) -> None:
+        """Counts the name as set, so that a dump of the set keys says which protocol it is."""
+        self.model_fields_set.add("name")
 
 
 def local_steps(config: ProtocolConfig) -> int:

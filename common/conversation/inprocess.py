@@ -20,6 +20,7 @@ from colonnade.common.conversation.mailbox import Mailbox
 from colonnade.common.conversation.outbox import Outbox
 from colonnade.common.errors import PartyAway
 from colonnade.common.messaging.message import Kinds, Message, memory, snapshot
+from colonnade.common.runtime.own_loop import run_on_own_loop
 
 _T = TypeVar("_T")
 _AT_ONCE = 1e-6  # seconds
@@ -31,9 +32,9 @@ Delay = Callable[[str, str, Item], float]
 class _NoWaitSelector(selectors.SelectSelector):
     """Advances the loop's clock by the timeout instead of waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         super().__init__()
-        self.now = 0.0
+        self.now = now
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
@@ -43,21 +44,28 @@ class _NoWaitSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock starts at 0 and jumps from timer to timer."""
+    """An event loop whose clock jumps from timer to timer.
 
-    def __init__(self) -> None:
-        self._virtual = _NoWaitSelector()
+    Args:
+        begin: first reading of its clock, seconds.
+    """
+
+    def __init__(self, begin: float = 0.0) -> None:
+        self._virtual = _NoWaitSelector(begin)
         super().__init__(self._virtual)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds."""
         return self._virtual.now
 
 
-def run_virtual(main: Coroutine[Any, Any, _T]) -> _T:
-    """Runs a coroutine to its end on a virtual clock of its own."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+def run_virtual(main: Coroutine[Any, Any, _T], begin: float = 0.0) -> _T:
+    """Runs a coroutine to its end on a virtual clock of its own, which starts at `begin` seconds.
+
+    Raises:
+        KeyboardInterrupt: the caller was interrupted; the coroutine was cancelled.
+    """
+    return run_on_own_loop(main, partial(VirtualLoop, begin))
 
 
 def connect(

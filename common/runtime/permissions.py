@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from colonnade.common.errors import InputError
@@ -26,6 +27,19 @@ def keep_private() -> None:
     global _outside  # noqa: PLW0603  # a umask belongs to the process
     before = os.umask(_wanted())
     _outside = before if _outside is None else _outside
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """The same for as long as a call lasts: a library leaves the umask of its process as it was."""
+    global _outside  # noqa: PLW0603
+    before, outside = os.umask(_wanted()), _outside
+    _outside = before if outside is None else outside
+    try:
+        yield
+    finally:
+        os.umask(before)
+        _outside = outside
 
 
 def publish(file: int, mode: int) -> None:

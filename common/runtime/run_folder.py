@@ -4,7 +4,7 @@
     RUN/parties/NAME/       of a party, possibly alone on another machine: `PartyFolder`
 
 Files below `checkpoints`, `once` and `once-predictions` are named by the stores that own these folders. Folder locks
-are in cli/launcher/folder_lock.py. Light: every command imports this.
+are in launcher/folder_lock.py. Light: every command imports this.
 """
 
 from __future__ import annotations

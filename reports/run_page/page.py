@@ -49,6 +49,12 @@ def write_page(runs: Sequence[RecordedRun], out: Path | None = None, again: floa
     return page
 
 
+def short_page(run: RecordedRun) -> str:
+    """The page of a run with its summary and curves alone, which links to nothing."""
+    title = str(run.summary.get("federation") or run.name)
+    return frame(title, [opening(run), charts({run.name: run})], SCRIPT)
+
+
 def html(runs: Sequence[RecordedRun], beside: Path | None, again: float = 0, *, live: str = "") -> str:
     """The page of a run, or of several compared.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Saving:
         config: when to save.
         telemetry: receives every checkpoint.
         clock: seconds, of which only differences matter.
+        aside: runs the writing of the server's own checkpoint.
 
     Attributes:
         committed: the newest round that every member has saved, 0 if none.
@@ -58,7 +59,10 @@ class Saving:
         config: CheckpointConfig,
         telemetry: Telemetry,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        aside: Callable[..., Awaitable[None]] = asyncio.to_thread,
     ) -> None:
+        self._aside = aside
         self._store, self._record, self._owner = store, folder / "committed.json", owner
         self._config, self._telemetry, self._clock = config, telemetry, clock
         self._pending: _Pending | None = None
@@ -129,7 +133,7 @@ class Saving:
 
     async def _save_own(self, pending: _Pending, snapshot: Snapshot) -> None:
         try:
-            await asyncio.to_thread(self._store.save, pending.round, snapshot, self._owner)
+            await self._aside(self._store.save, pending.round, snapshot, self._owner)
         except EnvironmentFault as failed:
             self.saved(SERVER, pending.round, str(failed))
         else:

@@ -61,9 +61,9 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in ("colonnade.cli.run.up.Processes", "colonnade.cli.run.prediction_run.Processes"):
+        for name in ("colonnade.cli.run.up.Processes", "colonnade.launcher.predictions.Processes"):
             changes.enter_context(patch(name, Household))
-        for name in ("colonnade.cli.run.member.run_to_end", "colonnade.cli.run.prediction_run.run_to_end"):
+        for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))
         changes.enter_context(
             patch("colonnade.client.run.incidents.os", SimpleNamespace(getpid=os.getpid, kill=_crash))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.cli.run.prediction_files import PredictionIds
+from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.cli.launcher.folder_lock import locked_folder
-from colonnade.cli.launcher.scratch import remove_stale, scratch
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.scratch import remove_stale, scratch
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
@@ -26,7 +26,7 @@ from tests.support.tables import table_tree, write_tables
 ROOT = Path(__file__).parents[3]
 HELD = """
 import sys
-from colonnade.cli.launcher.scratch import scratch
+from colonnade.launcher.scratch import scratch
 with scratch() as folder: print(folder, flush=True); sys.stdin.read()
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.launcher.folder_lock import locked_folder
+from colonnade.launcher.folder_lock import locked_folder
 from colonnade.cli.read.follow import follow
 from colonnade.common.errors import EnvironmentFault, InputError
 from tests.cli.data.test_wrong_input import run as command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.cli.launcher.restarts import Restarts
+from colonnade.launcher.restarts import Restarts
 from colonnade.common.config.members import LaunchConfig
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.attacks.run import open_run as open_captured
-from colonnade.cli.launcher.folder_lock import locked_folder
+from colonnade.launcher.folder_lock import locked_folder
 from colonnade.cli.read.export import export
 from colonnade.cli.read.ledger import ledger
 from colonnade.cli.run.up import up

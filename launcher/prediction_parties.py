@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from colonnade.cli.launcher.processes import Processes, last_words
 from colonnade.common.config.members import Config
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.errors import PartyFailed
 from colonnade.common.parsing.file import parse
 from colonnade.common.runtime.run_folder import PartyFolder, RunFolder
+from colonnade.launcher.processes import Processes, last_words
 
 _LINGER = 15.0  # seconds that they have for their farewell
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from colonnade.cli.launcher.folder_lock import locked_folder
-from colonnade.cli.launcher.prediction_parties import Answerers
-from colonnade.cli.launcher.processes import Processes
-from colonnade.cli.launcher.scratch import scratch
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, InputError, PartyFailed
 from colonnade.common.observability.telemetry import Event
@@ -19,10 +16,16 @@ from colonnade.common.parsing.earlier_defaults import as_begun, load_begun
 from colonnade.common.parsing.file import load
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.prediction_parties import Answerers
+from colonnade.launcher.processes import Processes
+from colonnade.launcher.scratch import scratch
 from colonnade.reports.console.screen import run_to_end
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.run import PredictionRun, Work
 from colonnade.server.prediction.terms import PredictionTerms
+
+RunToEnd = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class OpenedRun:
@@ -34,6 +37,7 @@ class OpenedRun:
         folder: the run's.
         answerers: the parties' processes with their fork server, None where they run elsewhere.
         terms: of the predictions.
+        loop: runs the conversation to its end.
     """
 
     def __init__(
@@ -43,7 +47,10 @@ class OpenedRun:
         folder: Path,
         answerers: tuple[Answerers, Processes] | None,
         terms: PredictionTerms,
+        *,
+        loop: RunToEnd = run_to_end,
     ) -> None:
+        self._loop = loop
         self._config, self._base, self._folder = config, base, folder
         self._terms = terms if answerers is None else replace(terms, expected=tuple(answerers[0].names))
         self._answerers = answerers
@@ -104,12 +111,12 @@ class OpenedRun:
         """
         run = self._run(work if self._answerers is None else self._watched(work), ids)
         if self._answerers is None:
-            run_to_end(run.run())
+            self._loop(run.run())
             return
         answerers, processes = self._answerers
         answerers.start(processes)
         try:
-            run_to_end(run.run())
+            self._loop(run.run())
         except PartyFailed as failed:
             raise answerers.in_its_words(failed, processes) from failed
 
@@ -152,13 +159,16 @@ class OpenedRun:
 
 
 @contextmanager
-def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[OpenedRun]:
+def opened(
+    folder: Path, file: Path | None, terms: PredictionTerms, *, loop: RunToEnd = run_to_end
+) -> Iterator[OpenedRun]:
     """A run's folder, held for this process.
 
     Args:
         folder: the run's.
         file: the server's own, where its parties are processes elsewhere.
         terms: of the predictions.
+        loop: runs the conversation to its end.
 
     Raises:
         InputError: there is no run, or its parties are unknown.
@@ -168,7 +178,7 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
             config = as_begun(load(file), home)
             if config.server is None:
                 raise ConfigError(f"{file}: no `server` section", hint="a server's file has `federation` and `server`")
-            yield OpenedRun(config, file.parent.resolve(), home, None, terms)
+            yield OpenedRun(config, file.parent.resolve(), home, None, terms, loop=loop)
             return
         processes = Processes()
         try:
@@ -177,7 +187,7 @@ def opened(folder: Path, file: Path | None, terms: PredictionTerms) -> Iterator[
                 config, needed = load_begun(RunFolder(home).config), terms.absent == "refuse"
                 answerers = Answerers(config, base, home, keys, insecure=not terms.secure, needed=needed)
                 try:
-                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms)
+                    yield OpenedRun(answerers.config, base, home, (answerers, processes), terms, loop=loop)
                 finally:
                     answerers.end(processes)
         finally:

@@ -7,4 +7,4 @@ from pathlib import Path
 
 def demo_file() -> Path:
     """The default configuration."""
-    return Path(__file__).parents[2] / "experiments" / "demo.yaml"
+    return Path(__file__).parents[1] / "experiments" / "demo.yaml"

@@ -1,0 +1,63 @@
+"""Typed settings of the built-in protocols: `colonnade.protocols.Split(embedding=32)`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.common.protocols.agg_vfl import Config as AggVfl
+    from colonnade.common.protocols.c_vfl import Config as CVfl
+    from colonnade.common.protocols.centralized import Config as Centralized
+    from colonnade.common.protocols.czofo import Config as Czofo
+    from colonnade.common.protocols.fdml import Config as Fdml
+    from colonnade.common.protocols.fedbcd import Config as FedBcd
+    from colonnade.common.protocols.fedvs import Config as FedVs
+    from colonnade.common.protocols.linear_admm import Config as LinearAdmm
+    from colonnade.common.protocols.local import Config as Local
+    from colonnade.common.protocols.split import Config as Split
+    from colonnade.common.protocols.split_avg import Config as SplitAvg
+    from colonnade.common.protocols.syn_zoo_vfl import Config as SynZooVfl
+    from colonnade.common.protocols.vafl import Config as Vafl
+    from colonnade.common.protocols.vfedmh import Config as VFedMh
+    from colonnade.common.protocols.vfl_afe import Config as VflAfe
+    from colonnade.common.protocols.vimadmm import Config as VimAdmm
+    from colonnade.common.protocols.vimadmm_j import Config as VimAdmmJ
+    from colonnade.common.protocols.zoo_vfl import Config as ZooVfl
+
+_NAMES = {
+    "AggVfl": "agg_vfl",
+    "CVfl": "c_vfl",
+    "Centralized": "centralized",
+    "Czofo": "czofo",
+    "Fdml": "fdml",
+    "FedBcd": "fedbcd",
+    "FedVs": "fedvs",
+    "LinearAdmm": "linear_admm",
+    "Local": "local",
+    "Split": "split",
+    "SplitAvg": "split_avg",
+    "SynZooVfl": "syn_zoo_vfl",
+    "VFedMh": "vfedmh",
+    "Vafl": "vafl",
+    "VflAfe": "vfl_afe",
+    "VimAdmm": "vimadmm",
+    "VimAdmmJ": "vimadmm_j",
+    "ZooVfl": "zoo_vfl",
+}
+
+__all__ = [
+    "AggVfl", "CVfl", "Centralized", "Czofo", "Fdml", "FedBcd", "FedVs", "LinearAdmm", "Local", "Split", "SplitAvg",
+    "SynZooVfl", "VFedMh", "Vafl", "VflAfe", "VimAdmm", "VimAdmmJ", "ZooVfl",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a protocol's settings at their first use."""
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"colonnade.common.protocols.{_NAMES[name]}").Config
+
+
+def __dir__() -> list[str]:
+    return __all__

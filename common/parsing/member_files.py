@@ -1,0 +1,32 @@
+"""A whole configuration as the files of a run's folder: everybody's, and each member's with its own section alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.runtime.run_folder import RunFolder
+
+
+def member_text(tree: Mapping[str, Any], member: str) -> str:
+    """YAML of the federation's section and one member's own."""
+    own = {SERVER: tree[SERVER]} if member == SERVER else {"parties": {member: tree["parties"][member]}}
+    return yaml.safe_dump({"federation": tree["federation"], **own}, sort_keys=False)
+
+
+def config_files(tree: Mapping[str, Any], folder: RunFolder) -> dict[Path, str]:
+    """The files by their place in a run's folder.
+
+    Args:
+        tree: a checked configuration, dumped.
+        folder: the run's.
+    """
+    files = {folder.config: yaml.safe_dump(dict(tree), sort_keys=False)}
+    files[folder.server_config] = member_text(tree, SERVER)
+    for name in tree["federation"]["parties"]:
+        files[folder.party(name).config] = member_text(tree, name)
+    return files

@@ -1,0 +1,74 @@
+"""Coroutines on an event loop of their own, also where the caller's thread runs one already (a notebook)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+_LOOK = 0.1  # seconds between two looks for an interrupt
+
+
+def run_on_own_loop(main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> T:
+    """Runs a coroutine to its end. An interrupt of the caller cancels it, and is raised when it has ended.
+
+    Args:
+        main: the coroutine.
+        loop_factory: makes its event loop.
+
+    Raises:
+        KeyboardInterrupt: the caller was interrupted.
+        Exception: as the coroutine.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(main)
+    found: T = _Apart(main, loop_factory).result()
+    return found
+
+
+class _Apart:
+    """The same in a thread of its own."""
+
+    def __init__(self, main: Coroutine[Any, Any, T], loop_factory: LoopFactory) -> None:
+        self._main, self._loop_factory = main, loop_factory
+        self._value: list[Any] = []
+        self._error: BaseException | None = None
+        self._cancel: Callable[[], object] | None = None
+        self._thread = threading.Thread(target=self._run, name="colonnade", daemon=True)
+
+    def result(self) -> Any:
+        self._thread.start()
+        interrupted = cancelled = False
+        while self._thread.is_alive():
+            try:
+                self._thread.join(_LOOK)
+            except KeyboardInterrupt:
+                interrupted = True
+            if interrupted and not cancelled and self._cancel is not None:
+                cancelled = True
+                self._cancel()
+        if interrupted:
+            raise KeyboardInterrupt
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+    def _run(self) -> None:
+        async def noted() -> Any:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert task is not None  # we are in one
+            self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+            return await self._main
+
+        try:
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                self._value.append(runner.run(noted()))
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
+            self._error = error

@@ -1,0 +1,118 @@
+"""A whole federation on this machine, every member a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.processes import Processes
+from colonnade.launcher.scratch import scratch
+from colonnade.launcher.watch import Ended, Launch, LaunchOptions
+
+if TYPE_CHECKING:
+    from colonnade.launcher.configuration import GivenConfig
+
+
+def launch(given: Callable[[], GivenConfig], out: Path | None = None, options: LaunchOptions | None = None) -> Ended:
+    """Runs a federation to its end.
+
+    Args:
+        given: reads the configuration; called once torch is being imported by the processes to come.
+        out: the run's folder; None takes one under runs/.
+
+    Raises:
+        ColonnadeError: the run could not be started; nothing is left of it.
+    """
+    return _launch(given, out, None, options or LaunchOptions())
+
+
+def relaunch(resume: Path, sets: Sequence[str] = (), options: LaunchOptions | None = None) -> Ended:
+    """Resumes the run in a folder, in its own configuration but for `sets`.
+
+    Raises:
+        ColonnadeError: there is no run, or its members cannot continue.
+    """
+    return _launch(None, None, resume, options or LaunchOptions(), tuple(sets))
+
+
+def _launch(
+    given: Callable[[], GivenConfig] | None,
+    out: Path | None,
+    resume: Path | None,
+    options: LaunchOptions,
+    sets: tuple[str, ...] = (),
+) -> Ended:
+    launched = time.time()
+    processes = Processes()  # it imports torch while we read the configuration
+    try:
+        from colonnade.common.parsing.earlier_defaults import load_begun  # noqa: PLC0415  # these import torch
+        from colonnade.launcher.folder_lock import locked_folder  # noqa: PLC0415
+        from colonnade.launcher.readiness import check_members, refuse_others  # noqa: PLC0415
+
+        read = None if given is None else given()
+        if resume is not None:
+            base = _resumed_base(resume)
+            config = load_begun(RunFolder(resume).config, sets)
+            check_members(config, str(RunFolder(resume).config))
+            refuse_others(config, resume)
+        else:
+            assert read is not None  # one of both is given
+            base, config = read.base, read.check()
+            _refuse_own(read.file, out)
+        with (
+            locked_folder(out, config.federation.id, resume, ".launcher.lock") as folder,
+            scratch() as place,
+            _shown(folder, options.dashboard),
+        ):
+            run = Launch(config, base, folder, place, launched, options=options, resumed=resume is not None)
+            if read is not None:
+                run.take(read)
+            return run.go(processes)
+    finally:
+        processes.close()
+
+
+def _refuse_own(file: Path | None, out: Path | None) -> None:
+    """Sees that a run leaves its configuration beside the one that it was started with. Raises InputError."""
+    from colonnade.common.errors import InputError  # noqa: PLC0415
+
+    if out is None or file is None:
+        return
+    run = RunFolder(out.resolve())
+    if file.resolve() in (run.config, run.server_config):
+        raise InputError(f"--out {out}: the run would overwrite {file}", hint="choose another folder for the run")
+
+
+@contextlib.contextmanager
+def _shown(folder: Path, dashboard: str) -> Iterator[None]:
+    """Serves the run's page meanwhile, and leaves it as a file."""
+    if not dashboard:
+        yield
+        return
+    from colonnade.reports.dashboard.live import Dashboard  # noqa: PLC0415
+    from colonnade.reports.records.run import read_run  # noqa: PLC0415
+    from colonnade.reports.run_page.page import write_page  # noqa: PLC0415
+
+    served = Dashboard(folder, dashboard)
+    try:
+        yield
+    finally:
+        served.close()
+    if RunFolder(folder).events.exists():
+        write_page([read_run(folder)])
+
+
+def _resumed_base(resume: Path) -> Path:
+    """The folder that paths in a resumed run's configuration are relative to. Raises InputError."""
+    from colonnade.common.errors import InputError  # noqa: PLC0415
+
+    run = RunFolder(resume)
+    run.refuse_newer()
+    if (base := run.base()) is None:
+        hint = "give --resume the folder that `up` printed, or resume each member with `server` and `client`"
+        raise InputError(f"{resume} holds no run that `up` has begun", hint=hint)
+    return base

@@ -1,0 +1,77 @@
+"""Tables in memory, read by the Arrow C stream interface: pandas, polars, pyarrow, DuckDB and others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.errors import DataError, EnvironmentFault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_INDEX = re.compile(r"__index_level_\d+__")
+"""A row index without a name, which pandas adds as a column: it is no data."""
+
+_BATCH = 65_536  # rows
+
+
+class InMemoryTable:
+    """One member's table.
+
+    Args:
+        member: its owner.
+        table: has `__arrow_c_stream__`.
+
+    Raises:
+        DataError: the object does not speak the interface.
+    """
+
+    def __init__(self, member: str, table: Any) -> None:
+        self._member, self._table = member, table
+        if not hasattr(table, "__arrow_c_stream__"):
+            raise DataError(
+                f"tables[{member!r}] is a {type(table).__name__}, which has no Arrow C stream",
+                hint="give a table of pandas 2.2 or newer, polars, pyarrow or DuckDB; or a file in the configuration",
+            )
+
+    def write(self, path: Path) -> None:
+        """Writes the table as an Arrow file.
+
+        Raises:
+            DataError: a column cannot be represented, such as one with values of several types.
+            EnvironmentFault: the disk refuses it.
+        """
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.ipc  # noqa: PLC0415
+
+        found = self.read()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with pyarrow.ipc.new_file(pa.OSFile(str(path), "wb"), found.schema) as file:
+                file.write_table(found, max_chunksize=_BATCH)
+        except OSError as failed:
+            raise EnvironmentFault(
+                f"{path} cannot be written: {failed.strerror or failed}", hint="make room on the disk"
+            ) from failed
+
+    def read(self) -> pa.Table:
+        """The table, without a row index that has no name. Raises DataError."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            found = pa.table(self._table)
+        except Exception as failed:  # the library's own, of any type
+            raise DataError(
+                f"tables[{self._member!r}] cannot be read: {_one_line(failed)}",
+                hint="give every column values of one type: convert it, or leave it out",
+            ) from failed
+        return found.select(
+            [name for name in found.column_names if not _INDEX.fullmatch(name)]
+        ).replace_schema_metadata()
+
+
+def _one_line(error: Exception) -> str:
+    """The reason, with the column where the library names it."""
+    return " ".join(" ".join(str(part) for part in error.args).split()) or type(error).__name__

@@ -1,0 +1,90 @@
+"""A federation on the virtual clock, in this process, in a run's folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from colonnade.common.config.members import Config
+from colonnade.common.errors import InputError
+from colonnade.common.observability.telemetry import Event, Listener
+from colonnade.common.parsing.earlier_defaults import load_begun
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.configuration import GivenConfig
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.readiness import check_members, refuse_others
+from colonnade.simulation.federation import Outcome
+from colonnade.simulation.folder import simulate_in
+
+
+def run_virtually(
+    given: GivenConfig, out: Path | None = None, listeners: Sequence[Listener] = ()
+) -> tuple[Path, Outcome]:
+    """Runs a federation to its end.
+
+    Args:
+        given: the configuration.
+        out: the run's folder; None takes one under runs/.
+        listeners: receive every event.
+
+    Returns:
+        The run's folder, and the outcome.
+
+    Raises:
+        ColonnadeError: as in a real run; before the first round nothing is left of it.
+    """
+    config = given.check()
+    with locked_folder(out, f"{config.federation.id}-virtual") as folder, _cleared(folder) as begun:
+        return folder, _simulate(given.put(folder), given.base, folder, (begun, *listeners))
+
+
+def resume_virtually(
+    resume: Path, sets: Sequence[str] = (), listeners: Sequence[Listener] = ()
+) -> tuple[Path, Outcome]:
+    """Resumes the run in a folder from its newest checkpoint.
+
+    Raises:
+        InputError: there is no run, or it was of a sample of rows.
+        ColonnadeError: as in a real run.
+    """
+    run = RunFolder(resume)
+    run.refuse_newer()
+    if (base := run.base()) is None:
+        raise InputError(f"{resume} holds no run to go on with", hint="give the folder that `simulate` or `up` printed")
+    config = load_begun(run.config, tuple(sets))
+    check_members(config, str(run.config))
+    refuse_others(config, resume)
+    with locked_folder(None, "", resume) as folder:
+        return folder, _simulate(config, base, folder, listeners)
+
+
+def _simulate(config: Config, base: Path, folder: Path, listeners: Sequence[Listener]) -> Outcome:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, config.server.threads if config.server else 1))
+    try:
+        return simulate_in(config, base, folder, listeners)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _cleared(folder: Path) -> Iterator[Callable[[Event], None]]:
+    """Removes what a run that never began has left. Yields a listener that notes its beginning."""
+    there, begun = {path.name for path in folder.iterdir()}, []
+
+    def note(event: Event) -> None:
+        if event["kind"] == "begin":
+            begun.append(event)
+
+    try:
+        yield note
+    except BaseException:
+        if not begun:
+            for path in folder.iterdir():
+                if path.name not in there:
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        raise

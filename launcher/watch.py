@@ -1,0 +1,328 @@
+"""The processes of one run: their files, their start, and watching them until all have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.launcher.processes import Processes, last_words
+from colonnade.reports.console.screen import INTERRUPTED, debugging
+from colonnade.reports.console.screen import out as console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from colonnade.common.config.members import Config
+    from colonnade.common.errors import MemberFailed
+    from colonnade.common.observability.telemetry import Listener
+    from colonnade.launcher.configuration import GivenConfig
+
+_LINGER = 15.0  # seconds that parties have for their farewell once the server has ended
+_NOTICE = 3.0  # seconds that the others have to notice that a member has failed
+_HASTE = 0.5  # the same, before the run has begun: the others only wait
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Settings of one start that are no part of the configuration.
+
+    Args:
+        secure: uses TLS.
+        dashboard: address of the dashboard; "" serves none.
+        screen: shows progress.
+        listeners: receive the server's events as they are written.
+    """
+
+    secure: bool = True
+    dashboard: str = ""
+    screen: Console = console
+    listeners: Sequence[Listener] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """End of a run.
+
+    Args:
+        folder: the run's; empty if the run never began.
+        failure: of the member that caused it; None if there was none.
+        others: members that failed afterwards, with their last words.
+        log: of the member at fault.
+        interrupted: the launcher was.
+        begun: there is something to resume.
+        advanced: this start has done a round at least.
+    """
+
+    folder: Path
+    failure: MemberFailed | None
+    others: tuple[str, ...] = ()
+    log: Path | None = None
+    interrupted: bool = False
+    begun: bool = False
+    advanced: bool = False
+
+
+class Launch:
+    """One run: its folder, its members' files, and watching them.
+
+    Args:
+        config: of the whole federation.
+        base: the folder that paths in it are relative to.
+        folder: the run's.
+        scratch: folder of throw-away identities and temporary files.
+        launched: when it began, seconds since 1970.
+        options: of this start.
+        resumed: the folder holds a run to resume.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        base: Path,
+        folder: Path,
+        scratch: Path,
+        launched: float,
+        *,
+        options: LaunchOptions,
+        resumed: bool,
+    ) -> None:
+        from colonnade.launcher.restarts import Restarts  # noqa: PLC0415
+        from colonnade.reports.console.progress import Progress  # noqa: PLC0415
+
+        self._config, self._base, self._folder, self._launched = config, base, RunFolder(folder), launched
+        self._scratch, self._secure = scratch, options.secure
+        self._screen, self._listeners = options.screen, options.listeners
+        self._names = config.federation.names
+        self._progress = Progress(options.screen)
+        self._events = self._follow(self._folder.events, _size(self._folder.events))
+        self._address = scratch / "address"
+        self._begun = self._went_on = False
+        self._resumed = resumed
+        self._files: dict[Path, str] = {}
+        self._there = {path.name for path in folder.iterdir()}
+        self._restarts = Restarts(config.launch)
+        self._sent_away: set[str] = set()  # members that this process ended
+
+    def take(self, given: GivenConfig) -> None:
+        """Writes tables that are no files yet into the run's folder. Raises DataError, EnvironmentFault."""
+        try:
+            self._config = given.put(self._folder.path)
+        except BaseException:
+            self._clear()
+            raise
+
+    def go(self, processes: Processes) -> Ended:
+        """Starts everyone, watches until all have ended, and says how it ended."""
+        interrupted = False
+        self._files = self._make_files()
+        if not self._resumed:
+            self._keep()
+        self._start(processes)
+        try:
+            self._watch(processes)
+        except KeyboardInterrupt:
+            interrupted = True
+            self._screen.print("stopping ...", style="yellow")
+            self._stop(processes)
+        self._take_events()
+        self._progress.close()
+        ended = self._end(processes.codes, interrupted=interrupted)
+        if not self._begun and not self._resumed and not debugging():
+            self._clear()
+        return ended
+
+    def _clear(self) -> None:
+        """Removes everything that was not in the folder before the run."""
+        for path in self._folder.path.iterdir():
+            if path.name in self._there:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _make_files(self) -> dict[Path, str]:
+        """Files to store with the run. Every member's file holds the federation and its own section, and nothing else.
+
+        Members read theirs from the scratch folder: a resumed run keeps its files until there is another round.
+        """
+        from colonnade.common.parsing.member_files import config_files, member_text  # noqa: PLC0415
+
+        tree = self._config.model_dump(mode="json", exclude_none=True)
+        kept = {self._folder.launch: json.dumps({"base": str(self._base)}), **config_files(tree, self._folder)}
+        if self._secure:
+            self._make_identities(tree, self._scratch / "members")
+            names = (self._folder.server_config, *(self._folder.party(name).config for name in self._names))
+            kept |= {place: text for place, text in config_files(tree, self._folder).items() if place in names}
+        for name in ("server", *self._names):
+            self._file(name).write_text(member_text(tree, name))
+        return kept
+
+    def _make_identities(self, tree: dict[str, Any], keys: Path) -> None:
+        from colonnade.common.crypto.pki.federation import make_federation  # noqa: PLC0415
+
+        pins = make_federation(keys, self._names)
+        tree["federation"]["server"] = pins.pop("server")
+        tree["federation"]["parties"] = pins
+        tree["server"]["identity"] = str(keys / "server")
+        for name in self._names:
+            tree["parties"][name]["identity"] = str(keys / name)
+
+    def _keep(self) -> None:
+        """Writes the files once, each atomically."""
+        for path, text in self._files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, text)
+        self._files = {}
+
+    def _start(self, processes: Processes) -> None:
+        for name in ("server", *self._names):
+            self._start_one(processes, name)
+
+    def _start_one(self, processes: Processes, name: str) -> None:
+        home, file = self._folder.member(name), self._file(name)
+        home.make()
+        how = "--resume" if home.begun else "--out"
+        argv = ["server" if name == "server" else "client", str(file), how, str(home.path), "--base", str(self._base)]
+        argv += [] if self._secure else ["--insecure"]
+        argv += ["--launched", str(self._launched)] if name == "server" else ["--server-file", str(self._address)]
+        threads = max(1, (os.cpu_count() or 1) // (len(self._names) + 1))
+        processes.start(name, argv, self._log(name), threads=threads)
+
+    def _watch(self, processes: Processes) -> None:
+        """Waits until the server has ended or a member has failed, then gives the others time to end."""
+        while not self._over(processes):
+            processes.wait(0.1)
+            self._take_events()
+            self._restart(processes)
+        patience = _LINGER
+        if any(processes.codes.values()):
+            patience = _NOTICE if self._begun else _HASTE
+        self._linger(processes, patience)
+
+    def _over(self, processes: Processes) -> bool:
+        ended = {name: code for name, code in processes.codes.items() if not self._restarts.hopeful(name, code)}
+        return "server" in ended or any(ended.values())
+
+    def _restart(self, processes: Processes) -> None:
+        """Restarts killed members after their pause."""
+        for name, code in list(processes.codes.items()):
+            if not self._restarts.hopeful(name, code):
+                continue
+            if self._restarts.noticed(name):
+                killer = signal.Signals(-code).name
+                self._screen.print(f"{name} was killed by {killer}, it is started again", style="yellow", markup=False)
+            if self._restarts.due(name):
+                if name == "server":
+                    self._address.unlink(missing_ok=True)  # it will listen somewhere else
+                self._start_one(processes, name)
+
+    def _stop(self, processes: Processes) -> None:
+        """Stops the server first, so that its summary says `interrupted`, not that its parties left."""
+        deadline = time.monotonic() + _LINGER
+        processes.signal("server", signal.SIGTERM)
+        while "server" in processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
+        self._linger(processes, 0.0)
+
+    def _linger(self, processes: Processes, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            while processes.running() and time.monotonic() < deadline:
+                processes.wait(0.1)
+                self._take_events()
+            for name in processes.running():
+                self._sent_away.add(name)
+                processes.signal(name, number)
+            deadline = time.monotonic() + 3.0
+        while processes.running() and time.monotonic() < deadline:
+            processes.wait(0.1)
+
+    def _take_events(self) -> None:
+        from colonnade.common.observability.telemetry import advances  # noqa: PLC0415
+
+        for event in self._events:
+            if event is None:
+                return
+            if event["kind"] == "listening":
+                _replace(self._address, event["address"])
+            self._begun = self._begun or event["kind"] == "begin"
+            if advances(event):
+                self._went_on = True
+                self._keep()
+            self._progress(event)
+            for listener in self._listeners:
+                listener(event)
+
+    def _end(self, codes: dict[str, int], *, interrupted: bool) -> Ended:
+        """How it ended: the errors, the member that caused them first."""
+        from colonnade.common.errors import MemberFailed  # noqa: PLC0415
+
+        def ended(failure: MemberFailed | None, others: tuple[str, ...] = (), log: Path | None = None) -> Ended:
+            return Ended(
+                self._folder.path, failure, others, log, interrupted,
+                begun=self._begun or self._resumed, advanced=self._went_on or not self._resumed,
+            )  # fmt: skip
+
+        if interrupted:
+            return ended(None)
+        # One that we ended before it could listen to signals was killed, and by us: nobody's fault.
+        codes = {name: INTERRUPTED if code < 0 and name in self._sent_away else code for name, code in codes.items()}
+        failed = {name: code for name, code in codes.items() if code != 0}
+        if not failed or codes.get("server") == 0:  # who ended badly after the end has lost nothing
+            return ended(None)
+        # Exit code 3 says that somebody else was at fault, 130 that we ended it, a negative one that it was killed.
+        ranked = sorted(failed, key=lambda name: (failed[name] == INTERRUPTED, failed[name] == 3, failed[name] > 0))
+        root = ranked[0]
+        message, hint = last_words(self._log(root), failed[root])
+        others = tuple(
+            f"{name}: {last_words(self._log(name), failed[name])[0]}"
+            for name in ranked[1:]
+            if failed[name] != INTERRUPTED
+        )
+        code = failed[root] if failed[root] > 0 else 1
+        return ended(MemberFailed(root, message, code, hint=hint), others, self._log(root) if self._begun else None)
+
+    def _file(self, name: str) -> Path:
+        return self._scratch / f"{name}.yaml"
+
+    def _log(self, name: str) -> Path:
+        return self._folder.server_log if name == "server" else self._folder.party(name).log
+
+    @staticmethod
+    def _follow(path: Path, skip: int) -> Iterator[dict[str, Any] | None]:
+        """The events of a file as they are written; None whenever there is no whole line left.
+
+        `skip` bytes at its beginning are of an earlier start.
+        """
+        rest = ""
+        while not path.exists():
+            yield None
+        with path.open() as file:
+            file.seek(skip)
+            while True:
+                rest += file.read()
+                *lines, rest = rest.split("\n")
+                for line in lines:
+                    with contextlib.suppress(ValueError):  # cut short: its writer was killed
+                        yield json.loads(line)
+                yield None
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,186 @@
+"""The model card of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from colonnade.common.config.members import Config, PartyConfig
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.data.sources import load_features
+from colonnade.common.errors import ColonnadeError, InputError
+from colonnade.common.parsing.earlier_defaults import with_defaults_before
+from colonnade.common.parsing.file import parse
+from colonnade.common.privacy.accounting.chain import BEGINNING, newest
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.console.summary import metric_rows, own_models, what_else
+from colonnade.reports.guarantee import by_party, describe_privacy, details
+from colonnade.reports.records.run import RecordedRun, read_run
+from colonnade.reports.run_page.about import headline
+from colonnade.reports.words import amount
+
+_MORE = {
+    "average_precision": "average precision", "log_loss": "log loss", "brier": "Brier score",
+    "ece": "expected calibration error",
+}  # fmt: skip
+_HASH = 16  # shown digits of a hash that is compared by eye
+
+
+def write_card(folder: Path, out: Path | None = None) -> Path:
+    """Writes the card of a run that has ended.
+
+    Args:
+        folder: the run's.
+        out: the card's file; card.md in the run's folder if left out.
+
+    Returns:
+        The card's absolute path.
+
+    Raises:
+        InputError: the folder holds no run, or one that has not ended.
+        EnvironmentFault: nothing can be written there.
+    """
+    run = read_run(folder)
+    if run.summary["status"] == "unfinished":
+        raise InputError(f"{folder}: the run has not ended", hint="a card is of a run that has; wait, or resume it")
+    path = (out or RunFolder(folder).card).resolve()
+    make_folder(path.parent)
+    write_text(path, markdown(run))
+    return path
+
+
+def markdown(run: RecordedRun) -> str:
+    """The card's text."""
+    config = _config(run)
+    sections = [
+        f"# Model card: {_plain(run.summary.get('federation') or run.name)}\n\n{_plain(headline(run))}",
+        _section("Training", _facts(_trained(run, config))),
+        _section("Parties and data", _parties(run, config)),
+        _section("Quality", _facts(_good(run))),
+        _section("Protection of the data", _facts(_protected(run))),
+        _section("Limits", _limits(run)),
+        _section("Provenance", _facts(_provenance(run, config))),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _trained(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
+    contract = CONTRACTS.get(run.summary["protocol"])
+    yield "protocol", run.summary["protocol"] if contract is None else f"{contract.title} ({contract.source})"
+    yield "labels", run.summary.get("dataset", "not known")
+    if config is not None:
+        agreed = config.federation
+        what = "targets" if agreed.task == "regression" else "classes"
+        yield "task", f"{agreed.task}, {what}: {agreed.outputs}"
+        yield "batch", agreed.batch
+        yield "class weights", "not known" if config.server is None else config.server.class_weights
+    yield "rounds", run.summary["rounds"]
+    yield "ended", run.summary["status"]  # an error may quote confidential text
+    if run.summary.get("stopped"):
+        yield "stopped early", run.summary["stopped"]
+
+
+def _parties(run: RecordedRun, config: Config | None) -> str:
+    """One line a party. Columns are unknown where its configuration is not in the folder."""
+    lines = []
+    epsilons, delta = by_party(run.summary), run.summary.get("delta")
+    for name in run.parties:
+        own = None if config is None else config.parties.get(name)
+        source = "its own matter" if own is None else str(own.data.source)
+        model = "its own matter" if own is None else str(getattr(own.model, "name", "of its own"))
+        columns = "not known here" if own is None or config is None else _columns(run, config, name, own)
+        epsilon = epsilons.get(name)
+        spent = "no guarantee" if epsilon is None else f"{epsilon:.4g} at delta {delta:g}"
+        lines.append((name, columns, source, model, spent, run.summary.get("missing", {}).get(name, "not known")))
+    return _table(("party", "columns", "source", "model", "epsilon", "rounds missed"), lines)
+
+
+def _columns(run: RecordedRun, config: Config, name: str, own: PartyConfig) -> str:
+    """Number of a party's columns, if its data are on this machine; a card omits their names."""
+    if (base := RunFolder(run.folder).base()) is None:
+        return "not known here"
+    try:
+        found = load_features(own.data, config.federation.party_index(name), base)
+    except (ColonnadeError, OSError):
+        return "not known here"
+    return str(len(found.names))
+
+
+def _good(run: RecordedRun) -> Iterator[tuple[str, object]]:
+    metrics = run.summary["metrics"]
+    yield from metric_rows(run.summary, {f"test_{key}": f"test {name}" for key, name in _MORE.items()})
+    yield from own_models(metrics)
+    if not any(key.startswith("test_") for key in metrics):
+        yield "test rows", "the run kept none: nothing is known of rows that nothing was chosen by"
+
+
+def _protected(run: RecordedRun) -> Iterator[tuple[str, object]]:
+    yield "parties' data", describe_privacy(run.summary)
+    yield from details(run.summary)
+    yield from ((name, words) for name, words in what_else(run.summary) if name != "turns")
+    for kind, book in run.books.items():
+        ways = ", ".join({"": "nothing private", "none": "in the clear"}.get(how, how) for how in book.mechanisms)
+        yield f"{kind} messages", f"{book.messages}, {amount(book.bytes)}, {book.rows} rows: {ways}"
+
+
+def _limits(run: RecordedRun) -> str:
+    """Visible data of each role, by the protocol's contract, and the limits of the model."""
+    contract = CONTRACTS.get(run.summary["protocol"])
+    lines = [] if contract is None else [f"- The {role} sees {what}." for role, what in contract.sees.items()]
+    lines += [
+        "- Predictions leak information on the training rows to their callers.",
+        "- Members are assumed to follow the protocol. A party that falsifies its columns spoils the model undetected.",
+        "- Numbers above are of this run's test rows alone; other data may give better or worse ones.",
+    ]
+    return "\n".join(map(_plain, lines))
+
+
+def _provenance(run: RecordedRun, config: Config | None) -> Iterator[tuple[str, object]]:
+    known = run.summary.get("environment")
+    yield from ((name, value) for name, value in (known or {}).items())
+    yield "run", RunFolder(run.folder).number() or "not known"
+    if run.config:
+        yield "SHA-256 of the configuration", hashlib.sha256(run.config.encode()).hexdigest()
+    if config is not None:
+        agreed = json.dumps(config.federation.hashes(), sort_keys=True).encode()
+        yield "hash of what members agreed on", hashlib.sha256(agreed).hexdigest()[:_HASH]
+        yield (
+            "seed",
+            f"{config.federation.seed} (of batches and first weights; of noise where it is seeded)",
+        )
+    for name in run.parties:
+        ledger = RunFolder(run.folder).party(name).ledger
+        if Path(name).name == name and (head := newest(ledger)) != BEGINNING:
+            yield f"newest hash of {name}'s ledger", head
+
+
+def _config(run: RecordedRun) -> Config | None:
+    """Configuration of the run; None if it is not in the folder or this version cannot read it."""
+    try:
+        return parse(with_defaults_before(yaml.safe_load(run.config))) if run.config else None
+    except (yaml.YAMLError, ColonnadeError, AttributeError, TypeError):
+        return None
+
+
+def _section(title: str, inside: str) -> str:
+    return f"## {title}\n\n{inside}"
+
+
+def _facts(rows: Iterator[tuple[str, object]]) -> str:
+    return _table(("what", ""), [(name, value) for name, value in rows])
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _plain(value: object) -> str:
+    """A value in one line, in which nothing is markup."""
+    return " ".join(str(value).split()).replace("<", "&lt;")

@@ -1,0 +1,108 @@
+"""explain.html and explain.json, put together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.common.errors import InputError
+from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.reports.console.outputs import make_folder, write_text
+from colonnade.reports.explanation import keep as keeping
+from colonnade.reports.explanation.findings import Findings, measure
+from colonnade.reports.explanation.keep import Keep
+from colonnade.reports.explanation.maps import choose_rows, flatten_map
+from colonnade.reports.explanation.page import Maps, html, numbers
+from colonnade.reports.explanation.trained import Trained, open_run
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """An explanation that has been written.
+
+    Attributes:
+        trained: the opened run.
+        found: the importance of each party.
+        page: explain.html.
+        kept: configurations with fewer parties, each with the names of these.
+    """
+
+    trained: Trained
+    found: Findings
+    page: Path
+    kept: tuple[tuple[Path, tuple[str, ...]], ...]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Content of explain.json."""
+        return numbers(self.trained, self.found)
+
+
+def write_explanation(
+    run: Path,
+    out: Path | None = None,
+    sigma: float = 1.0,
+    keep: Sequence[str] = (),
+    say: Say = lambda _line: None,
+) -> Explained:
+    """Writes explain.html and explain.json.
+
+    Args:
+        run: the folder of a run that has ended, with every party's data on this machine.
+        out: where to; the run's own folder if left out.
+        sigma: standard deviation of the noise, in units of the scaled features.
+        keep: for each, a configuration with fewer parties is written: `top:50%`, `bottom:3`.
+        say: called with the progress.
+
+    Raises:
+        InputError: the run is none, has not ended, or cannot be opened; or an option is wrong.
+        EnvironmentFault: nothing can be written there.
+    """
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise InputError(f"--sigma {sigma:g}: expected a number above 0", hint="1 is one unit of the scaled features")
+    keeps = [Keep.read(words) for words in keep]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small products: threads cost more than they save
+    try:
+        trained = open_run(run, say)
+        into = RunFolder((out or run).resolve())
+        found = measure(trained, sigma, lambda name: say(f"{name}: noised and missing"))
+        chosen = [(wanted, wanted.choose([party.name for party in found.ranked])) for wanted in keeps]
+        make_folder(into.path)
+        maps = _draw_maps(trained, found, say)
+    finally:
+        torch.set_num_threads(threads)
+    write_text(into.explained, json.dumps(numbers(trained, found), indent=2) + "\n")
+    write_text(into.explained_page, html(trained, found, maps))
+    kept = tuple(
+        (keeping.write(trained.config, trained.base, names, into.path, wanted.end), tuple(names))
+        for wanted, names in chosen
+    )
+    return Explained(trained, found, into.explained_page, kept)
+
+
+def _draw_maps(trained: Trained, found: Findings, say: Say) -> Maps:
+    """Of the most and the least important party, and of everyone's embeddings side by side."""
+    seed = trained.config.federation.seed
+    rows = choose_rows(len(found.labels), seed)
+    ranked = found.ranked
+    wanted = {
+        f"{ranked[0].name}, the most important": found.embeddings[ranked[0].name],
+        f"{ranked[-1].name}, the least important": found.embeddings[ranked[-1].name],
+        "all parties together": torch.cat([found.embeddings[name] for name in trained.names], dim=1),
+    }
+    points = {}
+    for title, embeddings in wanted.items():
+        say(f"map of {title}")
+        different = len(torch.unique(embeddings[rows], dim=0))
+        said = title if different == len(rows) else f"{title} ({different} different embeddings)"
+        points[said] = flatten_map(embeddings[rows], seed)
+    return Maps(points, found.labels[rows])

@@ -1,0 +1,138 @@
+"""Files of a simulated run: those that the members' own processes would leave, in the same folders."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+from torch import Tensor
+
+from colonnade.client.membership.pin import Pin
+from colonnade.common.alignment.keys import RowKeys
+from colonnade.common.alignment.record import AlignmentRecord
+from colonnade.common.checkpointing.checkpoints import Checkpoints, Owner
+from colonnade.common.checkpointing.run_cache import RunCache
+from colonnade.common.checkpointing.state import Snapshot
+from colonnade.common.config.members import Config
+from colonnade.common.conversation.control import Save
+from colonnade.common.conversation.conversation import SERVER
+from colonnade.common.conversation.membership import Begin
+from colonnade.common.data.columns.kept_encoder import EncoderFile
+from colonnade.common.errors import CheckpointError
+from colonnade.common.parsing.member_files import config_files
+from colonnade.common.privacy.accounting.ledger import Ledger
+from colonnade.common.runtime.durable import write_durably
+from colonnade.common.runtime.run_folder import STAMP, RunFolder
+from colonnade.server.membership.saving import common_round
+from colonnade.server.membership.session_numbers import SessionNumbers
+
+
+class RunFiles:
+    """The folder of a simulated run.
+
+    Args:
+        folder: exists.
+        config: of the whole federation.
+        base: the folder that paths in the config are relative to.
+        whole: True for the sources' whole tables, so that the run can be resumed and asked for predictions; False for
+            a sample of their rows, which is nothing but attacked.
+
+    Attributes:
+        begun: True if the folder holds a run to go on with.
+        number: of the run.
+
+    Raises:
+        CheckpointError: the run's number is torn.
+    """
+
+    def __init__(self, folder: Path, config: Config, base: Path, *, whole: bool = True) -> None:
+        self.folder, self._config, self._base, self._whole = RunFolder(folder), config, base, whole
+        self.begun = self.folder.run.exists()
+        number = self.folder.number() if self.begun else secrets.token_hex(8)
+        if number is None:
+            raise CheckpointError(f"{self.folder.run} is torn or was altered", hint="begin a new run")
+        self.number = number
+        self._members = (SERVER, *config.federation.names)
+        self._pins: dict[str, Pin] = {}
+
+    def begin(self) -> int:
+        """Writes the configuration, the run's number and a new session. Returns the round to go on after.
+
+        Raises:
+            CheckpointError: checkpoints are of another run or configuration, or no round is whole at all members.
+            EnvironmentFault: the disk refuses it.
+        """
+        held = {member: self.checkpoints(member).usable(self.owner(member)) for member in self._members}
+        round = common_round(held, self._committed())
+        self._keep_config()
+        self.folder.record(self.number, self._config.federation.id)
+        session = SessionNumbers(self.folder.path).after(0)
+        for name in self._config.federation.names:
+            home = self.home(name)
+            pin = self._pins[name] = Pin(name, home, self.checkpoints(name))
+            pin.admit(Begin(session, self._config.federation.names, self.number, round))
+        return round
+
+    def states(self, round: int) -> dict[str, Snapshot]:
+        """Every member's state after a round. Raises CheckpointError."""
+        return {member: self.checkpoints(member).load(round, self.owner(member)) for member in self._members}
+
+    def home(self, member: str) -> Path:
+        """A member's folder, made if it is missing."""
+        found = self.folder.member(member)
+        found.make()
+        return found.path
+
+    def owner(self, member: str) -> Owner:
+        """Owner of a member's checkpoints."""
+        return Owner(member, self.number, self._config.federation.lasting_hashes())
+
+    def checkpoints(self, member: str) -> Checkpoints:
+        """A member's checkpoints."""
+        return Checkpoints(self.folder.member(member).checkpoints)
+
+    def save(self, party: str, save: Save, snapshot: Snapshot) -> None:
+        """Writes a party's checkpoint; it is on the disk when this returns. Raises EnvironmentFault."""
+        self._pins[party].note(save)
+        store = self.checkpoints(party)
+        store.save(save.round, snapshot, self.owner(party))
+        store.prune({save.round, save.keep, save.best})
+
+    def ledger(self, party: str, after: int) -> Ledger:
+        """A party's ledger; `after` is the restored round."""
+        return Ledger(self.folder.party(party).ledger, after)
+
+    def encoder(self, member: str) -> EncoderFile:
+        """A member's encoder."""
+        return EncoderFile(self.home(member), begun=bool(self.checkpoints(member).run()))
+
+    def run_cache(self, member: str) -> RunCache:
+        """A member's run cache."""
+        return RunCache(self.folder.member(member).run_cache)
+
+    def alignment(self, member: str, keys: RowKeys) -> AlignmentRecord:
+        """A member's alignment."""
+        return AlignmentRecord(self.run_cache(member), keys, member)
+
+    def aligned(self, keys: dict[str, RowKeys]) -> dict[str, Tensor] | None:
+        """Every member's rows, int64 (common,), if they are aligned. Raises as `AlignmentRecord.rows`."""
+        records = {member: self.alignment(member, own) for member, own in keys.items()}
+        number = records[SERVER].number
+        return {member: record.rows(number) for member, record in records.items()} if number else None
+
+    def _keep_config(self) -> None:
+        tree = self._config.model_dump(mode="json", exclude_none=True)
+        place = self.folder.launch if self._whole else self.folder.simulated
+        for path, text in {
+            **config_files(tree, self.folder),
+            place: json.dumps({"base": str(self._base), **({} if self._whole else STAMP)}),
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, text.encode())
+
+    def _committed(self) -> int:
+        try:
+            return int(json.loads((self.folder.checkpoints / "committed.json").read_text())["round"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
