@@ -22,11 +22,11 @@ from benchmarks import exchange
 from benchmarks.report import Figure, median
 from benchmarks.runs import ROOT
 from colonnade.cli.run.predict import answer_file
-from colonnade.launcher.prediction_files import PredictionIds
-from colonnade.launcher.predictions import opened
 from colonnade.common.crypto.pki.federation import make_federation
 from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.towers.mlp import MlpConfig
+from colonnade.launcher.prediction_files import PredictionIds
+from colonnade.launcher.predictions import opened
 from colonnade.server.prediction.model import Model
 from colonnade.server.prediction.terms import PredictionTerms
 

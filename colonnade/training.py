@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,15 +76,16 @@ def up(
         ColonnadeError: the run could not be started.
         KeyboardInterrupt: it was interrupted; all processes have ended.
     """
-    from colonnade.launcher.configuration import GivenConfig  # noqa: PLC0415
+    from colonnade.launcher.configuration import GivenConfig, naming_tables  # noqa: PLC0415
     from colonnade.launcher.federation import launch  # noqa: PLC0415
     from colonnade.launcher.watch import LaunchOptions  # noqa: PLC0415
 
     with private_files(), _screen(progress=progress) as screen:
         address = _ANY if dashboard is True else dashboard or ""
         options = LaunchOptions(secure, address, screen, _listeners(on_event))
-        ended = launch(partial(GivenConfig.of, config, tables, sets), _path(out), options)
-    return _finished(ended)
+        given = GivenConfig.of(config, tables, sets)
+        with naming_tables(given):
+            return _finished(launch(lambda: given, _path(out), options))
 
 
 def go_on(

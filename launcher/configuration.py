@@ -7,7 +7,9 @@ such a run is one of files: it can be resumed, asked for predictions and reporte
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from pydantic import BaseModel
 
 from colonnade.common.config.members import Config
 from colonnade.common.conversation.conversation import SERVER
-from colonnade.common.errors import ConfigError, InputError
+from colonnade.common.errors import ColonnadeError, ConfigError, InputError
 from colonnade.common.parsing.error_messages import TEMPLATE
 from colonnade.common.parsing.file import parse
 from colonnade.common.parsing.yaml_tree import override, read_tree
@@ -101,6 +103,8 @@ class GivenConfig:
         tree = copy.deepcopy(dict(self.tree))
         for name in self.tables:
             _set_source(tree, name, _place(folder, name))
+        if self.tables:
+            _refuse_missing(tree)
         config = parse(tree)
         check_members(config, self.where)
         return config
@@ -143,6 +147,36 @@ def _set_source(tree: dict[str, Any], member: str, path: Path) -> None:
             hint=f"leave `source` and its path out of {member}'s `{key}`, or leave the table out",
         )
     own[member] = {**section, key: {**data, "source": "arrow", "path": str(path)}}
+
+
+def _refuse_missing(tree: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that has neither a table nor a source. Malformed sections are refused later."""
+    roster = (tree.get("federation") or {}).get("parties") or ()
+    template = (tree.get(TEMPLATE) or {}).get("data") or {}
+    parties = tree.get("parties") or {}
+    for name in (SERVER, *(roster if isinstance(roster, list | dict) else ())):
+        own = (tree.get(SERVER) if name == SERVER else parties.get(name)) or {}
+        key = "labels" if name == SERVER else "data"
+        data = (own.get(key) or {}) if isinstance(own, dict) else {}
+        if isinstance(data, dict) and not ({"source"} & {*data, *(template if name != SERVER else ())}):
+            raise ConfigError(
+                f"{name} has no table, and its `{key}` names no source",
+                hint=f"give tables[{name!r}], or `source` and its path",
+            )
+
+
+@contextmanager
+def naming_tables(given: GivenConfig) -> Iterator[None]:
+    """Names a table in errors as its caller does: its file is removed with a run that never began."""
+    try:
+        yield
+    except ColonnadeError as error:
+        text = str(error)
+        for name in sorted(given.tables, key=lambda name: name == SERVER):  # its path is the end of any other
+            place = _place(Path("/"), name).as_posix()
+            text = re.sub(rf"/\S*{re.escape(place)}", f"tables[{name!r}]", text)
+        error.args = (text, *error.args[1:])
+        raise
 
 
 def _plain(value: Any) -> Any:

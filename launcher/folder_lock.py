@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TextIO
 
@@ -47,7 +47,7 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
             raise InputError(f"{folder} holds no run", hint="give --resume the folder that the run was begun in")
         held.refuse_newer()
     else:
-        folder = (wanted or _new(Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")).resolve()
+        folder = (wanted or _new(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,6 +75,14 @@ def locked_folder(wanted: Path | None, name: str, resume: Path | None = None, lo
                     (folder / lock_name).unlink()
                 for path in made:
                     path.rmdir()
+
+
+def _new(name: str) -> Path:
+    """A folder under runs/ that is not there yet: a second run within one second is called NAME-2."""
+    runs = Path("runs")
+    return next(
+        path for number in count(1) if not (path := runs / (name if number == 1 else f"{name}-{number}")).exists()
+    )
 
 
 def _narrow(folder: Path) -> None:
@@ -116,9 +124,3 @@ def _hold(lock: TextIO, folder: Path) -> None:
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
     lock.flush()
-
-
-def _new(path: Path) -> Path:
-    """The path, with a number at its end if there is such a folder: short runs begin within one second."""
-    numbered = (path if count == 1 else path.with_name(f"{path.name}-{count}") for count in itertools.count(1))
-    return next(folder for folder in numbered if not folder.exists())

@@ -10,6 +10,7 @@ from colonnade.common.conversation.conversation import SERVER
 from colonnade.common.errors import ConfigError
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.tracking.tracker import refuse_missing
 
 
 def check_members(config: Config, where: str) -> None:
@@ -20,7 +21,9 @@ def check_members(config: Config, where: str) -> None:
 
     Raises:
         ConfigError: naming what is missing.
+        EnvironmentFault: a tracker's package is not installed.
     """
+    check_trackers(config)
     if config.server is None:
         raise ConfigError(f"{where}: no `server` section", hint="`up` runs the server too; it needs its labels")
     missing = [name for name in config.federation.names if name not in config.parties]
@@ -29,6 +32,14 @@ def check_members(config: Config, where: str) -> None:
             f"{where}: no section for {', '.join(missing)}",
             hint="add parties.NAME for each, or `every_party` for all",
         )
+
+
+def check_trackers(config: Config) -> None:
+    """Refuses trackers whose packages are not installed on this machine. Raises EnvironmentFault."""
+    if config.server is not None:
+        refuse_missing("server.trackers", config.server.trackers)
+    for name, party in config.parties.items():
+        refuse_missing(f"parties.{name}.trackers", party.trackers)
 
 
 def refuse_others(config: Config, folder: Path) -> None:

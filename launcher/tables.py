@@ -29,7 +29,7 @@ class InMemoryTable:
     """
 
     def __init__(self, member: str, table: Any) -> None:
-        self._member, self._table = member, table
+        self._member, self._table = member, _with_index(table)
         if not hasattr(table, "__arrow_c_stream__"):
             raise DataError(
                 f"tables[{member!r}] is a {type(table).__name__}, which has no Arrow C stream",
@@ -70,6 +70,12 @@ class InMemoryTable:
         return found.select(
             [name for name in found.column_names if not _INDEX.fullmatch(name)]
         ).replace_schema_metadata()
+
+
+def _with_index(table: Any) -> Any:
+    """A table of pandas whose index has a name, such as the key, gets it as a column."""
+    names = getattr(getattr(table, "index", None), "names", ())
+    return table.reset_index() if any(name is not None for name in names) else table
 
 
 def _one_line(error: Exception) -> str:

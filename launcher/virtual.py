@@ -14,7 +14,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.telemetry import Event, Listener
 from colonnade.common.parsing.earlier_defaults import load_begun
 from colonnade.common.runtime.run_folder import RunFolder
-from colonnade.launcher.configuration import GivenConfig
+from colonnade.launcher.configuration import GivenConfig, naming_tables
 from colonnade.launcher.folder_lock import locked_folder
 from colonnade.launcher.readiness import check_members, refuse_others
 from colonnade.simulation.federation import Outcome
@@ -38,7 +38,8 @@ def run_virtually(
         ColonnadeError: as in a real run; before the first round nothing is left of it.
     """
     config = given.check()
-    with locked_folder(out, f"{config.federation.id}-virtual") as folder, _cleared(folder) as begun:
+    place = locked_folder(out, f"{config.federation.id}-virtual")
+    with naming_tables(given), place as folder, _cleared(folder) as begun:
         return folder, _simulate(given.put(folder), given.base, folder, (begun, *listeners))
 
 

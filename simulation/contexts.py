@@ -93,6 +93,7 @@ def client_context(
     base: Path,
     release: Callable[..., Released],
     admit_masked: Callable[..., MaskedTensor] = lambda value, _of=None: value,
+    *,
     sample: Tensor | None = None,
     files: RunFiles | None = None,
 ) -> ClientContext:

@@ -156,6 +156,7 @@ class Simulation:
             compress=partial(Compressor, form_of(federation.compress.down), federation.seed),
         )  # fmt: skip
         self._cohort = cohort
+        outcome.server.traffic = lambda: _both_ways(self._traffic(outcome))
         self.on_cohort(cohort)
         sides: list[asyncio.Future[None]] = []
         for name in self.only or federation.names:
@@ -188,7 +189,8 @@ class Simulation:
     def _end(self, outcome: Outcome) -> None:
         """Notes how the run ended."""
         ctx = outcome.server
-        outcome.seconds = outcome.seconds or ctx.clock()
+        if outcome.status != "completed":
+            outcome.seconds = ctx.clock()
         outcome.counts = self._traffic(outcome)
         outcome.best_saved = 0 if self._saving is None else self._saving.best
         ctx.telemetry.event("end", status=outcome.status, round=ctx.round)
@@ -375,6 +377,12 @@ class _VirtualIncidents:
         raise ConfigError(
             f"chaos.crash = {round}: nothing can crash on the virtual clock", hint="run it with `up`, or pause instead"
         )
+
+
+def _both_ways(counts: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes of tensors of all parties, up and down."""
+    up, down = (sum(size for key, size in counts.items() if key.endswith(f" {way} payload")) for way in ("up", "down"))
+    return up, down
 
 
 async def _at_once(write: Callable[..., None], *given: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from colonnade.server.reporting.summary import describe_source, findings, protec
 from colonnade.server.reporting.timeline import timeline
 from colonnade.simulation.federation import Outcome, Simulation
 from colonnade.simulation.files import RunFiles
+from colonnade.simulation.trackers import tracked
 
 
 def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Listener] = ()) -> Outcome:
@@ -32,14 +34,19 @@ def simulate_in(config: Config, base: Path, folder: Path, listeners: Sequence[Li
     run = RunFolder(folder)
     telemetry = Telemetry(run.events, *listeners)
     simulation = Simulation(config, base, telemetry=telemetry, files=RunFiles(folder, config, base))
-    try:
-        return simulation.run()
-    finally:
-        telemetry.close()
-        done = simulation.outcome
-        if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
-            presence = timeline(run.events, config.federation.names)
-            write_whole(run.summary, {**summarise(done), "timeline": presence})
+    with closing(telemetry), tracked(telemetry, config, base, folder):
+        try:
+            return simulation.run()
+        finally:
+            _write_summary(simulation, run)
+
+
+def _write_summary(simulation: Simulation, run: RunFolder) -> None:
+    """Writes summary.json, unless an earlier start's holds."""
+    done = simulation.outcome
+    if done is not None and (done.server.round > simulation.start[0] or not run.summary.exists()):
+        presence = timeline(run.events, simulation.config.federation.names)
+        write_whole(run.summary, {**summarise(done), "timeline": presence})
 
 
 def simulate_captured(config: Config, base: Path, folder: Path, sample: Tensor | None = None) -> None:

@@ -79,6 +79,7 @@ _SLOW = (
     "tests/protocols/test_vimadmm_j.py",
     "tests/server/test_metrics.py",
     "tests/test_distribution.py",
+    "tests/tracking/test_mlflow.py",
 )
 
 

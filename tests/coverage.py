@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 COVERED, REFUSALS = ROOT / "tests/covered.txt", ROOT / "tests/refusals.txt"
-FOLDERS = ("attacks", "cli", "client", "common", "reports", "reproduction", "server", "simulation")
+FOLDERS = ("attacks", "cli", "client", "common", "launcher", "reports", "reproduction", "server", "simulation")
 SETTINGS = f"""
 [run]
 source = {",".join(FOLDERS)}

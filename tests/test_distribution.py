@@ -76,7 +76,7 @@ def test_the_installed_wheel_runs_beside_packages_of_other_names(built: Path, tm
     dependencies = [path for path in Path(here).iterdir() if "colonnade" not in path.name]
     for path in dependencies:  # all but this project's own installation
         (Path(there) / path.name).symlink_to(path)
-    for name in ("attacks", "benchmarks", "cli", "client", "common", "reports", "server", "simulation"):
+    for name in ("attacks", "benchmarks", "cli", "client", "common", "launcher", "reports", "server", "simulation"):
         decoy = tmp_path / "decoys" / name
         decoy.mkdir(parents=True)
         (decoy / "__init__.py").write_text(f"raise SystemExit('the decoy {name} was imported')")

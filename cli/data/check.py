@@ -18,6 +18,7 @@ from colonnade.common.models.bottom import bottom_model
 from colonnade.common.parsing.error_attribution import whose
 from colonnade.common.parsing.file import load
 from colonnade.common.protocols.fedvs import Config as CodedConfig
+from colonnade.launcher.readiness import check_trackers
 from colonnade.reports.console.screen import out
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.training.context import check_labels
@@ -28,6 +29,7 @@ def check(file: Path, sets: tuple[str, ...]) -> None:
     """Checks a configuration and the data, models and keys that it names, and prints the findings."""
     config = load(file, sets)
     federation = config.federation
+    check_trackers(config)
     base = file.parent.resolve()
     overlap = Overlap(federation)
     rows = _check_labels(config, base, overlap)

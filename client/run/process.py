@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from colonnade.client.membership.dialer import Membership
 from colonnade.client.run.metrics import ClientMetrics
 from colonnade.client.run.sessions import PartySessions
 from colonnade.client.run.task import PartyTask, prediction_task, training
+from colonnade.client.run.tracking import party_tracking, tracked
 from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import FederationConfig
@@ -30,6 +31,7 @@ from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device, release_free_memory
 from colonnade.common.runtime.run_folder import PartyFolder
+from colonnade.common.tracking.listener import Tracking
 from colonnade.common.version import VERSION
 from colonnade.common.wire.codec import Codec
 from colonnade.common.wire.frame import FRAME_ALLOWANCE
@@ -74,6 +76,7 @@ class ClientRun:
         device = choose_device(self.config.device, self.federation.names.index(self.name))
         identity, folder = self._identity(), PartyFolder(self.out)
         Checkpoints(folder.checkpoints).refuse_others(self.name, self.federation.lasting_hashes())
+        tracking = None if self.answers else self._tracking()
         read = self._features()
         task = prediction_task(self.federation) if self.answers else training(self.federation)
         hello, address, pin = self._hello(read, task), self._address(), self.federation.server
@@ -85,7 +88,7 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry:
+        with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry, ExitStack() as ending:
             store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
             sessions = PartySessions(
@@ -100,6 +103,10 @@ class ClientRun:
                 task=task,
                 identity=identity,
             )
+            if tracking is not None:
+                telemetry.add(tracking)
+                tracking.report = telemetry.pass_on
+                ending.enter_context(tracked(tracking, sessions))
             membership = Membership(Codec(kinds, incoming, limits), largest, telemetry)
             watch.show(ClientMetrics(sessions, membership))
             watch.announce(telemetry)
@@ -128,6 +135,9 @@ class ClientRun:
 
     def _warn(self, telemetry: Telemetry, reason: str) -> None:
         telemetry.event("warning", party=self.name, reason=reason)
+
+    def _tracking(self) -> Tracking:
+        return party_tracking(self.name, self.federation, self.config, self.base, self.out)
 
     def _features(self) -> Features:
         return load_features(self.config.data, self.federation.party_index(self.name), self.base)

@@ -66,6 +66,7 @@ class PartySessions:
     Attributes:
         begun: when the server last began or ended a session; seconds of the monotonic clock.
         progress: of the party.
+        state: of the party side in the newest session; None before the first.
     """
 
     name: str
@@ -80,6 +81,7 @@ class PartySessions:
     identity: Identity | None = None
     begun: float = field(default=0.0, init=False)
     progress: TrainingProgress = field(default_factory=TrainingProgress, init=False)
+    state: State | None = field(default=None, init=False)
     _folder: PartyFolder = field(init=False)
     _schedule: Schedule = field(init=False)
     _columns: Columns = field(init=False)
@@ -191,7 +193,7 @@ class PartySessions:
 
     async def _attend(self, membership: Membership, begin: Begin) -> bool:
         contract, owner = self.task.contract, self._owner(begin.run)
-        state = State(self.store.load(begin.round, owner) if begin.round else None)
+        state = self.state = State(self.store.load(begin.round, owner) if begin.round else None)
         keep_generators(state, self.device, self.federation.seed, self.name)
         ledger = Ledger(self._folder.ledger, after=self.task.repeats_after(begin.round))
         capture = self._capture(begin.session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from colonnade.client.privacy.stage import Privacy
@@ -22,6 +23,7 @@ class TrainingProgress:
         round: the last of them.
         saved: the round of the newest checkpoint.
         privacy: protection of the party, once known.
+        on_round: called with the number of every completed round.
     """
 
     phases: Phases = field(default_factory=lambda: Phases(COMPUTING, WAITING, CHECKPOINT))
@@ -30,6 +32,7 @@ class TrainingProgress:
     round: int = 0
     saved: int = 0
     privacy: Privacy | None = None
+    on_round: Callable[[int], None] = lambda _round: None
     _link: Link | None = None
 
     def follow(self, link: Link, round: int) -> None:
@@ -54,3 +57,4 @@ class TrainingProgress:
 
     def _enter(self, round: int) -> None:
         self.done, self.round = self.done + 1, round
+        self.on_round(round)

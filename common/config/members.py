@@ -24,6 +24,7 @@ from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.privacy.labels import LabelPrivacyConfig
 from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.section import Section
+from colonnade.common.tracking.sections import Trackers
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
 
@@ -56,6 +57,7 @@ class _Member(Section):
     threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
     metrics: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, that Prometheus reads")
     health: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service")
+    trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
 
 
 class ServerPrivacyConfig(Section):

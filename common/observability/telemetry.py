@@ -39,6 +39,10 @@ class Telemetry:
         self._digest = Digest(self._keep, clock)
         self._closed = False
 
+    def add(self, listener: Listener) -> None:
+        """Adds a listener of all later events."""
+        self._listeners = (*self._listeners, listener)
+
     def event(self, kind: str, **fields: Any) -> Event:
         """Records an event. `time` is seconds since 1970. After `close`, only listeners receive it."""
         return self.pass_on({"kind": kind, "time": round(self._clock(), 6), **fields})

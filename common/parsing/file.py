@@ -18,6 +18,7 @@ from colonnade.common.models.own import OwnConfig
 from colonnade.common.parsing.consistency import check
 from colonnade.common.parsing.error_messages import in_words
 from colonnade.common.parsing.yaml_tree import override, read_tree, share_template
+from colonnade.common.tracking.sections import read_trackers
 
 Tower = TypeVar("Tower", ActiveConfig, PartyConfig)
 
@@ -48,7 +49,7 @@ def parse(tree: dict[str, Any], overrides: tuple[str, ...] = ()) -> Config:
         return in_words(errors, Config, merged, tree)
 
     try:
-        resolved = _with_protocol(merged)
+        resolved = _with_trackers(_with_protocol(merged))
     except ValidationError as invalid:
         found = invalid.errors(include_url=False)
         raise refusal([{**error, "loc": (*_PROTOCOL, *error["loc"])} for error in found]) from None
@@ -71,6 +72,21 @@ def _with_protocol(tree: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(federation, dict) or "protocol" not in federation:
         return tree  # refused later
     return {**tree, "federation": {**federation, "protocol": _protocol(federation["protocol"])}}
+
+
+def _with_trackers(tree: dict[str, Any]) -> dict[str, Any]:
+    """The tree with every member's trackers read, so that an error names the member."""
+
+    def read(section: Any, place: str) -> Any:
+        if not isinstance(section, dict) or "trackers" not in section:
+            return section
+        return {**section, "trackers": read_trackers(section["trackers"], f"{place}.trackers")}
+
+    found = {**tree, "server": read(tree["server"], "server")} if "server" in tree else tree
+    parties = tree.get("parties")
+    if not isinstance(parties, dict):
+        return found
+    return {**found, "parties": {name: read(party, f"parties.{name}") for name, party in parties.items()}}
 
 
 def _protocol(value: Any) -> ProtocolConfig:

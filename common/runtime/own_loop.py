@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -41,24 +43,41 @@ class _Apart:
         self._value: list[Any] = []
         self._error: BaseException | None = None
         self._cancel: Callable[[], object] | None = None
+        self._interrupts = 0
         self._thread = threading.Thread(target=self._run, name="colonnade", daemon=True)
 
     def result(self) -> Any:
-        self._thread.start()
-        interrupted = cancelled = False
-        while self._thread.is_alive():
-            try:
+        """Waits for the end. Raises as `run_on_own_loop`."""
+        with self._handled():
+            self._thread.start()
+            cancelled = False
+            while self._thread.is_alive():
                 self._thread.join(_LOOK)
-            except KeyboardInterrupt:
-                interrupted = True
-            if interrupted and not cancelled and self._cancel is not None:
-                cancelled = True
-                self._cancel()
-        if interrupted:
+                if self._interrupts and not cancelled and self._cancel is not None:
+                    cancelled = True
+                    self._cancel()
+        if self._interrupts:
             raise KeyboardInterrupt
         if self._error is not None:
             raise self._error
         return self._value[0]
+
+    @contextmanager
+    def _handled(self) -> Iterator[None]:
+        """Counts Ctrl-C instead of raising it anywhere; the caller's loop would only cancel its own task."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _note(self, _number: int, _frame: object) -> None:
+        self._interrupts += 1
+        if self._interrupts > 1:  # it does not end: the caller insists
+            raise KeyboardInterrupt
 
     def _run(self) -> None:
         async def noted() -> Any:

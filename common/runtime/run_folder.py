@@ -64,6 +64,8 @@ class MemberFolder:
     """The folder of the run cache of predictions."""
     encoder = _Below("encoder.json")
     """The encoder of the member's columns."""
+    trackers = _Below("trackers.json")
+    """Words that experiment trackers keep for a resumed run, such as MLflow's number of the run."""
 
     @property
     def begun(self) -> bool:

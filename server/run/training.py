@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from torch import Tensor
 
@@ -32,6 +33,8 @@ from colonnade.common.privacy.labels import NoisyLabels
 from colonnade.common.runtime.descriptors import raise_limit
 from colonnade.common.runtime.device import choose_device
 from colonnade.common.runtime.run_folder import RunFolder
+from colonnade.common.tracking.listener import Tracking
+from colonnade.common.tracking.tracker import Status
 from colonnade.server.alignment.rows import ServerRows
 from colonnade.server.fusion.active import load_columns
 from colonnade.server.membership.admission import Admission, DataShape
@@ -43,6 +46,7 @@ from colonnade.server.reporting.timeline import timeline
 from colonnade.server.run.metrics import ServerMetrics
 from colonnade.server.run.service import Service, training
 from colonnade.server.run.sessions import ServerSessions
+from colonnade.server.run.tracking import server_model, server_tracking
 from colonnade.server.training.context import ServerContext, check_labels
 
 
@@ -87,6 +91,9 @@ class ServerRun:
     async def _serve(self, watch: Endpoints) -> None:
         device = choose_device(self.config.device)
         service = Service(self.federation, self.config, self.base, training(self.federation), secure=self.secure)
+        tracking = server_tracking(
+            self.federation, self.config, self.base, self.out, lambda: self._folder.number() or ""
+        )
         begun, number = self._folder.run.exists(), self._run_number()
         store = Checkpoints(self._folder.checkpoints)
         store.refuse_others(SERVER, self.federation.lasting_hashes(), number)  # before anything is written
@@ -96,7 +103,8 @@ class ServerRun:
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
         keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners)
+        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking)
+        tracking.report = telemetry.pass_on
         values = labels.values.to(device)
         ctx = ServerContext(
             self.federation, self.config, values, schedule, telemetry=telemetry, base=self.base, device=device
@@ -121,7 +129,7 @@ class ServerRun:
                     ctx.warn(without)
                 if held is not None:
                     hold_labels(run_cache, held)
-                await service.converse(session.hub, self._work(session), partial(self._end, session))
+                await service.converse(session.hub, self._work(session), partial(self._end, session, tracking))
 
     def _protect(
         self, labels: LabelColumn, schedule: Schedule, begun: bool
@@ -198,15 +206,16 @@ class ServerRun:
             if (releases := sessions.ctx.releases) is not None:
                 releases.close()
 
-    def _end(self, sessions: ServerSessions, status: str, reason: str | None) -> None:
-        """Writes the last event and the summary, unless an earlier start's holds."""
+    def _end(self, sessions: ServerSessions, tracking: Tracking, status: str, reason: str | None) -> None:
+        """Ends the run at the trackers; writes the last event and the summary, unless an earlier start's holds."""
         ctx = sessions.ctx
+        found = summarise(
+            ctx, sessions.hub, status, reason,
+            begun=self.launched, first=self._first, saved=sessions.saving.best,
+        )  # fmt: skip
+        tracking.finish(cast(Status, status), ctx.round, found, partial(server_model, ctx.state))
         ctx.telemetry.event("end", status=status, round=ctx.round, phases=ctx.phases.summary())
         if self.went_on or not self._folder.summary.exists():
-            found = summarise(
-                ctx, sessions.hub, status, reason,
-                begun=self.launched, first=self._first, saved=sessions.saving.best,
-            )  # fmt: skip
             presence = timeline(self._folder.events, self.federation.names)
             write_whole(self._folder.summary, {**found, "timeline": presence})
 

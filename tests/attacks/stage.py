@@ -13,11 +13,6 @@ from tests.support.federation import config
 SPLIT = {"name": "split", "embedding": 10}
 
 
-def home(folder: Path, party: str) -> Path:
-    (made := folder / "parties" / party).mkdir(parents=True, exist_ok=True)
-    return made
-
-
 def leave(folder: Path, cfg: Config) -> AttackedRun:
     """Runs a federation whose parties capture, and opens its folder as `simulate` leaves it."""
     simulate_captured(cfg, folder, folder)

@@ -16,7 +16,7 @@ from colonnade.common.errors import InputError
 from colonnade.common.observability.capture import Captured, read_capture
 from colonnade.common.protocols.split import Embedding
 from colonnade.simulation.federation import Outcome
-from tests.attacks.stage import home
+from colonnade.simulation.files import RunFiles
 from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
@@ -33,7 +33,7 @@ SENT: dict[str, tuple[dict[str, Any], str]] = {
 
 def run(tmp_path: Path, name: str, *sets: str) -> tuple[Config, Outcome]:
     cfg = config({"name": name, "embedding": 6, **SENT[name][0]}, "every_party.capture={evaluations: all}", *sets)
-    return cfg, federate(cfg, lambda *_: 0.01, home=lambda party: home(tmp_path, party))
+    return cfg, federate(cfg, lambda *_: 0.01, files=RunFiles(tmp_path, cfg, Path()))
 
 
 @pytest.mark.parametrize("name", SENT)

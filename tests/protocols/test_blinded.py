@@ -239,8 +239,8 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, RunCache]:
     kept: dict[str, RunCache] = {}
 
     def lasting(make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*args: Any) -> ServerContext | ClientContext:
-            ctx = make(*args)
+        def made(*args: Any, **more: Any) -> ServerContext | ClientContext:
+            ctx = make(*args, **more)
             ctx.run_cache = kept.setdefault(getattr(ctx, "name", SERVER), RunCache())
             ctx.session = Session("test", "run1", 1)
             return ctx

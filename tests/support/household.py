@@ -61,7 +61,7 @@ def household(logs: Path) -> Iterator[Household]:
 @contextmanager
 def _in_this_process() -> Iterator[None]:
     with ExitStack() as changes:
-        for name in ("colonnade.cli.run.up.Processes", "colonnade.launcher.predictions.Processes"):
+        for name in ("colonnade.launcher.federation.Processes", "colonnade.launcher.predictions.Processes"):
             changes.enter_context(patch(name, Household))
         for name in ("colonnade.cli.run.member.run_to_end", "colonnade.launcher.predictions.run_to_end"):
             changes.enter_context(patch(name, _run_to_end))

@@ -29,7 +29,7 @@ _FORK_SERVER = ["-m", "colonnade.cli.fork_server"]
 _CHILDLESS = ("server", "client", "health")  # commands that never start a fork server
 # Imported in addition to the imports of the fork server, since most runs do.
 _MORE = ("sklearn.datasets", "sklearn.metrics", "prometheus_client", "uvloop")
-_NEVER = ("grpc", "pyarrow", "pandas", "polars", "duckdb")  # their threads would be lost; pandas imports pyarrow
+_NEVER = ("grpc", "pyarrow")  # their threads would be lost
 _PR_SET_PDEATHSIG = 1
 _LARGEST = 1 << 18  # bytes of a request
 
@@ -89,14 +89,12 @@ def _preload() -> None:
     sys.path.insert(0, str(ROOT))
     from colonnade.cli import fork_server
 
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # scikit-learn imports it, and it starts a thread
     fork_server._preload()
-    sys.modules.update(dict.fromkeys(_NEVER))  # None: it cannot be imported
     for name in _MORE:
         importlib.import_module(name)
     _import_most()
-    for name in _NEVER:
-        del sys.modules[name]
-    del sys.path[0]
+    del sys.path[0], sys.modules["pandas"]
     tasks = len(list(Path("/proc/self/task").iterdir()))
     assert tasks == 1, f"an import starts threads, which a fork would lose: {tasks} are running"
     gc.collect()
@@ -107,10 +105,13 @@ def _import_most() -> None:
     """Imports the product's modules, except those that import modules of _NEVER and thereby fail."""
     import colonnade
 
+    sys.modules.update(dict.fromkeys(_NEVER))  # None: it cannot be imported
     for module in pkgutil.walk_packages(colonnade.__path__, "colonnade."):
         if not module.name.startswith(("colonnade.__main__", "colonnade.attacks", "colonnade.experiments")):
             with suppress(ImportError):
                 importlib.import_module(module.name)
+    for name in _NEVER:
+        del sys.modules[name]
 
 
 def _serve(requests: socket.socket) -> tuple[Request, list[int]] | None:

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import DataError, InputError
 from colonnade.common.parsing.file import load
+from colonnade.launcher.prediction_files import PredictionIds
 from colonnade.simulation.federation import Simulation
 from tests.support.tables import table_tree, write_tables
 

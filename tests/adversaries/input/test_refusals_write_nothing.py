@@ -64,7 +64,7 @@ class NoProcesses:
 def colonnade(monkeypatch: pytest.MonkeyPatch, *argv: object) -> int:
     """`colonnade ARGV` in this process, without starting members."""
     monkeypatch.setattr(sys, "argv", ["colonnade", *map(str, argv)])
-    for place in ("colonnade.cli.run.up.Processes", "colonnade.launcher.predictions.Processes"):
+    for place in ("colonnade.launcher.federation.Processes", "colonnade.launcher.predictions.Processes"):
         monkeypatch.setattr(place, NoProcesses)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = os.umask(0o022)

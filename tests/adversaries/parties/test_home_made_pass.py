@@ -32,7 +32,7 @@ MAKERS = {
 }
 SOURCES = [
     path
-    for folder in ("attacks", "cli", "client", "common", "reports", "reproduction", "server", "simulation")
+    for folder in ("attacks", "cli", "client", "common", "launcher", "reports", "reproduction", "server", "simulation")
     for path in (ROOT / folder).rglob("*.py")
 ]
 

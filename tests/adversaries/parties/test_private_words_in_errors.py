@@ -22,6 +22,7 @@ from colonnade.common.errors import (
     ContractError,
     DataError,
     EnvironmentFault,
+    MemberFailed,
     PartyFailed,
     PartyLost,
     RefusedError,
@@ -231,7 +232,7 @@ def every_error() -> list[type[ColonnadeError]]:
 def make(kind: type[ColonnadeError], text: str) -> ColonnadeError:
     if kind is ContractError:
         return ContractError("party1", "Embedding", "h", "numbers", text)
-    if issubclass(kind, PartyLost | PartyFailed):
+    if issubclass(kind, PartyLost | PartyFailed | MemberFailed):
         return kind("party1", text, hint=text)
     return kind(text, hint=text)
 

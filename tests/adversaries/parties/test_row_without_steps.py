@@ -10,7 +10,6 @@ import torch
 import yaml
 
 from colonnade.cli.data.check import check
-from colonnade.cli.read.card import markdown
 from colonnade.client.privacy.stage import Privacy
 from colonnade.client.training.context import ClientContext
 from colonnade.common.checkpointing.state import State
@@ -19,6 +18,7 @@ from colonnade.common.config.schedule import Schedule
 from colonnade.common.errors import ConfigError
 from colonnade.common.observability.metric import privacy as metrics
 from colonnade.common.protocols.split import Embedding
+from colonnade.reports.card import markdown
 from colonnade.reports.guarantee import describe_privacy
 from colonnade.reports.records.run import read_run
 from colonnade.reports.run_page.privacy import headline

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.launcher.folder_lock import locked_folder
-from colonnade.launcher.scratch import remove_stale, scratch
 from colonnade.common.crypto.pki import files
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.permissions import VARIABLE, keep_private, narrow
+from colonnade.launcher.folder_lock import locked_folder
+from colonnade.launcher.scratch import remove_stale, scratch
 from tests.support import warm
 from tests.support.tables import table_tree, write_tables
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.launcher.folder_lock import locked_folder
 from colonnade.cli.read.follow import follow
 from colonnade.common.errors import EnvironmentFault, InputError
+from colonnade.launcher.folder_lock import locked_folder
 from tests.cli.data.test_wrong_input import run as command
 from tests.cli.read.reports import (
     EVENTS,

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from colonnade.launcher.prediction_files import PredictionIds, Predictions
 from colonnade.common.config.schedule import Schedule
 from colonnade.common.data.sources import load_labels
 from colonnade.common.errors import ColonnadeError
+from colonnade.launcher.prediction_files import PredictionIds, Predictions
 from colonnade.reports.console.screen import INTERRUPTED
 from tests.cli.data.test_wrong_input import run
 from tests.cli.run.test_up import finish, start, write

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.launcher.restarts import Restarts
 from colonnade.common.config.members import LaunchConfig
+from colonnade.launcher.restarts import Restarts
 
 
 def test_the_pause_doubles_until_no_restart_is_left() -> None:

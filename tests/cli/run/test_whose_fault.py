@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.cli.run.up import _Run
+from colonnade.cli.run.up import _show
+from colonnade.launcher.watch import Launch, LaunchOptions
 from tests.support.federation import config
 
 REFUSED = "error: noisy-labels.safetensors was drawn for other settings\n  set the deviation that the run began with\n"
@@ -34,10 +35,11 @@ class Scripted:
 
 
 def run_with(folder: Path, processes: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.launcher.watch._HASTE", 0.0)
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     (folder / "server.log").write_text(REFUSED)
-    return _Run(settings, folder, folder, folder, 0.0, secure=False, resumed=True).go(processes)  # type: ignore[arg-type]
+    run = Launch(settings, folder, folder, folder, 0.0, options=LaunchOptions(secure=False), resumed=True)
+    return _show(run.go(processes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ended", [-signal.SIGTERM, 130])
@@ -60,7 +62,7 @@ def test_a_member_killed_by_another_process_is_blamed(
 def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("colonnade.cli.run.up._HASTE", 0.0)
+    monkeypatch.setattr("colonnade.launcher.watch._HASTE", 0.0)
     (scratch := tmp_path / "scratch").mkdir()
     (out := tmp_path / "out").mkdir()
     (out / "notes.txt").write_text("mine")
@@ -68,6 +70,6 @@ def test_a_run_that_has_not_begun_leaves_only_the_files_present_before(
     (out / "data" / "clients.csv").write_text("mine too")
     settings = config({"name": "split"}, "federation.parties=2", "launch.restarts=0")
     processes = Scripted({"server": 2}, {"party1": 130, "party2": 130})
-    run = _Run(settings, tmp_path, out, scratch, 0.0, secure=False, resumed=False)
-    assert run.go(processes) == 2  # type: ignore[arg-type]
+    run = Launch(settings, tmp_path, out, scratch, 0.0, options=LaunchOptions(secure=False), resumed=False)
+    assert _show(run.go(processes)) == 2  # type: ignore[arg-type]
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*")) == ["data", "data/clients.csv", "notes.txt"]

@@ -29,6 +29,7 @@ from colonnade.common.observability.capture import (
 )
 from colonnade.common.protocols.split import Embedding, Evaluation, Gradient
 from colonnade.simulation.federation import Outcome
+from colonnade.simulation.files import RunFiles
 from tests.support.federation import config, federate
 
 TRAINING, EVALUATIONS = "capture.bin", "capture-evaluations.bin"
@@ -49,12 +50,7 @@ CAPTURE = "every_party.capture={evaluations: all}"
 
 def run(tmp_path: Path, name: str, *sets: str) -> tuple[Config, Outcome]:
     cfg = config({"name": name, "embedding": 6, **PROTOCOLS[name]}, *PACKED.get(name, ()), *sets)
-    return cfg, federate(cfg, home=lambda party: home(tmp_path, party))
-
-
-def home(tmp_path: Path, party: str) -> Path:
-    (folder := tmp_path / party).mkdir(exist_ok=True)
-    return folder
+    return cfg, federate(cfg, files=RunFiles(tmp_path, cfg, Path()))
 
 
 def field_values(message: Message) -> list[Any]:
@@ -83,22 +79,23 @@ def test_a_capture_equals_the_traffic_of_the_link(tmp_path: Path, name: str) -> 
         for file, evaluation in ((TRAINING, False), (EVALUATIONS, True)):
             # A message in transit arrives after those sent meanwhile: each direction has its own order.
             for way in ("out", "in"):
-                found = [entry for entry in read(cfg, tmp_path / party / file) if entry[0] == way]
+                found = [entry for entry in read(cfg, tmp_path / "parties" / party / file) if entry[0] == way]
                 sent = [entry for entry in seen(outcome, party, evaluation=evaluation) if entry[0] == way]
                 assert found == sent[: len(found)] and len(found) >= len(sent) - 1  # the last may not have come
-        assert outcome.captures[party].size == sum(path.stat().st_size for path in (tmp_path / party).iterdir())
+        kept = (tmp_path / "parties" / party).glob("capture*.bin")
+        assert outcome.captures[party].size == sum(path.stat().st_size for path in kept)
 
 
 def test_a_response_follows_its_request(tmp_path: Path) -> None:
     cfg, _ = run(tmp_path, "vafl", CAPTURE)
-    ways = [one.way for one in read_capture(tmp_path / "party2" / TRAINING, cfg.federation)]
+    ways = [one.way for one in read_capture(tmp_path / "parties" / "party2" / TRAINING, cfg.federation)]
     assert ways == ["out", "in"] * (len(ways) // 2) and len(ways) > 20
 
 
 def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
-    cfg, outcome = run(tmp_path, "split")
-    assert not any(list(home(tmp_path, party).iterdir()) for party in cfg.federation.names)
-    assert outcome.captures == {} and not has_capture(tmp_path / "party1")
+    _, outcome = run(tmp_path, "split")
+    assert not list(tmp_path.rglob("capture*"))
+    assert outcome.captures == {} and not has_capture(tmp_path / "parties" / "party1")
     own = config({"name": "split"}, "parties.party2.capture={}")
     assert {name for name, party in own.parties.items() if party.capture} == {"party2"}
 
@@ -106,7 +103,8 @@ def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("every", "kept"), [(1, {1, 2, 3, 4, 5}), (2, {2, 4, 5}), (9, {5})])
 def test_every_nth_epoch_and_the_last_are_kept(tmp_path: Path, every: int, kept: set[int]) -> None:
     cfg, outcome = run(tmp_path, "split", f"every_party.capture.every={every}", "federation.epochs=5")
-    rounds = [one.round for one in read_capture(tmp_path / "party1" / TRAINING, cfg.federation) if one.way == "out"]
+    captured = read_capture(tmp_path / "parties" / "party1" / TRAINING, cfg.federation)
+    rounds = [one.round for one in captured if one.way == "out"]
     per_epoch = outcome.server.round // 5
     assert rounds == [t for t in range(1, outcome.server.round + 1) if math.ceil(t / per_epoch) in kept]
 
@@ -114,14 +112,14 @@ def test_every_nth_epoch_and_the_last_are_kept(tmp_path: Path, every: int, kept:
 @pytest.mark.parametrize("kept", ["last", "none"])
 def test_of_evaluations_the_last_is_kept_or_none(tmp_path: Path, kept: str) -> None:
     cfg, outcome = run(tmp_path, "split", f"every_party.capture.evaluations={kept}", "federation.epochs=3")
-    found = read(cfg, tmp_path / "party1" / EVALUATIONS)
+    found = read(cfg, tmp_path / "parties" / "party1" / EVALUATIONS)
     all_of_them = seen(outcome, "party1", evaluation=True)
     assert len({entry[2] for entry in all_of_them}) == 3
     assert found == [entry for entry in all_of_them if kept == "last" and entry[2] == outcome.server.round]
 
 
 def test_capturing_changes_nothing_that_is_learned(tmp_path: Path) -> None:
-    (_, with_it), (_, without) = run(tmp_path, "split", CAPTURE), run(tmp_path, "split")
+    (_, with_it), (_, without) = run(tmp_path / "with", "split", CAPTURE), run(tmp_path / "without", "split")
     assert with_it.server.metrics == without.server.metrics and without.captures == {}
 
 

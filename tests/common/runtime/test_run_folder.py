@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from colonnade.attacks.run import open_run as open_captured
-from colonnade.launcher.folder_lock import locked_folder
 from colonnade.cli.read.export import export
 from colonnade.cli.read.ledger import ledger
 from colonnade.cli.run.up import up
 from colonnade.common.errors import InputError
 from colonnade.common.runtime.run_folder import FORMAT, MemberFolder, PartyFolder, RunFolder, read_record
 from colonnade.common.version import VERSION
+from colonnade.launcher.folder_lock import locked_folder
 from colonnade.reports.explanation.trained import open_run
 from colonnade.reports.records.run import read_run
 

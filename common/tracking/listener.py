@@ -1,0 +1,209 @@
+"""Trackers of one member: they listen to its events."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar
+
+from colonnade.common.runtime.durable import write_kept
+from colonnade.common.runtime.rate_limit import Event
+from colonnade.common.runtime.run_folder import MemberFolder, read_record
+from colonnade.common.tracking.allowed import (
+    COUNTED,
+    epsilons,
+    numbers,
+    round_metrics,
+    score_names,
+    summary_record,
+)
+from colonnade.common.tracking.delivery import PAUSES, Delivery
+from colonnade.common.tracking.tracker import Parameter, Status, TrackedRun, TrackerConfig
+from colonnade.common.version import VERSION
+
+PARTY_METRICS = frozenset({
+    "bytes_sent", "bytes_received", "epsilon", "releases",
+    "seconds_computing", "seconds_waiting", "seconds_checkpoint",
+})  # fmt: skip
+"""Metrics of a party's own record."""
+
+Give = Callable[[dict[str, Any]], object]
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The member whose run is tracked.
+
+    Args:
+        place: key of its trackers, for warnings: server.trackers.
+        run: the run; number, round and what trackers have kept are filled in.
+        parameters: that trackers receive, as common/tracking/allowed.py lists them.
+        parties: the roster.
+        number: finds the run's random number once the run has begun; "" if it has none.
+    """
+
+    place: str
+    run: TrackedRun
+    parameters: Mapping[str, Parameter]
+    parties: Collection[str]
+    number: Callable[[], str] = lambda: ""
+
+
+class Tracking:
+    """Trackers of a member. A listener of its events; it never waits before `finish`.
+
+    A run is opened at the trackers with the first `begin` event, so that a start that fails before leaves nothing.
+
+    Args:
+        trackers: their sections.
+        tracked: the member.
+
+    Attributes:
+        patience: seconds that the end of a run waits for all its trackers.
+        pauses: as in common/tracking/delivery.py.
+        report: receives this class's `warning` events; the telemetry's `pass_on`.
+    """
+
+    patience: ClassVar[float] = 5.0
+    pauses: ClassVar[tuple[float, float]] = PAUSES
+
+    def __init__(self, trackers: tuple[TrackerConfig, ...], tracked: Tracked) -> None:
+        self._trackers, self._tracked = trackers, tracked
+        self.report: Give = lambda _event: None
+        self._deliveries: list[Delivery] = []
+        self._counts: Counter[str] = Counter()
+        self._names = score_names(tracked.parties, [entry.name for entry in entry_points(group="colonnade.metrics")])
+        self._sent: set[str] = set()
+        self._time = 0.0
+        self._ended = not trackers
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event of the server; of a party only `begin` has an effect."""
+        if self._ended:
+            return
+        kind, self._time = event["kind"], event["time"]
+        if kind in ("begin", "round") and not self._deliveries:
+            self._begin(int(event["round"]) - (kind == "round"))
+        if kind == "round":
+            self.metrics(event["round"], {**round_metrics(event), **self._counts})
+        elif kind == "evaluation":
+            self.metrics(event["round"], numbers(event, self._names))
+        elif kind in COUNTED:
+            self._counts[COUNTED[kind]] += 1
+        self._warn()
+
+    def party(self, round: int, values: Mapping[str, Any]) -> None:
+        """Takes numbers of a party's own record."""
+        self.metrics(round, numbers(values, PARTY_METRICS))
+        self._warn()
+
+    def metrics(self, round: int, values: Mapping[str, float]) -> None:
+        """Takes metrics, which the caller has chosen by common/tracking/allowed.py."""
+        taken = dict(values)
+        if taken:
+            self._sent |= taken.keys()
+            for delivery in self._deliveries:
+                delivery.put(lambda tracker: tracker.metrics(round, taken))
+
+    def finish(
+        self,
+        status: Status,
+        round: int,
+        summary: Mapping[str, Any] | None = None,
+        model: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """Sends the last record, and waits for its delivery for some seconds. Has no effect the second time.
+
+        Args:
+            status: of the run.
+            round: the last.
+            summary: content of summary.json; its allowed part is sent.
+            model: makes the member's own part of the model, a safetensors file; None if it has none. Called only if a
+                tracker is to receive it.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        with tempfile.TemporaryDirectory(prefix="colonnade-") as scratch:
+            if summary is not None:
+                self.metrics(round, self._last(summary))
+                record = summary_record(summary, status, self._tracked.parties, self._names)
+                self._file(
+                    Path(scratch) / "summary.json", (json.dumps(record, indent=2) + "\n").encode(), self._deliveries
+                )
+            wanted = [one for one in self._deliveries if one.takes_model]
+            if wanted and status == "completed" and (content := model()) is not None:
+                self._file(Path(scratch) / "model.safetensors", content, wanted)
+            for delivery in self._deliveries:
+                delivery.end(status)
+            until = time.monotonic() + self.patience
+            for delivery in self._deliveries:
+                delivery.join(until)
+        self._warn()
+
+    def _last(self, summary: Mapping[str, Any]) -> dict[str, float]:
+        """Metrics that only a summary has: those of the last evaluation that take long, and epsilon."""
+        scores = numbers(summary.get("metrics") or {}, self._names - self._sent)
+        return {**scores, **epsilons(summary, self._tracked.parties)}
+
+    def _file(self, path: Path, content: bytes, deliveries: list[Delivery]) -> None:
+        try:
+            path.write_bytes(content)
+        except OSError as failed:
+            self._report(f"{self._tracked.place}: {path.name} is not sent: {failed.strerror}", "make room on the disk")
+            return
+        for delivery in deliveries:
+            delivery.put(lambda tracker: tracker.artefact(path))
+
+    def _begin(self, round: int) -> None:
+        kept, number = _Kept(self._tracked.run.folder), self._tracked.number() or secrets.token_hex(8)
+        parameters = {**self._tracked.parameters, "colonnade": VERSION, "run": number}
+        for index, config in enumerate(self._trackers):
+            name = config.identity()
+            run = replace(
+                self._tracked.run, number=number, round=round, kept=kept.get(name), keep=partial(kept.keep, name)
+            )
+            delivery = Delivery(f"{self._tracked.place}.{index}", config, run, self.pauses)
+            delivery.put(lambda tracker: tracker.begin(parameters))
+            self._deliveries.append(delivery)
+
+    def _warn(self) -> None:
+        for delivery in self._deliveries:
+            for reason, hint in delivery.warnings():
+                self._report(reason, hint)
+
+    def _report(self, reason: str, hint: str) -> None:
+        more = {"hint": hint} if hint else {}
+        self.report(
+            {"kind": "warning", "time": self._time, "party": self._tracked.run.member, "reason": reason, **more}
+        )
+
+
+class _Kept:
+    """What trackers keep for a resumed run, in a file of the member's folder. Thread-safe."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = MemberFolder(folder).trackers, threading.Lock()
+        self._words = {
+            name: {key: word for key, word in words.items() if isinstance(word, str)}
+            for name, words in (read_record(self._path) or {}).items()
+            if isinstance(words, dict)
+        }
+
+    def get(self, name: str) -> dict[str, str]:
+        return dict(self._words.get(name, {}))
+
+    def keep(self, name: str, words: Mapping[str, str]) -> None:
+        """Writes the words of a tracker. Raises EnvironmentFault."""
+        with self._lock:
+            self._words[name] = dict(words)
+            write_kept(self._path, (json.dumps(self._words, indent=2) + "\n").encode())
