@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 
 from colonnade.cli.data.deal import DealTerms, deal
 from colonnade.cli.data.tables import app
-from colonnade.cli.run.prediction_files import PredictionIds
 from colonnade.common.config.members import Config
 from colonnade.common.data.shares import share
 from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
+from colonnade.launcher.prediction_files import PredictionIds
 from tests.cli.run.test_up import finish, start, wait_for_round
 
 PARTIES = ("bank", "shop")
