@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage containers docs dist release lint format bench drill proto clean
+.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ containers: $(VENV)/.developed ## builds the image, and tests docker-compose.yml
 
 docs: $(VENV)/.documented ## the site, into build/site; a warning fails
 	$(BIN)/mkdocs build
+
+reference: $(VENV)/.installed ## generates the tables of docs/configuration.md, and docs/openapi.json
+	$(BIN)/python -m colonnade.reports.reference_page
 
 dist: $(VENV)/.developed ## the wheel and the sdist, into dist
 	$(BIN)/python -m build --no-isolation

@@ -14,6 +14,7 @@ from colonnade.cli.keys import commands as keys
 from colonnade.cli.read import commands as read
 from colonnade.cli.research import commands as research
 from colonnade.cli.run import commands as run
+from colonnade.common.observability.log import VARIABLE, write_to_stderr
 from colonnade.common.runtime.permissions import keep_private
 from colonnade.common.version import VERSION
 from colonnade.reports.console.screen import INTERRUPTED, fail
@@ -54,6 +55,8 @@ def main() -> None:
         sys.argv.remove("--debug")
         os.environ["COLONNADE_DEBUG"] = "1"
     try:
+        if level := os.environ.get(VARIABLE):
+            write_to_stderr(level)
         keep_private()  # before anything is written, by this process or by those that it starts
         app(completed(sys.argv[1:]))
     except Exception as error:  # noqa: BLE001  # the outermost handler prints every error

@@ -224,7 +224,7 @@ class Run:
         from colonnade.reports.run_page.page import short_page  # noqa: PLC0415
 
         page = short_page(self._read())
-        return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 34em; border: 0"></iframe>'
+        return f'<iframe srcdoc="{escape(page)}" style="width: 100%; height: 44em; border: 0"></iframe>'
 
     def __repr__(self) -> str:
         return f"<colonnade.Run {self.folder}: {self.protocol}, {self.status}>"

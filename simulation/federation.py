@@ -234,7 +234,7 @@ class Simulation:
     def _outcome(self) -> Outcome:
         events: list[Event] = []
         listeners = (events.append,) if self.telemetry is None else (events.append, self.telemetry.pass_on)
-        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time)
+        telemetry = Telemetry(None, *listeners, clock=asyncio.get_running_loop().time, log="simulation")
         server = server_context(self.config, self.base, telemetry, self._rows.get(SERVER, self.sample), self.files)
         self._protect(server)
         server.clock = asyncio.get_running_loop().time

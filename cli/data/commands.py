@@ -46,9 +46,21 @@ def deal(
     run(file or demo_file(), tuple(sets or ()), out, DealTerms(connect, days, read_owner(owner)))
 
 
+def schema(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="a file to write; default: print", show_default=False)
+    ] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="the HTTP interface of `serve` instead (OpenAPI)")] = False,
+) -> None:
+    """Print the JSON Schema of a configuration, for editors."""
+    from colonnade.cli.data.schema import schema as run  # noqa: PLC0415
+
+    run(out, openapi=openapi)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands, in the order of `colonnade --help`."""
-    for command in (check, deal):
+    for command in (check, schema, deal):
         app.command(rich_help_panel=PANEL)(command)
     app.add_typer(datasets.app, name="datasets", rich_help_panel=PANEL)
     app.add_typer(tables.app, name="tables", rich_help_panel=PANEL)

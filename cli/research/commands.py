@@ -74,7 +74,7 @@ def protocols() -> None:
 
 
 def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
-    """Print a protocol: its contract, the server's side and the party's side."""
+    """Print a protocol: its keys, its contract, the server's side and the party's side."""
     from colonnade.cli.research.protocols import show as run  # noqa: PLC0415
 
     run(name)

@@ -88,7 +88,11 @@ class ClientRun:
         incoming = form_of(self.federation.compress.down)
         sizes = (largest_bytes(kind, limits, incoming) for kind in kinds.values())
         largest = max(sizes, default=0) + FRAME_ALLOWANCE
-        with closing(Telemetry(task.events(folder), watch, *self.listeners)) as telemetry, ExitStack() as ending:
+        log = f"party.{self.name}"
+        with (
+            closing(Telemetry(task.events(folder), watch, *self.listeners, log=log)) as telemetry,
+            ExitStack() as ending,
+        ):
             store = Checkpoints(folder.checkpoints, partial(self._warn, telemetry))
             store.prepare()
             sessions = PartySessions(

@@ -41,34 +41,49 @@ class FederationConfig(Section):
     """The agreed section, equal at all members."""
 
     id: str = Field(min_length=1, description="name of the federation; a party joins no other")
-    protocol: SerializeAsAny[ProtocolConfig]
-    parties: dict[str, str] = Field(description="the roster: name -> certificate fingerprint")
-    server: str = Field(default="", description="fingerprint of the server's certificate")
+    protocol: SerializeAsAny[ProtocolConfig] = Field(description="the protocol: its name, or a section with its keys")
+    parties: dict[str, str] = Field(
+        description="the roster: names with the fingerprints of their certificates; a list of names; or a number"
+    )
+    server: str = Field(default="", description="fingerprint of the server's certificate; empty: not pinned")
     task: Task = Field(default="classification", description="classification predicts classes, regression numbers")
-    classes: int | tuple[str, ...] = Field(default=0, description="number of classes, or their names in order")
+    classes: int | tuple[str, ...] = Field(
+        default=0, description="number of classes, or their names in order; required in classification"
+    )
     targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
-    epochs: int = Field(default=0, ge=0)
-    rounds: int = Field(default=0, ge=0)
-    batch: int = Field(ge=1, description="rows of a batch")
+    epochs: int = Field(default=0, ge=0, description="passes over the training rows; either this or `rounds`")
+    rounds: int = Field(default=0, ge=0, description="batches exchanged in the run; either this or `epochs`")
+    batch: int = Field(ge=1, description="rows of a training batch, and of a block in an evaluation")
     shuffle: bool = Field(default=False, description="a new order of the training rows in every epoch")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(
+        default=0, ge=0, description="seed of initial models, orders and partitions; every member knows it"
+    )
     align: Literal["none", "sorted", "psi"] = Field(
-        default="none", description="alignment of the members' rows: docs/alignment.md"
+        default="none",
+        description="alignment of the members' rows: none (same rows, same order), sorted (by key, without secrecy), "
+        "psi (common rows by private set intersection)",
     )
-    keys: KeysConfig = KeysConfig()
-    rows: RowsConfig = RowsConfig()
-    evaluate: EvaluateConfig = EvaluateConfig()
+    keys: KeysConfig = Field(default=KeysConfig(), description="comparison of row keys, with `align`")
+    rows: RowsConfig = Field(default=RowsConfig(), description="training, validation and test rows")
+    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="rounds after which the model is evaluated")
     stop: StopConfig | None = Field(default=None, description="early stop of a run; left out, none")
-    quorum: QuorumConfig = QuorumConfig()
-    timeouts: TimeoutsConfig = TimeoutsConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    absence: Literal["rollback", "wait", "continue"] = Field(
-        default="rollback", description="action when a party disconnects and may come back"
+    quorum: QuorumConfig = Field(
+        default=QuorumConfig(),
+        description="responses that a round waits for: `wait` (all), {deadline: SECONDS}, {fastest: K}, {threshold: R}",
     )
-    compress: CompressConfig = CompressConfig()
-    blinding: BlindingConfig = BlindingConfig()
-    privacy: Privacy | None = Field(default=None, description="left out, nothing is protected")
-    adjust: AdjustConfig = AdjustConfig()
+    timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="time limits for members that are silent")
+    checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="intervals of checkpoints")
+    absence: Literal["rollback", "wait", "continue"] = Field(
+        default="rollback",
+        description="when a party disconnects: rollback stops and returns to the newest common checkpoint; wait "
+        "finishes the round and stops; continue goes on if the quorum allows it",
+    )
+    compress: CompressConfig = Field(default=CompressConfig(), description="compression of tensors in messages")
+    blinding: BlindingConfig = Field(default=BlindingConfig(), description="sums whose terms the server does not see")
+    privacy: Privacy | None = Field(
+        default=None, description="differential privacy of what the parties send; left out, nothing is protected"
+    )
+    adjust: AdjustConfig = Field(default=AdjustConfig(), description="terms that parties add to their own loss")
     participation: float = Field(default=1.0, gt=0, le=1, description="share of the parties in a training round")
     benchmark: bool = Field(default=False, description="the data are not secret: allows evaluations in the clear")
 

@@ -26,7 +26,7 @@ from colonnade.common.privacy.response_noise import ResponseNoiseConfig
 from colonnade.common.section import Section
 from colonnade.common.tracking.sections import Trackers
 
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", description="auto, cpu or cuda:N")]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda:\d+)$", examples=["auto", "cpu", "cuda:N"])]
 
 
 def _check_address(value: str) -> str:
@@ -52,11 +52,19 @@ _LARGEST_PORT = 65_535
 
 
 class _Member(Section):
-    identity: Path | None = Field(default=None, description="folder with key.pem, cert.pem and ca.pem")
-    device: Device = "auto"
-    threads: int = Field(default=0, ge=0, description="of this process; 0 leaves it to torch, or to `up`")
-    metrics: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, that Prometheus reads")
-    health: Endpoint = Field(default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service")
+    identity: Path | None = Field(
+        default=None, description="folder with key.pem, cert.pem and ca.pem; relative to the file"
+    )
+    device: Device = Field(default="auto", description="processor of the models: auto, cpu or cuda:N")
+    threads: int = Field(
+        default=0, ge=0, description="processor threads of the member; 0 leaves it to torch, or to `up`"
+    )
+    metrics: Endpoint = Field(
+        default="", description="PORT on loopback, or HOST:PORT, that Prometheus reads; empty: none"
+    )
+    health: Endpoint = Field(
+        default="", description="PORT on loopback, or HOST:PORT, of the gRPC health service; empty: none"
+    )
     trackers: Trackers = Field(default=(), description="experiment trackers of this member's record: docs/trackers.md")
 
 
@@ -81,9 +89,9 @@ class ServerPrivacyConfig(Section):
 class ActiveConfig(Section):
     """The server's own columns and bottom model, in protocols with an active party."""
 
-    data: DataConfig
-    model: ModelConfig = MlpConfig()
-    optimiser: OptimiserConfig = SgdConfig()
+    data: DataConfig = Field(description="columns of the server")
+    model: ModelConfig = Field(default=MlpConfig(), description="bottom model of the server")
+    optimiser: OptimiserConfig = Field(default=SgdConfig(), description="optimiser of the server's bottom model")
 
 
 class ServerConfig(_Member):
@@ -91,14 +99,16 @@ class ServerConfig(_Member):
 
     listen: Address = Field(default="127.0.0.1:0", min_length=1, description="HOST:PORT; port 0 takes a free one")
     revoked: Path | None = Field(default=None, description="list of revoked certificates, read again when it changes")
-    labels: LabelConfig
-    privacy: ServerPrivacyConfig = ServerPrivacyConfig()
+    labels: LabelConfig = Field(description="source of the labels")
+    privacy: ServerPrivacyConfig = Field(default=ServerPrivacyConfig(), description="protection of the labels")
     class_weights: ClassWeights = Field(
-        default="none", description="of the loss, where the server computes it: none, balanced, or one a class"
+        default="none", description="weights of the classes in the server's loss: none, balanced, or one number a class"
     )
-    head: HeadConfig = LinearHeadConfig()
-    optimiser: OptimiserConfig = SgdConfig(momentum=0)
-    active: ActiveConfig | None = Field(default=None, description="columns of its own, in protocols that support them")
+    head: HeadConfig = Field(default=LinearHeadConfig(), description="the server's model, on the parties' embeddings")
+    optimiser: OptimiserConfig = Field(default=SgdConfig(momentum=0), description="optimiser of the head")
+    active: ActiveConfig | None = Field(
+        default=None, description="columns and bottom model of the server, in protocols that support them"
+    )
 
     @field_validator("optimiser", mode="before")
     @classmethod
@@ -109,18 +119,19 @@ class ServerConfig(_Member):
 class PartyConfig(_Member):
     """One party's own section."""
 
-    connect: Address = Field(default="", description="HOST:PORT of the server")
-    data: DataConfig
-    model: ModelConfig = MlpConfig()
-    optimiser: OptimiserConfig = SgdConfig()
+    connect: Address = Field(default="", description="HOST:PORT of the server; `up` fills it in")
+    data: DataConfig = Field(description="source of the party's columns")
+    model: ModelConfig = Field(default=MlpConfig(), description="the party's bottom model")
+    optimiser: OptimiserConfig = Field(default=SgdConfig(), description="optimiser of the bottom model")
     head: HeadConfig = Field(
         default=LinearHeadConfig(), description="the party's prediction network, in protocols where it has one"
     )
     head_optimiser: OptimiserConfig = Field(
-        default=SgdConfig(lr=0.03, momentum=0), description="of the party's own head, in protocols where it has one"
+        default=SgdConfig(lr=0.03, momentum=0),
+        description="optimiser of the party's head, in protocols where it has one",
     )
-    chaos: ChaosConfig = ChaosConfig()
-    policy: PolicyConfig = PolicyConfig()
+    chaos: ChaosConfig = Field(default=ChaosConfig(), description="injected faults, for tests and experiments")
+    policy: PolicyConfig = Field(default=PolicyConfig(), description="requirements on the federation section")
     capture: CaptureConfig | None = Field(
         default=None, description="records the party's traffic on its disk, for research; left out, nothing"
     )
@@ -134,17 +145,17 @@ class PartyConfig(_Member):
 class LaunchConfig(Section):
     """Restarts by `up` of a process that was killed, after a pause that doubles."""
 
-    restarts: int = Field(default=5, ge=0, description="of one member, in a run")
+    restarts: int = Field(default=5, ge=0, description="most restarts of one member in a run")
     backoff: float = Field(default=0.2, ge=0, description="seconds before the first restart")
 
 
 class Config(Section):
     """A whole configuration file."""
 
-    federation: FederationConfig
-    server: ServerConfig | None = None
-    parties: dict[str, PartyConfig] = Field(default_factory=dict)
-    launch: LaunchConfig = LaunchConfig()
+    federation: FederationConfig = Field(description="the agreed section, equal at all members")
+    server: ServerConfig | None = Field(default=None, description="the server's own section")
+    parties: dict[str, PartyConfig] = Field(default_factory=dict, description="the parties' own sections, by name")
+    launch: LaunchConfig = Field(default=LaunchConfig(), description="restarts of processes by `colonnade up`")
 
 
 def _without_momentum(value: Any) -> Any:

@@ -17,31 +17,41 @@ class PolicyConfig(Section):
     """`parties.NAME.policy`: requirements of one party on the federation's agreed section."""
 
     max_epsilon: float | None = Field(
-        default=None, gt=0, description="of everything that leaves in a run; between two data sets (`replace`)"
+        default=None, gt=0, description="largest epsilon of all that the party sends in a run, if its data were others"
     )
     max_row_epsilon: float | None = Field(
-        default=None, gt=0, description="of a row, of everything that leaves in a run; needs federation.privacy.steps"
+        default=None,
+        gt=0,
+        description="largest epsilon of a row, of all that the party sends in a run; needs federation.privacy.steps",
     )
     row_epsilon_without_steps: Literal["refuse", "accept"] = Field(
         default="refuse",
         description="accept: max_row_epsilon may count a row's own embeddings alone, which bounds nothing else",
     )
-    max_delta: float = Field(default=1e-5, gt=0, lt=1, description="used with max_epsilon and max_row_epsilon")
-    min_noise_multiplier: float | None = Field(default=None, gt=0)
-    protocols: tuple[str, ...] | None = Field(default=None, description="that it takes part in; left out, all")
+    max_delta: float = Field(
+        default=1e-5, gt=0, lt=1, description="largest delta beside max_epsilon and max_row_epsilon"
+    )
+    min_noise_multiplier: float | None = Field(
+        default=None, gt=0, description="smallest noise, as federation.privacy.noise_multiplier"
+    )
+    protocols: tuple[str, ...] | None = Field(
+        default=None, description="protocols that the party takes part in; left out, all"
+    )
     min_parties: int | None = Field(
-        default=None, ge=1, description="in the roster, and in every sum; left out, 3 in blinded sums and else 1"
+        default=None, ge=1, description="parties in the roster and in every sum; left out, 3 in blinded sums and else 1"
     )
 
     max_other_rows: int | None = Field(
         default=None,
         ge=1,
-        description="keys of any other member in an alignment, over all its attempts: limits dictionary attacks",
+        description="most keys of any other member in an alignment, over all attempts: limits dictionary attacks",
     )
     max_predicted_rows: int | None = Field(
-        default=None, ge=1, description="likewise in all predictions of a run together; left out, max_other_rows"
+        default=None,
+        ge=1,
+        description="most keys of any other member in all predictions of a run; left out, max_other_rows",
     )
-    min_common_rows: int = Field(default=1, ge=1, description="keys that an alignment must find")
+    min_common_rows: int = Field(default=1, ge=1, description="fewest common keys that an alignment must find")
 
     def refuse(self, party: str, federation: FederationConfig) -> None:
         """Refuses a federation whose configuration is weaker than this policy.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from colonnade.common.section import Section
 
 
@@ -16,7 +18,7 @@ class ProtocolConfig(Section):
 
     active: ClassVar[bool] = False
 
-    name: str
+    name: str = Field(description="the protocol, which decides the other keys of this section")
 
     def model_post_init(self, _context: Any) -> None:
         """Counts the name as set, so that a dump of the set keys says which protocol it is."""

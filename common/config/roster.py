@@ -8,7 +8,7 @@ from colonnade.common.crypto.pki.certificates import check_fingerprint
 from colonnade.common.crypto.pki.names import SERVER, check_party_name
 from colonnade.common.errors import ConfigError, IdentityError, shown
 
-_LARGEST = 10_000
+LARGEST = 10_000
 _HINT = "a number, a list of names, or names with their certificates' fingerprints"
 
 
@@ -21,8 +21,8 @@ def read_roster(value: Any) -> Any:
         ConfigError: the value has none of these forms.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= _LARGEST:
-            raise ConfigError(f"federation.parties = {value}: expected 1 to {_LARGEST}", hint=_HINT)
+        if not 1 <= value <= LARGEST:
+            raise ConfigError(f"federation.parties = {value}: expected 1 to {LARGEST}", hint=_HINT)
         width = len(str(value))
         return {f"party{number:0{width}}": "" for number in range(1, value + 1)}
     if isinstance(value, list):

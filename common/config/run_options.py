@@ -13,17 +13,17 @@ from colonnade.common.section import Section
 class EvaluateConfig(Section):
     """Rounds after which the joint model is evaluated."""
 
-    every: int | None = Field(default=None, ge=1, description="rounds; left out, at the end of every epoch")
+    every: int | None = Field(default=None, ge=1, description="rounds between evaluations; left out, an epoch")
     test: Literal["end", "always"] = Field(
         default="end",
-        description="of the test rows: once, or as often as of the validation rows (as with `stop`)",
+        description="evaluation of the test rows: once, or as often as of the validation rows (as with `stop`)",
     )
 
 
 class CaptureConfig(Section):
-    """Recording of a party's traffic, for research: common/observability/capture.py."""
+    """Recording of a party's traffic on its own disk, for research."""
 
-    every: int = Field(default=1, ge=1, description="epochs: every n-th is kept, and the last")
+    every: int = Field(default=1, ge=1, description="epochs from one that is kept to the next; the last is always kept")
     evaluations: Literal["last", "all", "none"] = Field(
         default="last", description="evaluations kept: the newest alone, all of them, or none"
     )
@@ -38,7 +38,10 @@ class StopConfig(Section):
 
     patience: int | None = Field(default=None, ge=1, description="evaluations in a row without a new best")
     drop: float | None = Field(
-        default=None, gt=0, lt=1, description="distance below the best; 0.02 is two points, of an RMSE 2 %"
+        default=None,
+        gt=0,
+        lt=1,
+        description="distance below the best: 0.02 is two points of accuracy, or 2 % of an RMSE",
     )
 
     @model_validator(mode="after")
@@ -54,7 +57,7 @@ class StopConfig(Section):
 class QuorumConfig(Section):
     """Quorum of a round (common.conversation.responses.Quorum): `wait`, `deadline`, `fastest` or `threshold`."""
 
-    need: int | Literal["all"] = Field(default="all", description="responses that a round requires")
+    need: int | Literal["all"] = Field(default="all", description="responses that a round requires: a number, or all")
     grace: float = Field(default=0.0, ge=0, description="seconds for the others once `need` responses have arrived")
 
     @model_validator(mode="before")
@@ -78,12 +81,14 @@ class QuorumConfig(Section):
 class TimeoutsConfig(Section):
     """The two user-visible timeouts, in seconds."""
 
-    answer: float = Field(default=60.0, gt=0, description="for the response of a connected party")
-    away: float = Field(default=60.0, gt=0, description="for an absent member, before the run gives up")
+    answer: float = Field(default=60.0, gt=0, description="seconds for the response of a connected party")
+    away: float = Field(
+        default=60.0, gt=0, description="seconds for an absent member, before the run ends with an error"
+    )
 
 
 class CheckpointConfig(Section):
     """Rounds after which all members save a checkpoint. They always do so after the last round."""
 
-    rounds: int = Field(default=50, ge=0, description="between two checkpoints; 0: not by rounds")
-    seconds: float = Field(default=0.0, ge=0, description="between two checkpoints; 0: not by time")
+    rounds: int = Field(default=50, ge=0, description="rounds between two checkpoints; 0: not by rounds")
+    seconds: float = Field(default=0.0, ge=0, description="seconds between two checkpoints; 0: not by time")

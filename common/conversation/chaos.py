@@ -177,17 +177,30 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ChaosConfig(BaseModel):
-    """A party's `chaos` section; see the module's docstring."""
+    """Faults that are injected into a party's process and connection."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    delay: Annotated[str | dict[str, str], BeforeValidator(_patterns)] = "0s"
-    jitter: Annotated[str, BeforeValidator(_pattern)] = "0s"
-    bandwidth: Annotated[str, AfterValidator(_bandwidth)] = ""
-    drop: Share | dict[str, Share] = 0.0
-    pause: Annotated[tuple[str, ...], BeforeValidator(_all(parse_pause))] = ()
-    crash: int | None = Field(default=None, ge=1)
-    partition: Annotated[tuple[str, ...], BeforeValidator(_all(parse_partition))] = ()
+    delay: Annotated[str | dict[str, str], BeforeValidator(_patterns)] = Field(
+        default="0s",
+        description="of responses: a time (0.5s, 20ms), exp(MEAN), uniform(FROM, TO) or fedvs; or {KIND: DELAY}",
+    )
+    jitter: Annotated[str, BeforeValidator(_pattern)] = Field(
+        default="0s", description="delay of every message, in both directions; written as `delay`"
+    )
+    bandwidth: Annotated[str, AfterValidator(_bandwidth)] = Field(
+        default="", description="of the connection in both directions: 300Mbit/s, 10kbit/s; empty: no limit"
+    )
+    drop: Share | dict[str, Share] = Field(
+        default=0.0, description="share of responses that are lost; or {KIND: SHARE}"
+    )
+    pause: Annotated[tuple[str, ...], BeforeValidator(_all(parse_pause))] = Field(
+        default=(), description="10s@20 pauses the process for 10 s when round 20 opens; one, or a list"
+    )
+    crash: int | None = Field(default=None, ge=1, description="round at whose opening the process is killed, once")
+    partition: Annotated[tuple[str, ...], BeforeValidator(_all(parse_partition))] = Field(
+        default=(), description="5s-9s stops all messages in these seconds of a session; one, or a list"
+    )
 
     def kinds(self) -> set[str]:
         """The kinds of messages that it names."""

@@ -51,8 +51,8 @@ def _check_sign(value: object) -> object:
 class BitsConfig(Section):
     """A fixed number of bits an entry, on a scale for 8 or fewer."""
 
-    bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="of an entry")
-    rounding: Literal["stochastic", "nearest"] = Field(default="stochastic", description="stochastic or nearest")
+    bits: Annotated[int, BeforeValidator(_check_bits)] = Field(description="bits of an entry")
+    rounding: Literal["stochastic", "nearest"] = Field(default="stochastic", description="rounding to the scale")
     scale: Literal["tensor", "column", "symmetric"] = Field(
         default="tensor", description="one for the tensor, one for each column, or symmetric about zero (one number)"
     )
@@ -95,7 +95,9 @@ class TopConfig(Section):
 class SignConfig(Section):
     """Signs, and the mean magnitude."""
 
-    sign: Annotated[Literal[True], BeforeValidator(_check_sign)] = Field(description="true")
+    sign: Annotated[Literal[True], BeforeValidator(_check_sign)] = Field(
+        description="true: signs and one mean magnitude are sent"
+    )
 
     @property
     def form(self) -> Form:
@@ -136,10 +138,14 @@ Travel = Annotated[
 class CompressConfig(Section):
     """Form in which float32 tensors are sent; unchanged if left out."""
 
-    up: Travel = Field(default=WHOLE, description="from a party")
-    down: Travel = Field(default=WHOLE, description="to a party")
+    up: Travel = Field(
+        default=WHOLE, description="tensors from a party: bits of an entry (32: unchanged), or a section"
+    )
+    down: Travel = Field(
+        default=WHOLE, description="tensors to a party: bits of an entry (32: unchanged), or a section"
+    )
     evaluate: Travel | None = Field(
-        default=None, description="from a party, of validation and test rows; left out, as `up`"
+        default=None, description="tensors from a party, of validation and test rows; left out, as `up`"
     )
 
     @property

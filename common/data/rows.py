@@ -35,9 +35,17 @@ class RowsConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    train: Annotated[int, Field(strict=True, ge=1)] | None = None
-    validation: Count | Fraction = 0.1
-    test: Count | Fraction | Literal["official"] | None = None
+    train: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None, description="at most this many training rows; left out, all that remain after the other two"
+    )
+    validation: Count | Fraction = Field(
+        default=0.1, description="validation rows: a count, or a fraction of the rows that are no test rows"
+    )
+    test: Count | Fraction | Literal["official"] | None = Field(
+        default=None,
+        description="test rows: a count, a fraction of all rows, or official (the source's own test part); left out, "
+        "official if the source has such a part, else a fifth",
+    )
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,18 @@ class _Config(BaseModel):
 
 
 class _Sklearn(_Config):
-    source: Literal["sklearn"]
-    name: BundledName
+    source: Literal["sklearn"] = Field(description="the source, which decides the other keys of this section")
+    name: BundledName = Field(description="a data set of scikit-learn")
 
 
 class SklearnData(_Sklearn):
     """Columns of a set that comes with scikit-learn."""
 
-    split: SplitConfig = ColumnsSplit()
-    scale: ScaleConfig = "standard"
-    noise: DataNoiseConfig | None = None
+    split: SplitConfig = Field(default=ColumnsSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:  # noqa: ARG002
         """The set, from scikit-learn; `base` is ignored."""
@@ -78,16 +80,18 @@ class SklearnLabels(_Sklearn):
 class _Idx(_Config):
     """`folder` is a known set or a path, searched as in places.py."""
 
-    source: Literal["idx"]
-    folder: str
+    source: Literal["idx"] = Field(description="the source, which decides the other keys of this section")
+    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
 
 
 class IdxData(_Idx):
     """Pixels of MNIST, Fashion-MNIST or another set in their format."""
 
-    split: SplitConfig = ImageRowsSplit()
-    scale: ScaleConfig = "unit"
-    noise: DataNoiseConfig | None = None
+    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:
         """Reads the headers. Raises DataError if the set is not found or no idx set."""
@@ -111,8 +115,8 @@ class IdxLabels(_Idx):
 class _Cifar(_Config):
     """CIFAR-10's binary batches, or the available ones: cifar.py. `folder` as for idx."""
 
-    source: Literal["cifar"]
-    folder: str
+    source: Literal["cifar"] = Field(description="the source, which decides the other keys of this section")
+    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
 
     def _find(self, base: Path) -> Path:
         return find(self.folder, base, cifar.holds, "batches of CIFAR-10")
@@ -121,9 +125,11 @@ class _Cifar(_Config):
 class CifarData(_Cifar):
     """Pixels: a row is (3, 32, 32), a party's part (3, height, width)."""
 
-    split: SplitConfig = ImageRowsSplit()
-    scale: ScaleConfig = "unit"
-    noise: DataNoiseConfig | None = None
+    split: SplitConfig = Field(default=ImageRowsSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:
         """Counts the rows. Raises DataError if the set is not found or a batch is not whole."""
@@ -142,8 +148,8 @@ class CifarLabels(_Cifar):
 class _Adult(_Config):
     """The Adult census: adult.py. `folder` as for idx."""
 
-    source: Literal["adult"]
-    folder: str
+    source: Literal["adult"] = Field(description="the source, which decides the other keys of this section")
+    folder: str = Field(description="a known data set (`colonnade datasets`), or a folder")
 
     def _find(self, base: Path) -> Path:
         return find(self.folder, base, adult.holds, "adult.data and adult.test")
@@ -155,10 +161,12 @@ class AdultData(_Adult):
     They stay 0 and 1 under `scale: unit`. Under `standard` a rare word becomes a large number.
     """
 
-    columns: tuple[str, ...] = ()
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "unit"
-    noise: DataNoiseConfig | None = None
+    columns: tuple[str, ...] = Field(default=(), description="columns to take, by name; left out, all")
+    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="unit", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:
         """Reads the columns. Raises DataError if the set is not found or damaged, ConfigError for a wrong column."""
@@ -177,8 +185,8 @@ class AdultLabels(_Adult):
 class _Mat(_Config):
     """A multi-view set in a MATLAB file: views.py."""
 
-    source: Literal["mat"]
-    path: str
+    source: Literal["mat"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
 
     def _find(self, base: Path) -> Path:
         return find_file(self.path, base)
@@ -187,10 +195,12 @@ class _Mat(_Config):
 class MatData(_Mat):
     """One view, by its number from 1."""
 
-    view: PositiveInt
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "standard"
-    noise: DataNoiseConfig | None = None
+    view: PositiveInt = Field(description="number of the view, from 1")
+    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:
         """The view. Raises DataError if there is no such file; `MatView` reads it."""
@@ -208,8 +218,8 @@ class MatLabels(_Mat):
 class _Tensors(_Config):
     """A safetensors file: tensors.py."""
 
-    source: Literal["safetensors"]
-    path: str
+    source: Literal["safetensors"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
 
     def _find(self, base: Path) -> Path:
         return find_file(self.path, base)
@@ -218,9 +228,11 @@ class _Tensors(_Config):
 class TensorData(_Tensors):
     """Columns as `colonnade deal` writes them."""
 
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "standard"
-    noise: DataNoiseConfig | None = None
+    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     def open(self, base: Path) -> Source:
         """The file. Raises DataError if there is none; `TensorColumns` reads it."""
@@ -230,7 +242,7 @@ class TensorData(_Tensors):
 class TensorLabels(_Tensors):
     """Classes as `colonnade deal` writes them. `name` is the data's name in reports."""
 
-    name: str = ""
+    name: str = Field(default="", description="name of the data in reports")
 
     def read(self, base: Path) -> LabelColumn:
         """The classes. Raises DataError if there is no such file, or a label is wrong."""

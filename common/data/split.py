@@ -82,7 +82,9 @@ class _Split(BaseModel):
 class AllSplit(_Split):
     """No split: the source holds the party's own columns."""
 
-    kind: Literal["all"] = "all"
+    kind: Literal["all"] = Field(
+        default="all", description="kind of split, which decides the other keys of this section"
+    )
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """Every position, in the row's own shape."""
@@ -96,8 +98,8 @@ class AllSplit(_Split):
 class _SeatedSplit(_Split):
     """A split by party index. `index` and `count` override the party's place in the roster."""
 
-    index: int | None = Field(default=None, ge=0)
-    count: PositiveInt | None = None
+    index: int | None = Field(default=None, ge=0, description="the party's place, from 0; left out, that in the roster")
+    count: PositiveInt | None = Field(default=None, description="number of parts; left out, the parties of the roster")
 
     def counted(self, given: PartyIndex) -> PartyIndex:
         """The party index that applies to this split."""
@@ -117,9 +119,13 @@ class ColumnsSplit(_SeatedSplit):
     for all parties) or a list of column names.
     """
 
-    kind: Literal["columns"] = "columns"
-    take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = "even"
-    seed: int = 0
+    kind: Literal["columns"] = Field(
+        default="columns", description="kind of split, which decides the other keys of this section"
+    )
+    take: Literal["even", "random"] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        default="even", description="even: contiguous shares; random: shares of one permutation; or names of columns"
+    )
+    seed: int = Field(default=0, description="of the permutation of `take: random`")
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:
         """The party's columns, flat.
@@ -148,8 +154,10 @@ class WindowsSplit(_SeatedSplit):
     Table XI).
     """
 
-    kind: Literal["windows"] = "windows"
-    columns: PositiveInt
+    kind: Literal["windows"] = Field(
+        default="windows", description="kind of split, which decides the other keys of this section"
+    )
+    columns: PositiveInt = Field(description="columns of a window")
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's columns, flat.
@@ -170,7 +178,9 @@ class WindowsSplit(_SeatedSplit):
 class ImageRowsSplit(_SeatedSplit):
     """Horizontal bands of an image: MNIST over 14 parties gives two pixel rows each (VIMADMM, Table II)."""
 
-    kind: Literal["image_rows"] = "image_rows"
+    kind: Literal["image_rows"] = Field(
+        default="image_rows", description="kind of split, which decides the other keys of this section"
+    )
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's band: (..., rows, width).
@@ -188,9 +198,13 @@ class PatchesSplit(_Split):
     `index` names the patch if the roster does not.
     """
 
-    kind: Literal["patches"] = "patches"
-    grid: tuple[PositiveInt, PositiveInt]
-    index: int | None = Field(default=None, ge=0)
+    kind: Literal["patches"] = Field(
+        default="patches", description="kind of split, which decides the other keys of this section"
+    )
+    grid: tuple[PositiveInt, PositiveInt] = Field(description="patches down and across")
+    index: int | None = Field(
+        default=None, ge=0, description="the party's patch, from 0, row by row; left out, its place in the roster"
+    )
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's patch: (..., rows, columns).
@@ -226,8 +240,10 @@ class HalvesSplit(_Split):
     With an odd number of pixels the left or upper half has one more.
     """
 
-    kind: Literal["halves"] = "halves"
-    side: Side = "left-right"
+    kind: Literal["halves"] = Field(
+        default="halves", description="kind of split, which decides the other keys of this section"
+    )
+    side: Side = Field(default="left-right", description="the party's half, or the halves of both parties in order")
 
     def part(self, shape: Shape, names: Sequence[str], member: PartyIndex) -> Part:  # noqa: ARG002
         """The party's half: (..., rows, columns).

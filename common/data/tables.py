@@ -40,9 +40,9 @@ class _Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    key: str | None = None
-    decimal: Decimal = "."
-    thousands: Thousands = ""
+    key: str | None = Field(default=None, description="column of the keys that identify rows")
+    decimal: Decimal = Field(default=".", description="decimal separator of numbers in text")
+    thousands: Thousands = Field(default="", description="thousands separator of numbers in text; empty: none")
 
     @model_validator(mode="after")
     def _two_marks(self) -> Self:
@@ -65,15 +65,26 @@ class _Table(BaseModel):
 class TableColumnsConfig(_Table):
     """A party's columns: those that `columns` lists, or all but the key and those that `drop` lists."""
 
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    types: Mapping[str, Type] = {}
-    units: Mapping[str, Unit] = {}
-    missing: Missing = "refuse"
-    unseen: Unseen = "refuse"
-    split: SplitConfig = AllSplit()
-    scale: ScaleConfig = "standard"
-    noise: DataNoiseConfig | None = None
+    columns: tuple[str, ...] = Field(
+        default=(), description="columns to take, by name; left out, all but key and `drop`"
+    )
+    drop: tuple[str, ...] = Field(default=(), description="columns to leave out, by name; either this or `columns`")
+    types: Mapping[str, Type] = Field(
+        default={},
+        description="by column: number, category, date, 'date %d.%m.%Y', percent or boolean; left out, inferred",
+    )
+    units: Mapping[str, Unit] = Field(default={}, description="by column: unit before or after numbers in text")
+    missing: Missing = Field(
+        default="refuse", description="replacement of a missing value: none (refuse), or of the training rows"
+    )
+    unseen: Unseen = Field(
+        default="refuse", description="a word that no training row has: refuse it, or zero (no category)"
+    )
+    split: SplitConfig = Field(default=AllSplit(), description="the part of every row that is the party's own")
+    scale: ScaleConfig = Field(
+        default="standard", description="scaling of the values before the model: none, unit, standard or {mean, std}"
+    )
+    noise: DataNoiseConfig | None = Field(default=None, description="Gaussian noise on the values, for experiments")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -109,8 +120,10 @@ class TableColumnsConfig(_Table):
 class _Labels(_Table):
     """One column of a table: class numbers 0 .. C-1, or names. In a regression, one or several columns of numbers."""
 
-    label: str | tuple[str, ...]
-    missing: Literal["refuse", "drop"] = "refuse"
+    label: str | tuple[str, ...] = Field(description="column of the labels; in regression, one or several columns")
+    missing: Literal["refuse", "drop"] = Field(
+        default="refuse", description="a row without a label: refuse the table, or drop the row"
+    )
 
     def read(self, base: Path) -> LabelColumn:
         """The column. Raises DataError if there is no such table or column, or a label is wrong."""
@@ -169,11 +182,19 @@ def _check_encoding(value: str) -> str:
 class _Csv(_Table):
     """A CSV file with a header. `id` is another name for `key`."""
 
-    source: Literal["csv"]
-    path: str
-    delimiter: Annotated[str, BeforeValidator(_tab), Field(min_length=1, max_length=1)] = ","
-    encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
-    key: str | None = Field(default=None, validation_alias=AliasChoices("key", "id"))
+    source: Literal["csv"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
+    delimiter: Annotated[str, BeforeValidator(_tab), Field(min_length=1, max_length=1)] = Field(
+        default=",", description="one character between cells; `tab` for a tab"
+    )
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = Field(
+        default="utf-8", description="text encoding, as Python names it"
+    )
+    key: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("key", "id"),
+        description="column of the keys that identify rows; or `id`",
+    )
 
     def opened(self, base: Path) -> Table:
         """Reads the header. Raises DataError."""
@@ -193,8 +214,11 @@ class CsvLabels(_Csv, _Labels):
 class _Parquet(_Table):
     """A Parquet file, or a folder of them."""
 
-    source: Literal["parquet"]
-    path: str
+    source: Literal["parquet"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(
+        description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
+        "then to $COLONNADE_DATA"
+    )
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
@@ -210,14 +234,17 @@ class ParquetData(_Parquet, TableColumnsConfig):
 class ParquetLabels(_Parquet, _Labels):
     """Labels in Parquet. `name` is the data's name in reports."""
 
-    name: str = ""
+    name: str = Field(default="", description="name of the data in reports")
 
 
 class _Arrow(_Table):
     """An Arrow IPC (Feather) file, or a folder of them."""
 
-    source: Literal["arrow"]
-    path: str
+    source: Literal["arrow"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(
+        description="a file, or a folder of files in the order of their names; relative to the configuration's folder, "
+        "then to $COLONNADE_DATA"
+    )
 
     def opened(self, base: Path) -> Table:
         """Reads the schema. Raises DataError."""
@@ -237,10 +264,10 @@ class ArrowLabels(_Arrow, _Labels):
 class _Sql(_Table):
     """A `table` of a database, or the result of a `query`."""
 
-    source: Literal["sql"]
-    url: str
-    table: str | None = None
-    query: str | None = None
+    source: Literal["sql"] = Field(description="the source, which decides the other keys of this section")
+    url: str = Field(description="address of the database, as SQLAlchemy writes it; without a password")
+    table: str | None = Field(default=None, description="a table of the database; either this or `query`")
+    query: str | None = Field(default=None, description="a select statement; either this or `table`")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -269,8 +296,8 @@ class SqlLabels(_Sql, _Labels):
 class _Npy(_Table):
     """A numpy file."""
 
-    source: Literal["npy"]
-    path: str
+    source: Literal["npy"] = Field(description="the source, which decides the other keys of this section")
+    path: str = Field(description="the file; relative to the configuration's folder, then to $COLONNADE_DATA")
 
     def opened(self, base: Path) -> Table:
         """Maps the file. Raises DataError."""

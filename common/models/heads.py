@@ -19,8 +19,10 @@ class LinearHeadConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["linear"] = "linear"
-    bias: bool = False
+    name: Literal["linear"] = Field(
+        default="linear", description="the head, which decides the other keys of this section"
+    )
+    bias: bool = Field(default=False, description="adds a bias to every score")
 
     def module(self, inputs: int, classes: int, draws: torch.Generator | None = None) -> nn.Module:  # noqa: ARG002
         """The head: (batch, inputs) -> (batch, classes). No dropout."""
@@ -36,7 +38,9 @@ class ProductHeadConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["linear"] = "linear"
+    name: Literal["linear"] = Field(
+        default="linear", description="the head, which decides the other keys of this section"
+    )
 
     def size(self, inputs: int, classes: int) -> int:
         """Number of parameters."""
@@ -51,10 +55,12 @@ class MlpHeadConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["mlp"] = "mlp"
-    hidden: PositiveInt = 128
-    layers: Annotated[int, Field(ge=2)] = 2
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    name: Literal["mlp"] = Field(default="mlp", description="the head, which decides the other keys of this section")
+    hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
+    layers: Annotated[int, Field(ge=2)] = Field(default=2, description="linear layers, the last one included")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.25, description="share of hidden values that a training step leaves out"
+    )
 
     def module(self, inputs: int, classes: int, draws: torch.Generator | None = None) -> nn.Module:
         """The head: (batch, inputs) -> (batch, classes). Dropout comes from `draws`, or from torch's own generator."""
@@ -80,8 +86,10 @@ class NormedHeadConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["normed"] = "normed"
-    hidden: PositiveInt = 128
+    name: Literal["normed"] = Field(
+        default="normed", description="the head, which decides the other keys of this section"
+    )
+    hidden: PositiveInt = Field(default=128, description="width of the hidden layers")
 
     def module(self, inputs: int, classes: int) -> nn.Module:
         """The head: (batch, inputs) -> (batch, classes)."""

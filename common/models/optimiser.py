@@ -25,11 +25,13 @@ class SgdConfig(_OptimiserBase):
     Plain with `momentum: 0`; Nesterov's momentum instead of Polyak's if `nesterov` is true.
     """
 
-    name: Literal["sgd"] = "sgd"
-    lr: Rate = 0.1
-    momentum: Momentum = 0.9
-    weight_decay: Decay = 1e-3
-    nesterov: bool = False
+    name: Literal["sgd"] = Field(
+        default="sgd", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=0.1, description="learning rate")
+    momentum: Momentum = Field(default=0.9, description="share of the last step that is added to the next; heads: 0")
+    weight_decay: Decay = Field(default=1e-3, description="L2 penalty, added to the gradient as this times a weight")
+    nesterov: bool = Field(default=False, description="Nesterov's momentum; needs `momentum` above 0")
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> SgdConfig:
@@ -41,54 +43,70 @@ class SgdConfig(_OptimiserBase):
 class AdamConfig(_OptimiserBase):
     """Adam; its weight decay is part of the gradient."""
 
-    name: Literal["adam"] = "adam"
-    lr: Rate = 1e-3
-    betas: tuple[Momentum, Momentum] = (0.9, 0.999)
-    eps: Rate = 1e-8
-    weight_decay: Decay = 0.0
+    name: Literal["adam"] = Field(
+        default="adam", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=1e-3, description="learning rate")
+    betas: tuple[Momentum, Momentum] = Field(
+        default=(0.9, 0.999), description="decay of the running means of gradients and of their squares"
+    )
+    eps: Rate = Field(default=1e-8, description="added to the denominator, for numerical stability")
+    weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
 class AdamWConfig(_OptimiserBase):
     """Adam with decoupled weight decay."""
 
-    name: Literal["adamw"] = "adamw"
-    lr: Rate = 1e-3
-    betas: tuple[Momentum, Momentum] = (0.9, 0.999)
-    eps: Rate = 1e-8
-    weight_decay: Decay = 1e-2
+    name: Literal["adamw"] = Field(
+        default="adamw", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=1e-3, description="learning rate")
+    betas: tuple[Momentum, Momentum] = Field(
+        default=(0.9, 0.999), description="decay of the running means of gradients and of their squares"
+    )
+    eps: Rate = Field(default=1e-8, description="added to the denominator, for numerical stability")
+    weight_decay: Decay = Field(default=1e-2, description="share of a weight, times `lr`, that a step removes")
 
 
 class AdagradConfig(_OptimiserBase):
     """Adagrad, one of the optimisers of VFedMH, Section 5.6."""
 
-    name: Literal["adagrad"] = "adagrad"
-    lr: Rate = 1e-2
-    lr_decay: Decay = 0.0
-    initial_accumulator_value: Decay = 0.0
-    eps: Rate = 1e-10
-    weight_decay: Decay = 0.0
+    name: Literal["adagrad"] = Field(
+        default="adagrad", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=1e-2, description="learning rate")
+    lr_decay: Decay = Field(
+        default=0.0, description="decay of the learning rate: step t has lr / (1 + (t - 1) lr_decay)"
+    )
+    initial_accumulator_value: Decay = Field(default=0.0, description="initial sum of squared gradients")
+    eps: Rate = Field(default=1e-10, description="added to the denominator, for numerical stability")
+    weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
 class RmspropConfig(_OptimiserBase):
     """RMSprop."""
 
-    name: Literal["rmsprop"] = "rmsprop"
-    lr: Rate = 1e-2
-    alpha: Momentum = 0.99
-    eps: Rate = 1e-8
-    momentum: Momentum = 0.0
-    centered: bool = False
-    weight_decay: Decay = 0.0
+    name: Literal["rmsprop"] = Field(
+        default="rmsprop", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=1e-2, description="learning rate")
+    alpha: Momentum = Field(default=0.99, description="decay of the running mean of squared gradients")
+    eps: Rate = Field(default=1e-8, description="added to the denominator, for numerical stability")
+    momentum: Momentum = Field(default=0.0, description="share of the last step that is added to the next")
+    centered: bool = Field(default=False, description="divides by the standard deviation of gradients, not their size")
+    weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
 class AdadeltaConfig(_OptimiserBase):
     """Adadelta, which adapts its rate: `lr` only scales it."""
 
-    name: Literal["adadelta"] = "adadelta"
-    lr: Rate = 1.0
-    rho: Momentum = 0.9
-    eps: Rate = 1e-6
-    weight_decay: Decay = 0.0
+    name: Literal["adadelta"] = Field(
+        default="adadelta", description="the optimiser, which decides the other keys of this section"
+    )
+    lr: Rate = Field(default=1.0, description="factor of the adapted step")
+    rho: Momentum = Field(default=0.9, description="decay of the running mean of squared gradients")
+    eps: Rate = Field(default=1e-6, description="added to the denominator, for numerical stability")
+    weight_decay: Decay = Field(default=0.0, description="L2 penalty, added to the gradient as this times a weight")
 
 
 def _expand(value: object) -> object:

@@ -31,7 +31,14 @@ class OwnConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    file: Annotated[str, Field(pattern=r"^.+\.py:\w+$", description="./FILE.py:NAME")]
+    file: Annotated[
+        str,
+        Field(
+            pattern=r"^.+\.py:\w+$",
+            examples=["./FILE.py:NAME"],
+            description="a class or function of yours, ./FILE.py:NAME; other keys are its arguments",
+        ),
+    ]
 
     def module(self, base: Path, *sizes: object) -> nn.Module:
         """Calls NAME with the sizes, in order, and the configured keyword arguments.

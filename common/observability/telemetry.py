@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.escaped import escaped
+from colonnade.common.observability.log import EventLog
 from colonnade.common.runtime.json_lines import open_to_append
 from colonnade.common.runtime.rate_limit import Digest, Event, Listener
 
@@ -21,7 +22,7 @@ _LONGEST = 500  # maximum characters of a refusal's reason
 
 
 class Telemetry:
-    """Writes events to a file as they occur, and passes them on.
+    """Writes events to a file and to a logger as they occur, and passes them on.
 
     Events that others can cause are written at a bounded rate (common/runtime/rate_limit.py) and passed on unbounded: a
     listener that prints them bounds them again.
@@ -30,10 +31,18 @@ class Telemetry:
         path: the run's events.jsonl; None writes nothing.
         listeners: called with every event.
         clock: seconds since 1970, or since the beginning on the virtual clock.
+        log: name of a logger below `colonnade` (common/observability/log.py); "" writes to none.
     """
 
-    def __init__(self, path: Path | None = None, *listeners: Listener, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        *listeners: Listener,
+        clock: Callable[[], float] = time.time,
+        log: str = "",
+    ) -> None:
         self._path, self._clock = path, clock
+        self._log = EventLog(log) if log else None
         self._file: TextIO | None = None
         self._listeners = listeners
         self._digest = Digest(self._keep, clock)
@@ -55,6 +64,8 @@ class Telemetry:
         return event
 
     def _keep(self, event: Event) -> None:
+        if self._log is not None:
+            self._log(event)
         if self._path is not None and not self._closed:
             self._write(self._path, json.dumps(without_nan(event)) + "\n")
 

@@ -43,7 +43,7 @@ _EXPECTED: Mapping[str, str] = {
     "model_attributes_type": "keys and values",
     "model_type": "keys and values",
     "path_type": "a path",
-    "string_pattern_mismatch": "{description}",
+    "string_pattern_mismatch": "{forms}",
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} character",
     "string_type": "text",
@@ -127,8 +127,8 @@ class _Place:
         """One value, and all its alternatives."""
         # In the short form a model's field is one step below the value.
         short = (*self._path, errors[0]["loc"][-1])
-        description = self._description(self._path) or self._description(short) or "another form"
-        words = [word for error in errors for word in _expected(error, description)]
+        forms = self._forms(self._path) or self._forms(short) or self._description(self._path) or "another form"
+        words = [word for error in errors for word in _expected(error, forms)]
         given = errors[0]["input"]
         near = nearest(given, [word.strip("'") for word in words if word[0] == "'"]) if isinstance(given, str) else ""
         hint = "put it in quotes" if isinstance(given, int | float) and "text" in words else ""
@@ -149,6 +149,12 @@ class _Place:
     def _description(self, path: Path) -> str:
         fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
         return next((field.description for field in fields if field and field.description), "")
+
+    def _forms(self, path: Path) -> str:
+        """Forms of a value with a pattern: the field's examples."""
+        fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
+        found = (_either([str(word) for word in field.examples]) for field in fields if field and field.examples)
+        return next(found, "")
 
     def _options(self, path: Path, *, every: bool = False) -> list[Any]:
         """Possible types at a path: of several models those of the kind named in the file, or all of them."""
@@ -225,13 +231,13 @@ def _fitting(options: list[Any], node: Any) -> list[Any]:
     return [model for model in models if complete(model)] or models
 
 
-def _expected(error: ErrorDetails, description: str) -> list[str]:
+def _expected(error: ErrorDetails, forms: str) -> list[str]:
     if error["type"] == "literal_error":
         return re.split(", | or ", error["ctx"]["expected"])
     template = _EXPECTED.get(error["type"])
     if template is None:
         return [error["msg"].removeprefix("Input should be ")]
-    return [template.format(description=description, **error.get("ctx", {}))]
+    return [template.format(forms=forms, **error.get("ctx", {}))]
 
 
 def _either(words: Sequence[str]) -> str:

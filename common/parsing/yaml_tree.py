@@ -102,9 +102,10 @@ def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
     """A template's `data` without the keys of its own source alone. Unknown keys stay, to be refused."""
     models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
     fields = {word: model.model_fields for word, model in models.items()}
-    if source not in fields:
+    if not isinstance(source, str) or source not in fields:
         return under
-    own = fields.get(under.get("source"), {})
+    other = under.get("source")
+    own = fields.get(other, {}) if isinstance(other, str) else {}
     return {key: value for key, value in under.items() if key in fields[source] or key not in own}
 
 

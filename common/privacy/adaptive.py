@@ -27,7 +27,7 @@ class StepsConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     clip: float = Field(gt=0, description="C_0, the largest L2 norm of a row's gradient at all of a bottom model")
-    cost: float = Field(default=0.1, gt=0, le=1e6, description="of a step, in releases of an embedding")
+    cost: float = Field(default=0.1, gt=0, le=1e6, description="privacy cost of a step, in releases of an embedding")
 
 
 class AdaptivePrivacyConfig(NoiseConfig):
@@ -39,9 +39,9 @@ class AdaptivePrivacyConfig(NoiseConfig):
     `epsilon` sets the noise; `epsilon` next to another is a budget, at which the run ends.
     """
 
-    mechanism: Literal["adaptive"]
+    mechanism: Literal["adaptive"] = Field(description="the mechanism, which decides the other keys of this section")
     clip: float = Field(gt=0, description="t, half the diameter of the region that embeddings are brought into")
-    release: RegionName = Field(default="ball", description="the region")
+    release: RegionName = Field(default="ball", description="region that embeddings are brought into")
     rescale: Literal["none", "paper", "released"] = Field(
         default="none",
         description="growth of embeddings that crowd together: by their own distances (Eq. 4, a heuristic without "
@@ -51,8 +51,8 @@ class AdaptivePrivacyConfig(NoiseConfig):
     release_epsilon: float | None = Field(
         default=None, gt=0, description="the paper's epsilon, of a single release; sigma is found from it"
     )
-    delta: float = Field(gt=0, lt=1, description="beside epsilon and release_epsilon")
-    steps: StepsConfig | None = Field(default=None, description="left out, steps have no noise")
+    delta: float = Field(gt=0, lt=1, description="probability beside epsilon and release_epsilon")
+    steps: StepsConfig | None = Field(default=None, description="noise on the steps of bottom models; left out, none")
 
     @property
     def adjacency(self) -> Literal["row"]:

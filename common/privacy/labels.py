@@ -47,10 +47,12 @@ class LabelPrivacyConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    mechanism: Literal["laplace"] = "laplace"
-    epsilon: Amount | None = None
-    deviation: Amount | None = None
-    seeded: bool = False
+    mechanism: Literal["laplace"] = Field(default="laplace", description="distribution of the noise")
+    epsilon: Amount | None = Field(default=None, description="privacy budget of every training label; or `deviation`")
+    deviation: Amount | None = Field(
+        default=None, description="standard deviation of the noise on a one-hot entry; or `epsilon`"
+    )
+    seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LabelPrivacyConfig:

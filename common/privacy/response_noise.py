@@ -39,12 +39,12 @@ class ResponseNoiseConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    clip: Amount
-    head_clip: Amount
-    noise_multiplier: Amount
-    delta: float = Field(default=1e-6, gt=0, lt=1)
-    accounting: Accounting = "exact"
-    seeded: bool = False
+    clip: Amount = Field(description="C, the largest L2 norm of a row's share of a response")
+    head_clip: Amount = Field(description="C_0, the largest L2 norm of a row's gradient at the server's parameters")
+    noise_multiplier: Amount = Field(description="sigma, standard deviation of the noise in units of C and of C_0")
+    delta: float = Field(default=1e-6, gt=0, lt=1, description="probability beside epsilon; below 1 / training rows")
+    accounting: Accounting = Field(default="exact", description="how releases add up: exactly, or by Renyi's bound")
+    seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
 
 
 class RowNoise:

@@ -20,13 +20,19 @@ class NoiseConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    noise_multiplier: float | None = Field(default=None, description="sigma, the noise's deviation")
-    epsilon: float | None = Field(default=None, gt=0, description="the budget of every party")
-    delta: float = Field(default=1e-5, gt=0, lt=1)
+    noise_multiplier: float | None = Field(
+        default=None, description="sigma, standard deviation of the noise in units of `clip` (adaptive: of 2 `clip`)"
+    )
+    epsilon: float | None = Field(
+        default=None, gt=0, description="privacy budget of every party; the run ends before it is exceeded"
+    )
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="probability beside epsilon")
     accounting: Accounting = Field(
         default="exact", description="how releases add up: exactly, or by Renyi's bound as in papers, which is larger"
     )
-    rounds: int | None = Field(default=None, ge=1, description="to spend epsilon over; left out, all of the run's")
+    rounds: int | None = Field(
+        default=None, ge=1, description="rounds over which epsilon is spent; left out, all of the run"
+    )
     seeded: bool = Field(default=False, description="noise from the federation's seed: for tests, protects nothing")
     evaluate: Literal["released", "clean"] = Field(
         default="released", description="clean: evaluations without noise, which voids the guarantee"
@@ -61,11 +67,14 @@ class PrivacyConfig(NoiseConfig):
     exceeded.
     """
 
-    mechanism: Literal["gaussian"] = "gaussian"
+    mechanism: Literal["gaussian"] = Field(
+        default="gaussian", description="the mechanism, which decides the other keys of this section"
+    )
     clip: float = Field(gt=0, description="C, the largest Frobenius norm of a message")
     adjacency: Literal["participation", "replace"] = Field(
         default="replace",
-        description="what epsilon is about: a party that has other data (sensitivity 2C), or is absent (C)",
+        description="neighbours of the guarantee: a party that has other data (replace, sensitivity 2C), or that is "
+        "absent (participation, C)",
     )
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ class Config(ProtocolConfig):
 
     active: ClassVar[bool] = True
 
-    name: Literal["agg_vfl"] = "agg_vfl"
+    name: Literal["agg_vfl"] = Field(default="agg_vfl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a member's embedding, which it keeps")
     missing: Literal["leave_out", "zero", "last", "skip"] = Field(
         default="leave_out",

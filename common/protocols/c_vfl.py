@@ -39,12 +39,13 @@ from colonnade.common.models.heads import JointHeadConfig, LinearHeadConfig
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["c_vfl"] = "c_vfl"
+    name: Literal["c_vfl"] = Field(default="c_vfl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     local_steps: int = Field(default=10, ge=1, description="Q, steps of parties and server per exchange")
     head: JointHeadConfig = Field(default=LinearHeadConfig(), description="g, linear or mlp, which parties compute too")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

@@ -28,7 +28,7 @@ from colonnade.common.messaging.outgoing import Released
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["centralized"] = "centralized"
+    name: Literal["centralized"] = Field(default="centralized", description="the protocol")
     columns: int = Field(default=1024, ge=1, description="the most columns that one party may have")
 
 

@@ -44,7 +44,7 @@ from colonnade.common.numerics.directions import Draw
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["czofo"] = "czofo"
+    name: Literal["czofo"] = Field(default="czofo", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     directions: int = Field(default=10, ge=1, description="q, directions that a loss is differenced along")
     mu: float = Field(default=1e-3, gt=0, le=1e3, description="the step along a direction")
@@ -53,18 +53,20 @@ class Config(ProtocolConfig):
     )
     draw: Draw = Field(
         default="sphere",
-        description="where directions come from: uniform on the unit sphere, standard normal, signs (the cheapest), "
+        description="distribution of directions: uniform on the unit sphere, standard normal, signs (the cheapest), "
         "or orthogonal (on the sphere, a row's at right angles)",
     )
     antithetic: bool = Field(default=False, description="differences between a step along a direction and one back")
     combine: Literal["concatenate", "average"] = Field(
-        default="concatenate", description="how the parties' embeddings make one: side by side, or their average"
+        default="concatenate", description="combination of the parties' embeddings: side by side, or their average"
     )
-    arrivals: bool = Field(default=True, description="parties come when they like, instead of all in every round")
+    arrivals: bool = Field(
+        default=True, description="asynchronous: every party acts when it is ready, instead of all in every round"
+    )
     ahead: int | None = Field(
         default=None, ge=0, description="turns that a party may be ahead of the slowest; left out, any number"
     )
-    theorem: bool = Field(default=True, description="measures what Theorem 4.1 rests on, for the summary")
+    theorem: bool = Field(default=True, description="measures the quantities of Theorem 4.1, for the summary")
 
 
 @message

@@ -36,13 +36,14 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, bl
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["fdml"] = "fdml"
+    name: Literal["fdml"] = Field(default="fdml", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of a party's embedding, which it keeps")
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
+        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
     )
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

@@ -28,11 +28,12 @@ from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradien
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["fedbcd"] = "fedbcd"
+    name: Literal["fedbcd"] = Field(default="fedbcd", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     tau: int = Field(default=5, ge=1, description="local steps per exchange; 1 is split learning")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

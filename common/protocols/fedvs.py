@@ -49,10 +49,10 @@ LARGEST_EVALUATION = 1 << 15  # coded rows evaluated together, if responses are 
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["fedvs"] = "fedvs"
+    name: Literal["fedvs"] = Field(default="fedvs", description="the protocol")
     embedding: int = Field(default=64, ge=1, description="width of every party's embedding")
     segments: int | Literal["auto"] = Field(
-        default="auto", description="K, pieces that the rows are cut into; auto: as many as `stragglers` allows"
+        default="auto", description="K, segments that the rows are divided into; auto: as many as `stragglers` allows"
     )
     stragglers: int = Field(default=1, ge=0, description="parties that a round need not wait for, where K is auto")
     masks: int = Field(default=1, ge=1, description="T, parties that may collude and learn nothing")

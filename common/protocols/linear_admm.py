@@ -37,11 +37,12 @@ from colonnade.common.messaging.outgoing import Released
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["linear_admm"] = "linear_admm"
+    name: Literal["linear_admm"] = Field(default="linear_admm", description="the protocol")
     rho: float = Field(default=0.03, gt=0, description="penalty of the constraint: the smaller, the longer the steps")
-    beta: float = Field(default=0.001, gt=0, description="of the regulariser beta/2 |W|^2, beside the mean loss")
+    beta: float = Field(default=0.001, gt=0, description="weight of the regulariser beta/2 |W|^2, beside the mean loss")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

@@ -29,7 +29,7 @@ class Config(ProtocolConfig):
 
     active: ClassVar[bool] = True
 
-    name: Literal["local"] = "local"
+    name: Literal["local"] = Field(default="local", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of the active party's embedding")
 
 

@@ -27,10 +27,11 @@ from colonnade.common.contracts.embeddings import Embedding, Evaluation, Gradien
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["split"] = "split"
+    name: Literal["split"] = Field(default="split", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

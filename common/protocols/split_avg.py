@@ -48,14 +48,16 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, bl
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["split_avg"] = "split_avg"
+    name: Literal["split_avg"] = Field(default="split_avg", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding")
     combine: Literal["average", "max", "concatenate"] = Field(
-        default="average", description="how the parties' embeddings make one: their average, maximum, or side by side"
+        default="average", description="combination of the parties' embeddings: their average, maximum, or side by side"
     )
-    arrivals: bool = Field(default=False, description="parties come when they like, instead of all in every round")
+    arrivals: bool = Field(
+        default=False, description="asynchronous: every party acts when it is ready, instead of all in every round"
+    )
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
+        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
     )
     missing: Literal["leave_out", "zero", "last", "skip"] = Field(
         default="leave_out",

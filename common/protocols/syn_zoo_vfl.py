@@ -30,9 +30,10 @@ from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pai
 class Config(PairsConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["syn_zoo_vfl"] = "syn_zoo_vfl"
+    name: Literal["syn_zoo_vfl"] = Field(default="syn_zoo_vfl", description="the protocol")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

@@ -40,13 +40,15 @@ from colonnade.common.messaging.outgoing import Released
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["vafl"] = "vafl"
+    name: Literal["vafl"] = Field(default="vafl", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="width of every party's embedding, and of their sum")
     weights_lr: float = Field(default=0.01, gt=0, description="learning rate of the weights a_k")
-    arrivals: bool = Field(default=False, description="parties come when they like, instead of all in every round")
+    arrivals: bool = Field(
+        default=False, description="asynchronous: every party acts when it is ready, instead of all in every round"
+    )
     missing: Literal["zero", "last", "skip"] = Field(
         default="zero",
-        description="in the place of a party that did not answer: zeros, its last, or no round; "
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round; "
         "with `arrivals` it is always its last",
     )
 

@@ -38,7 +38,7 @@ class Config(ProtocolConfig):
 
     active: ClassVar[bool] = True
 
-    name: Literal["vfedmh"] = "vfedmh"
+    name: Literal["vfedmh"] = Field(default="vfedmh", description="the protocol")
     embedding: int = Field(default=64, ge=1, description="width of every member's embedding")
     aggregate: Summing = Field(
         default="blinded", description="clear: the server sees every party's embeddings, as in most other protocols"

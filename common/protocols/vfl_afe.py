@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
@@ -30,7 +32,8 @@ from colonnade.common.protocols import split
 class Config(split.Config):
     """Keys under `federation.protocol`."""
 
-    name: Literal["vfl_afe"] = "vfl_afe"  # type: ignore[assignment]  # same exchange as split
+    # The exchange is that of split.
+    name: Literal["vfl_afe"] = Field(default="vfl_afe", description="the protocol")  # type: ignore[assignment]
 
 
 def check(federation: FederationConfig, _config: Config) -> None:

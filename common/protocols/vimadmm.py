@@ -41,7 +41,7 @@ from colonnade.common.models.heads import PartyHeadConfig, ProductHeadConfig
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["vimadmm"] = "vimadmm"
+    name: Literal["vimadmm"] = Field(default="vimadmm", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of every party's embedding")
     rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
@@ -53,7 +53,8 @@ class Config(ProtocolConfig):
     )
     head: PartyHeadConfig = Field(default=ProductHeadConfig(), description="g, linear or mlp, alike for all parties")
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

@@ -37,7 +37,7 @@ from colonnade.common.secure_aggregation.masked_sums import BLINDED, Summing, bl
 class Config(ProtocolConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["vimadmm_j"] = "vimadmm_j"
+    name: Literal["vimadmm_j"] = Field(default="vimadmm_j", description="the protocol")
     embedding: int = Field(default=60, ge=1, description="d_f, width of a party's embedding, which it keeps")
     rho: float = Field(default=1.0, gt=0, description="penalty of the constraint; the paper takes .5 to 2")
     tau: int = Field(default=20, ge=1, description="local steps per exchange")
@@ -45,13 +45,14 @@ class Config(ProtocolConfig):
         default=1.0, gt=0, lt=2, description="gamma, how much of its step lambda takes; less for many parties"
     )
     update: Literal["variables", "signal"] = Field(
-        default="variables", description="what step 4 sends: lambda and s_k, or the one tensor that steps depend on"
+        default="variables", description="content of step 4: lambda and s_k, or the one tensor that steps depend on"
     )
     aggregate: Summing = Field(
-        default="clear", description="blinded: the server learns the sum over all parties and nobody's own"
+        default="clear", description="blinded: the server learns the sum over all parties, and no party's own value"
     )
     missing: Literal["zero", "last", "skip"] = Field(
-        default="zero", description="in the place of a party that did not answer: zeros, its last, or no round"
+        default="zero",
+        description="replacement for a party that did not answer: zeros, its last value, or skip the round",
     )
 
 

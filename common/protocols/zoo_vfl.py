@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pairs, pairs_limits
 
@@ -30,7 +32,7 @@ from colonnade.common.contracts.pairs import PAIRS, SEES, PairsConfig, check_pai
 class Config(PairsConfig):
     """Keys under `federation.protocol`."""
 
-    name: Literal["zoo_vfl"] = "zoo_vfl"
+    name: Literal["zoo_vfl"] = Field(default="zoo_vfl", description="the protocol")
 
 
 CONTRACT = Contract(

@@ -15,7 +15,7 @@ from colonnade.common.crypto.pki.peers import verify_peer
 from colonnade.common.crypto.pki.revocation import RevocationList
 from colonnade.common.errors import IdentityError, RefusedError, nearest
 from colonnade.common.parsing.file import differences
-from colonnade.common.version import VERSION
+from colonnade.common.version import VERSION, read_version, series, works_with
 
 _MOST = 12  # keys named in a refusal
 
@@ -97,9 +97,12 @@ class Admission:
         party = hello.party
         if hello.federation != self._federation.id:
             raise RefusedError(f"{party!r} is of federation {hello.federation[:80]!r}, this is {self._federation.id!r}")
-        if hello.wire != WIRE_VERSION or hello.version != VERSION:
-            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{hello.version[:80]} (wire {hello.wire})"
-            raise RefusedError(f"{party!r} runs Colonnade {theirs}, the server {ours}", hint="install the same version")
+        if hello.wire != WIRE_VERSION or not works_with(VERSION, hello.version):
+            ours, theirs = f"{VERSION} (wire {WIRE_VERSION})", f"{_shown(hello.version)} (wire {hello.wire})"
+            raise RefusedError(
+                f"{party!r} runs Colonnade {theirs}, the server {ours}",
+                hint=f"install a version of one series at all members: {series(VERSION)} goes with the server",
+            )
         differing = differences(self._hashes, hello.config)
         if "purpose" in differing:
             theirs, ours = (
@@ -136,6 +139,11 @@ class Admission:
 def _some(keys: Sequence[str]) -> str:
     more = len(keys) - _MOST
     return ", ".join(key[:80] for key in keys[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _shown(version: str) -> str:
+    """A party's version; text of another form in quotes."""
+    return version if read_version(version) else repr(version[:80])
 
 
 def claimed(pem: bytes | None) -> str:

@@ -30,7 +30,7 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.runtime.phases import CHECKPOINT, COMPUTING, EVALUATION, WAITING, Phases
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.admission import Admission, claimed
-from colonnade.server.membership.party import Intake, Member, first_hello, screened
+from colonnade.server.membership.party import Intake, Member, Versions, first_hello, screened
 from colonnade.server.membership.revocations import Revocations
 from colonnade.server.membership.saving import common_round
 from colonnade.server.membership.session_numbers import SessionNumbers
@@ -72,17 +72,16 @@ class Hub:
         self.phases = Phases(COMPUTING, WAITING, EVALUATION, CHECKPOINT)  # of the server side
         self._mailbox = Mailbox(self._late, self.phases)
         self._links: dict[str, Link] = {}
-        self._names = federation.names  # the parties that take part
-        self._away: dict[str, float] = {}
+        self._names = federation.names  # that take part
         self._failure: Exception | None = None
+        self._away: dict[str, float] = {}
         self._over = False
         self.revocations = Revocations(admission, telemetry, federation.timeouts.away)
         self.members: dict[str, Member] = {}
         self.totals = Totals(federation.names)
+        self.versions = Versions(telemetry)
         self.releases: dict[str, float] = {}  # by party, as last reported
-        self.session = 0
-        self.round = 0
-        self.aligned = ""  # number of the settled alignment, for parties that begin
+        self.session, self.round, self.aligned = 0, 0, ""  # aligned: number of the alignment, for parties that begin
 
     async def greet(self, connection: Connection, pem: bytes | None) -> None:
         """Checks a new connection's certificate, reads its Hello and admits it, or refuses with a reason."""
@@ -279,6 +278,7 @@ class Hub:
         inlet = Intake(member, partial(self._links.get, party))
         connection.attach(partial(self._hear, party, member), partial(self._lose, party, member), inlet)
         self._telemetry.event("join", party=party, joined=len(self.members), of=len(self._federation.names))
+        self.versions.note(party, hello.version)
         self._changed.set()
 
     def _hear(self, party: str, member: Member, parcel: said.Parcel) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from colonnade.common.conversation.conversation import Link
 from colonnade.common.conversation.membership import Begin, Hello
 from colonnade.common.errors import ColonnadeError, RefusedError
+from colonnade.common.observability.telemetry import Telemetry
+from colonnade.common.version import VERSION
 from colonnade.common.wire.connection import Connection
 from colonnade.server.membership.admission import Admission
 
@@ -79,6 +81,28 @@ class Intake:
     @property
     def _here(self) -> bool:
         return self.member.ready and not self.member.parted.is_set()
+
+
+class Versions:
+    """Versions of Colonnade at the parties, of the server's series.
+
+    Args:
+        telemetry: receives a warning for every other version than the server's, once.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self.others: dict[str, str] = {}
+
+    def note(self, party: str, version: str) -> None:
+        """Takes the version of a party that has joined."""
+        if version != self.others.get(party, VERSION) and version != VERSION:
+            reason = f"runs Colonnade {version}, the server {VERSION}: releases of one series"
+            self._telemetry.event("warning", party=party, reason=reason)
+        if version == VERSION:
+            self.others.pop(party, None)
+        else:
+            self.others[party] = version
 
 
 async def first_hello(connection: Connection) -> Hello:

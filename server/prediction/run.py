@@ -87,7 +87,7 @@ class PredictionRun:
         service = Service(self.federation, self.config, self.base, task, secure=self.terms.secure)
         with (
             Endpoints(SERVER, self.config) as watch,
-            closing(Telemetry(self._folder.prediction_events, watch, *self.listeners)) as telemetry,
+            closing(Telemetry(self._folder.prediction_events, watch, *self.listeners, log="server")) as telemetry,
             service.watch_handshakes(telemetry),
         ):
             ctx, row_index = self._context(telemetry)

@@ -56,8 +56,14 @@ def summarise(
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
-        "environment": describe_environment(),
+        "environment": {**describe_environment(), **_versions(hub.versions.others)},
     }
+
+
+def _versions(others: Mapping[str, str]) -> dict[str, str]:
+    """Parties with another version of Colonnade than the server's."""
+    named = ", ".join(f"{party} {version}" for party, version in sorted(others.items()))
+    return {"other versions": named} if named else {}
 
 
 def findings(ctx: ServerContext) -> dict[str, Any]:
@@ -199,8 +205,9 @@ def response_noise_summary(ctx: ServerContext) -> dict[str, Any] | None:
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """Source of the labels: 'digits', 'mnist' or a file's name."""
-    return str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    """Source of the labels: 'digits', 'mnist' or a file, by its name alone where it was given by a whole path."""
+    found = str(next((source[key] for key in ("name", "folder", "path") if source.get(key)), source.get("source")))
+    return Path(found).name if Path(found).is_absolute() else found
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:

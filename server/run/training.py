@@ -103,7 +103,7 @@ class ServerRun:
         schedule = Schedule(self.federation, len(labels.values), labels.official_test)
         aligned, run_cache = self.federation.align != "none", RunCache(self._folder.run_cache)
         keys = RowKeys.of(labels.ids, self.federation.keys, SERVER, self.out) if aligned else None
-        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking)
+        telemetry = Telemetry(self._folder.events, self._note_first, watch, *self.listeners, tracking, log="server")
         tracking.report = telemetry.pass_on
         values = labels.values.to(device)
         ctx = ServerContext(

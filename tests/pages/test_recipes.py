@@ -1,4 +1,4 @@
-"""docs/data_teams.md, docs/researchers.md and docs/python.md: their YAML is a configuration, their Python runs."""
+"""docs/data_teams.md and docs/researchers.md: their YAML is a configuration, their Python runs."""
 
 from __future__ import annotations
 
@@ -66,31 +66,3 @@ def test_python_of_the_researchers_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(0.1 < accuracy <= 1 and sent for accuracy, sent in found["results"].values())
     exec(attack, found)
     assert found["labels"].infer(found["attacked"], "party1")[0].accuracy > 0.1
-
-
-def test_typed_objects_of_the_python_page_are_a_configuration() -> None:
-    import colonnade
-
-    found: dict[str, Any] = {"colonnade": colonnade}
-    typed = next(text for text in blocks("python.md", "python") if "colonnade.Config(" in text)
-    exec(typed, found)
-    config = found["config"]
-    assert config.federation.names == ("bank", "clinic") and config.federation.protocol.embedding == 32
-
-
-def test_names_of_the_python_page_exist() -> None:
-    import inspect
-
-    import colonnade
-
-    text = "\n".join(blocks("python.md", "python"))
-    for name in re.findall(r"\brun\.(\w+)", text):
-        assert hasattr(colonnade.Run, name) or name in inspect.getsource(colonnade.Run), name
-    for name in re.findall(r"\bcolonnade\.(\w+)", text):
-        assert name in colonnade.__all__, name
-    page = (ROOT / "docs/python.md").read_text()
-    for name in re.findall(r"^\| `(\w+)` \|", page, re.M):
-        assert name in {
-            **inspect.signature(colonnade.up).parameters,
-            **inspect.signature(colonnade.simulate).parameters,
-        }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from colonnade.cli.data.check import check, check_members
+from colonnade.cli.data.check import check
 from colonnade.common.config.members import Config
 from colonnade.common.errors import ConfigError, EnvironmentFault
 from colonnade.common.parsing.file import parse
@@ -21,6 +21,7 @@ from colonnade.common.tracking import sections
 from colonnade.common.tracking.mlflow_tracker import MlflowConfig, quieten
 from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackerConfig, prepare
+from colonnade.launcher.readiness import check_members
 from tests.support.federation import tree
 from tests.support.tracking import RecorderConfig, run_tracked
 

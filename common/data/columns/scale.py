@@ -21,8 +21,8 @@ class MeanStd(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mean: float
-    std: float = Field(gt=0)
+    mean: float = Field(description="the mean; of bytes, in units of 0 to 1")
+    std: float = Field(gt=0, description="the standard deviation; of bytes, in units of 0 to 1")
 
 
 ScaleConfig = Literal["none", "unit", "standard"] | MeanStd

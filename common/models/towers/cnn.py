@@ -22,9 +22,11 @@ class CnnConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["cnn"] = "cnn"
-    channels: tuple[PositiveInt, PositiveInt] = (16, 32)
-    embedding: PositiveInt = 60
+    name: Literal["cnn"] = Field(default="cnn", description="the model, which decides the other keys of this section")
+    channels: tuple[PositiveInt, PositiveInt] = Field(default=(16, 32), description="maps of the two convolutions")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
     flat: bool = Field(default=False, description="the features themselves are the embedding: no linear layer")
 
     def module(self, input_shape: Shape) -> nn.Module:

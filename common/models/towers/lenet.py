@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import nn
 
 from colonnade.common.data.split import Shape
@@ -22,8 +22,12 @@ class LenetConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["lenet"] = "lenet"
-    embedding: PositiveInt = 60
+    name: Literal["lenet"] = Field(
+        default="lenet", description="the model, which decides the other keys of this section"
+    )
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
 
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.

@@ -16,12 +16,12 @@ class MlpConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["mlp"] = "mlp"
-    hidden: PositiveInt = 120
-    embedding: PositiveInt = 60
-    signed: bool = Field(
-        default=False, description="whether embeddings may be negative: no ReLU after the second layer"
+    name: Literal["mlp"] = Field(default="mlp", description="the model, which decides the other keys of this section")
+    hidden: PositiveInt = Field(default=120, description="width of the first layer")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
     )
+    signed: bool = Field(default=False, description="embeddings may be negative: no ReLU after the second layer")
 
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding), nowhere negative or `signed`."""

@@ -12,7 +12,7 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from colonnade.common.data.split import Shape
@@ -23,9 +23,13 @@ class PolynomialConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["polynomial"] = "polynomial"
-    layers: PositiveInt = 2
-    embedding: PositiveInt = 60
+    name: Literal["polynomial"] = Field(
+        default="polynomial", description="the model, which decides the other keys of this section"
+    )
+    layers: PositiveInt = Field(default=2, description="D, the highest power of a value")
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
 
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for rows of a shape: (batch, *input_shape) -> (batch, embedding)."""

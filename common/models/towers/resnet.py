@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,8 +28,12 @@ class ResnetConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Literal["resnet18", "resnet50"] = "resnet18"
-    embedding: PositiveInt = 60
+    name: Literal["resnet18", "resnet50"] = Field(
+        default="resnet18", description="the model, which decides the other keys of this section"
+    )
+    embedding: PositiveInt = Field(
+        default=60, description="width of the embedding; left out, the protocol's `embedding` if it has one"
+    )
 
     def module(self, input_shape: Shape) -> nn.Module:
         """The tower for images: (batch, [C,] H, W) -> (batch, embedding), nowhere negative.

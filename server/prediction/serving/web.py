@@ -6,8 +6,9 @@
                        of a regression {"targets": [..], .. {"id": "7", "known": true, "values": [..]}
     GET  /v1/model     the model, and the latency of its responses
     GET  /healthz      200 while the parties are present, 503 while any is awaited
+    GET  /openapi.json this interface, as an OpenAPI document
 
-Callers show their token: Authorization: Bearer TOKEN (not for /healthz). Errors are {"error": ".."}.
+Callers show their token: Authorization: Bearer TOKEN (not for the last two). Errors are {"error": ".."}.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from colonnade.common.errors import ColonnadeError
 from colonnade.common.network.web_gate import PATIENCE, Gate, Handler
 from colonnade.common.prediction.messages import ROWS
 from colonnade.server.prediction.serving.batching import Batcher, Busy, Reply
+from colonnade.server.prediction.serving.openapi import LONGEST, document
 from colonnade.server.prediction.serving.tokens import Tokens, TooMany, Unknown
 
 _LARGEST = 1 << 20  # bytes of a request
-_LONGEST = 256  # characters of an id
 _KEY = "--http"
 
 
@@ -46,8 +47,8 @@ def read_ids(body: Any) -> list[str]:
     if len(ids) > ROWS:
         raise Refused(f"{len(ids)} ids: at most {ROWS} at once")
     for id in ids:
-        if isinstance(id, bool) or not isinstance(id, str | int) or not 0 < len(str(id)) <= _LONGEST:
-            raise Refused(f"an id is a text or a whole number of 1 to {_LONGEST} characters")
+        if isinstance(id, bool) or not isinstance(id, str | int) or not 0 < len(str(id)) <= LONGEST:
+            raise Refused(f"an id is a text or a whole number of 1 to {LONGEST} characters")
     return [str(id) for id in ids]
 
 
@@ -67,6 +68,8 @@ class Web:
         app.router.add_post("/v1/predict", self._predict)
         app.router.add_get("/v1/model", self._model)
         app.router.add_get("/healthz", self._healthy)
+        app.router.add_get("/openapi.json", self._described)
+        self._document = json.dumps(document()).encode()
         self._gate = Gate(app, _KEY, always=("/healthz",), patience=patience)
 
     async def start(self, address: str, tls: ssl.SSLContext | None) -> str:
@@ -99,6 +102,10 @@ class Web:
         if not self._batcher.open:
             return web.json_response({"status": "waiting for parties"}, status=503)
         return web.json_response({"status": "ok"})
+
+    async def _described(self, _request: web.Request) -> web.Response:
+        # Without a token, as it is public. Unlike a health check it has no place of its own when others take them all.
+        return web.Response(body=self._document, content_type="application/json")
 
 
 def _shown(batcher: Batcher, reply: Reply) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from colonnade.common.conversation.membership import WIRE_VERSION, Begin, Failur
 from colonnade.common.conversation.responses import Quorum
 from colonnade.common.errors import ContractError, PartyAway, PartyFailed, PartyLost, RefusedError
 from colonnade.common.protocols.split import Embedding
-from colonnade.common.version import VERSION
+from colonnade.common.version import VERSION, read_version
+from colonnade.server.reporting.summary import _versions
 from tests.server.stage import RUN, federation, hello, play, refused, stage
 from tests.support.patience import PATIENCE
 
@@ -76,6 +77,70 @@ def test_a_party_that_disagrees_is_sent_the_differences(wrong: dict[str, Any], s
         assert isinstance(connection.last, Refusal) and connection.last.reason.startswith(said)
         assert connection.closed.is_set() and not there.hub.members
         assert there.logged("refused")[0]["reason"] == connection.last.reason
+
+    play(scene())
+
+
+RELEASE = read_version(VERSION)
+assert RELEASE is not None
+PATCH = f"{RELEASE.major}.{RELEASE.minor}.{RELEASE.patch + 7}"
+
+
+def test_another_release_of_the_series_is_admitted_and_reported_once() -> None:
+    async def scene() -> None:
+        there = stage()
+        for _ in range(3):
+            connection = await there.come(replace(hello(), version=PATCH))
+            assert connection.last == Welcome()
+        await there.join("bob")
+        reason = f"runs Colonnade {PATCH}, the server {VERSION}: releases of one series"
+        assert there.logged("warning") == [{"party": "ada", "reason": reason}]
+        assert there.hub.versions.others == {"ada": PATCH}
+
+    play(scene())
+
+
+def test_the_summary_lists_other_versions_alone() -> None:
+    assert _versions({"bob": PATCH, "ada": PATCH}) == {"other versions": f"ada {PATCH}, bob {PATCH}"}
+    assert _versions({}) == {}
+
+
+STRANGE = {
+    "empty": "",
+    "another series": "0.9.0",
+    "a word": "latest",
+    "two parts": "0.2",
+    "four parts": "0.2.0.1",
+    "a sign": "0.-2.0",
+    "white space": "0.2.0 ",
+    "a line end": "0.2.0\n",
+    "digits of another script": "\u0660.\u0662.\u0660",
+    "superscript": "0.\u00b2.0",
+    "full width": "\uff10.\uff12.\uff10",
+    "leading zeros": "0.02.0",
+    "a huge number": "0.2." + "9" * 5000,
+    "a huge suffix": "0.2.0.dev" + "9" * 5000,
+    "another suffix": "0.2.0+local",
+    "an epoch": "1!0.2.0",
+    "escapes": "0.2.0\x1b[2J\u202e",
+    "underscores": "0.2_0.0",
+}
+
+
+@pytest.mark.parametrize("version", STRANGE.values(), ids=STRANGE)
+def test_a_strange_version_is_refused_with_a_short_escaped_text(version: str) -> None:
+    async def scene() -> None:
+        answer = await refused(stage(), replace(hello(), version=version))
+        assert answer.reason.isprintable() and len(answer.reason) < 250
+        assert f"the server {VERSION}" in answer.reason and answer.hint.endswith("goes with the server")
+
+    play(scene())
+
+
+def test_another_wire_version_is_refused_within_a_series() -> None:
+    async def scene() -> None:
+        answer = await refused(stage(), replace(hello(), version=PATCH, wire=WIRE_VERSION + 1))
+        assert f"(wire {WIRE_VERSION + 1})" in answer.reason
 
     play(scene())
 

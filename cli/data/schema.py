@@ -1,0 +1,30 @@
+"""`colonnade schema`: the JSON Schema of a configuration, and the OpenAPI document of `serve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from colonnade.common.errors import EnvironmentFault
+from colonnade.common.parsing.json_schema import configuration_schema
+from colonnade.reports.console.screen import out as console
+from colonnade.server.prediction.serving.openapi import document
+
+
+def schema(out: Path | None, *, openapi: bool) -> None:
+    """Prints one of both, or writes it to a file. Raises EnvironmentFault: the file cannot be written."""
+    text = json.dumps(document() if openapi else configuration_schema(), indent=2) + "\n"
+    if out is None:
+        console.file.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as failed:
+        raise EnvironmentFault(
+            f"--out {out}: cannot be written: {failed.strerror}", hint="give a file in a folder that exists"
+        ) from None
+    console.print(f"{out} is written", markup=False, soft_wrap=True)
+    if not openapi:
+        console.print(
+            f"first line of a configuration: # yaml-language-server: $schema={out}", markup=False, soft_wrap=True
+        )

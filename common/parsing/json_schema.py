@@ -1,0 +1,297 @@
+"""JSON Schema of a configuration file, for editors and other tools. `colonnade schema` prints it.
+
+It is made from the sections' own types, and adds what those accept beside them: short forms, `every_party`, and the
+keys of every protocol. It checks keys, types and ranges; `load` also checks which of them exclude each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from colonnade.common.compression.quantise import WIDTHS
+from colonnade.common.config.members import Config
+from colonnade.common.config.roster import LARGEST
+from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.parsing.error_messages import TEMPLATE
+from colonnade.common.version import VERSION
+
+Schema = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+_REF = "#/$defs/"
+_PARTY, _PART = "PartyConfig", "-part"
+_CSV = ("CsvData", "CsvLabels")
+KIND_KEYS = ("source", "kind", "mechanism", "name")
+"""Keys that decide the other keys of their section."""
+
+_USUAL = ("sgd", "gaussian")
+"""Kinds that a section has if it names none."""
+
+_SHORT = ("name", "kind")
+"""Keys whose value may stand for the section."""
+
+_TIME = r"(\d+(\.\d*)?|\.\d+) *(ms|s|min|h)"
+_PATTERNS = (
+    _TIME,
+    rf"exp *\( *{_TIME} *\)",
+    rf"uniform *\( *{_TIME} *, *{_TIME} *\)",
+    r"fedvs(-shares)? *(\([^)]*\))?",
+)
+_DELAY: Schema = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": rf"^\s*({'|'.join(_PATTERNS)})\s*$"}]
+}
+_TEXTS: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+_ENDPOINT: Schema = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": 65535},
+        {"type": "string", "pattern": r"^(|\d+|.+:\d+)$"},
+    ]
+}
+_ADDRESS: Schema = {"type": "string", "pattern": r"^(|.+:\d+)$"}
+
+
+def configuration_schema() -> Schema:
+    """The schema of a whole file, draft 2020-12, with the protocols of installed packages."""
+    root = section_schema(Config)
+    sections = root.pop("$defs")
+    definitions = {name: _choices(section, sections) for name, section in sections.items()} | _parts(sections)
+    described = {key: value["description"] for key, value in root["properties"].items()}
+    part = {"$ref": _REF + _PARTY + _PART}
+    properties = {
+        **root["properties"],
+        "parties": {"description": described["parties"], "type": "object"},
+        TEMPLATE: {
+            "description": "settings that all parties share; a party's own section overrides them, key by key",
+            "anyOf": [part, {"type": "null"}],
+        },
+    }
+    beside = {"properties": {"parties": {"additionalProperties": {"anyOf": [part, {"type": "null"}]}}}}
+    alone = {"properties": {"parties": {"additionalProperties": {"$ref": _REF + _PARTY}}}}
+    return {
+        "$schema": DRAFT,
+        **root,
+        "title": f"Colonnade {VERSION}: a configuration file",
+        "properties": properties,
+        "if": {"required": [TEMPLATE]},
+        "then": beside,
+        "else": alone,
+        "$defs": definitions,
+    }
+
+
+def section_schema(model: type[BaseModel]) -> Schema:
+    """The schema of one section, with its short forms; `$defs` holds the sections below it.
+
+    A choice between kinds of sections is a `oneOf` of references.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.setdefault("$defs", {})
+    for name, found in [*definitions.items(), (model.__name__, schema)]:
+        properties = found.get("properties", {})
+        for key, value in list(properties.items()):
+            change = _FORMS.get((name, key))
+            plain = {word: below for word, below in value.items() if word != "title"}
+            properties[key] = plain if change is None else _beside(plain, change(plain, definitions))
+        if name in _CSV:
+            properties["id"] = {**properties["key"], "description": "another name of `key`"}
+        found.pop("title", None)
+        if "description" in found:
+            found["description"] = " ".join(found["description"].partition("\n\n")[0].split())
+    return schema
+
+
+def _beside(old: Schema, new: Schema) -> Schema:
+    """A new type with the description and the default of the old one."""
+    return {**{key: old[key] for key in ("description", "default") if key in old}, **new}
+
+
+def _choices(value: Any, definitions: Mapping[str, Schema], *, whole: bool = True) -> Any:
+    """The same with every union of sections decided by the key that names the kind.
+
+    Args:
+        value: a schema.
+        definitions: sections by name.
+        whole: False if the kind may be given elsewhere, as in `every_party`.
+    """
+    if isinstance(value, list):
+        return [_choices(item, definitions, whole=whole) for item in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _choices(below, definitions, whole=whole) for key, below in value.items() if key != "discriminator"}
+    if "oneOf" not in value:
+        return value
+    kinds = kinds_of(value["oneOf"], definitions)
+    return {**{key: below for key, below in value.items() if key != "oneOf"}, **_union(kinds, definitions, whole=whole)}
+
+
+def kinds_of(union: list[Schema], definitions: Mapping[str, Schema]) -> dict[tuple[str, str], str]:
+    """Sections of a union by the key and the word that select them; user code has the key `file` and no word."""
+    return dict(_kinds(union, definitions))
+
+
+def _kinds(union: list[Schema], definitions: Mapping[str, Schema]) -> Iterator[tuple[tuple[str, str], str]]:
+    for alternative in union:
+        section = alternative["$ref"].removeprefix(_REF)
+        properties = definitions[section]["properties"]
+        if "file" in properties:
+            yield ("file", ""), section
+            continue
+        key = next(key for key in KIND_KEYS if {"const", "enum"} & set(properties.get(key, ())))
+        words = properties[key]
+        yield from (((key, word), section) for word in words.get("enum", [words.get("const")]))
+
+
+def _union(kinds: Mapping[tuple[str, str], str], definitions: Mapping[str, Schema], *, whole: bool) -> Schema:
+    key = next(key for key, kind in kinds if kind)
+    words = [kind for _, kind in kinds if kind]
+    usual = next((word for word in words if word in _USUAL), None)
+    rules = [_rule(key, word, section, usual) for (_, word), section in kinds.items() if word]
+    own = next((section for (_, word), section in kinds.items() if not word), None)
+    section: Schema = {"type": "object", "allOf": rules}
+    named: Schema = {"properties": {key: {"enum": words}}}
+    if whole and usual is None:
+        named["required"] = [key]
+    elif not whole:
+        sections = dict.fromkeys(section for (_, word), section in kinds.items() if word)
+        named = {"properties": _any_of([definitions[name]["properties"] for name in sections], definitions)}
+        named["properties"][key] = {"enum": words}
+        named["additionalProperties"] = False
+    if own is None:
+        section |= named
+    else:
+        section |= {"if": {"required": ["file"]}, "then": {"$ref": _REF + own}, "else": named}
+    short: list[Schema] = []
+    if key in _SHORT:
+        short.append({"enum": words})
+    if own is not None:
+        short.append({"type": "string", "pattern": r"^.+\.py:\w+$"})
+    return {"anyOf": [*short, section]} if short else section
+
+
+def _any_of(kinds: list[dict[str, Schema]], definitions: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Keys of several kinds, where the kind may be given elsewhere: a value is right if it is so in one of them."""
+    found: dict[str, list[Schema]] = {}
+    for properties in kinds:
+        for key, value in properties.items():
+            alternatives = found.setdefault(key, [])
+            if value not in alternatives:
+                alternatives.append(value)
+    loose = {key: _choices(values, definitions, whole=False) for key, values in found.items()}
+    return {key: values[0] if len(values) == 1 else {"anyOf": values} for key, values in loose.items()}
+
+
+def _rule(key: str, word: str, section: str, usual: str | None) -> Schema:
+    """The keys of a kind, if it is the one that is named, or the usual one and none is."""
+    asked: Schema = {"properties": {key: {"const": word}}}
+    if word != usual:
+        asked["required"] = [key]
+    return {"if": asked, "then": {"$ref": _REF + section}}
+
+
+def _roster(_value: Schema, _definitions: Schema) -> Schema:
+    pin = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    return {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": LARGEST},
+            {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
+            {"type": "object", "additionalProperties": pin, "minProperties": 1},
+        ]
+    }
+
+
+def _protocols(_value: Schema, definitions: Schema) -> Schema:
+    """One section for every protocol; those of installed packages are among them."""
+    union = []
+    for name, contract in CONTRACTS.items():
+        schema = section_schema(contract.config)
+        below = schema.pop("$defs")
+        names = {section: f"{name}-{section}" for section in below}  # of a package, one may be called as one of ours
+        definitions.update({names[section]: _renamed(found, names) for section, found in below.items()})
+        schema["properties"]["name"] = {"description": "the protocol", **schema["properties"]["name"], "const": name}
+        definitions[f"protocol-{name}"] = _renamed(schema, names)
+        union.append({"$ref": f"{_REF}protocol-{name}"})
+    return {"oneOf": union}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """The same with other names of the sections that it refers to."""
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _REF + names.get(section := below.removeprefix(_REF), section) if key == "$ref" else _renamed(below, names)
+        for key, below in value.items()
+    }
+
+
+def _quorum(value: Schema, _definitions: Schema) -> Schema:
+    def one(key: str, below: Schema) -> Schema:
+        return {"type": "object", "properties": {key: below}, "required": [key], "additionalProperties": False}
+
+    number: Schema = {"type": "integer"}
+    short = [one("deadline", {"type": "number", "minimum": 0}), *(one(key, number) for key in ("fastest", "threshold"))]
+    return {"anyOf": [{"const": "wait"}, {"$ref": value["$ref"]}, *short]}
+
+
+def _form(value: Schema, _definitions: Schema) -> Schema:
+    """Bits of an entry, or a section that one of three keys decides."""
+    null = [{"type": "null"}] if value.get("default", 0) is None else []
+    sections = [{"$ref": _REF + name} for name in ("BitsConfig", "TopConfig", "SignConfig")]
+    return {"anyOf": [{"enum": list(WIDTHS)}, *sections, *null]}
+
+
+def _always(schema: Schema) -> Callable[[Schema, Schema], Schema]:
+    return lambda _value, _definitions: schema
+
+
+_FORMS: Mapping[tuple[str, str], Callable[[Schema, Schema], Schema]] = {
+    ("FederationConfig", "parties"): _roster,
+    ("FederationConfig", "protocol"): _protocols,
+    ("FederationConfig", "quorum"): _quorum,
+    **{("CompressConfig", key): _form for key in ("up", "down", "evaluate")},
+    ("BitsConfig", "bits"): _always({"enum": list(WIDTHS)}),
+    ("SignConfig", "sign"): _always({"const": True}),
+    ("ChaosConfig", "delay"): _always(
+        {"anyOf": [*_DELAY["anyOf"], {"type": "object", "additionalProperties": _DELAY}]}
+    ),
+    ("ChaosConfig", "jitter"): _always(_DELAY),
+    **{("ChaosConfig", key): _always(_TEXTS) for key in ("pause", "partition")},
+    **{(section, key): _always(_ENDPOINT) for section in ("ServerConfig", _PARTY) for key in ("metrics", "health")},
+    ("ServerConfig", "listen"): _always(_ADDRESS),
+    (_PARTY, "connect"): _always(_ADDRESS),
+    **{(section, "delimiter"): _always({"type": "string", "pattern": r"^(.|\t|tab|\\t)$"}) for section in _CSV},
+}
+"""Forms that a key accepts beside its type: (section, key) -> the schema that replaces the type's own."""
+
+
+def _parts(sections: Mapping[str, Schema]) -> dict[str, Schema]:
+    """A party's sections for `every_party` and beside it: no key is required, for the other may have it."""
+    names = {name: name + _PART for name in sections}
+    found = {}
+    for name, section in sections.items():
+        schema = _renamed(_choices(section, sections, whole=False), names)
+        found[name + _PART] = {key: value for key, value in schema.items() if key != "required"}
+    return {name: found[name] for name in _reached(_PARTY + _PART, found)}
+
+
+def _reached(name: str, sections: Mapping[str, Schema]) -> set[str]:
+    """The sections that one refers to, with itself."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        if (section := waiting.pop()) not in found:
+            found.add(section)
+            waiting += _references(sections[section])
+    return found
+
+
+def _references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        here = [value["$ref"].removeprefix(_REF)] if "$ref" in value else []
+        return here + [name for below in value.values() for name in _references(below)]
+    return [name for item in value for name in _references(item)] if isinstance(value, list) else []
