@@ -185,3 +185,8 @@ def test_make_has_the_target() -> None:
         ["make", "-n", "release", "ALLOW_DEV=1"], cwd=ROOT, check=True, capture_output=True, text=True
     )
     assert "deploy/release.py dist" in said.stdout
+
+
+def test_the_image_has_every_room() -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {path.name for path in (ROOT / "colonnade").iterdir() if path.is_symlink()} <= sent
