@@ -163,14 +163,14 @@ def _check_bom(path: Path, version: str) -> None:
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
 
     text = path.read_text()
-    if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
-        raise ReleaseRefusedError(f"{path} is not valid CycloneDX 1.6: {wrong}")
     bom = json.loads(text)
     if bom["metadata"]["component"]["version"] != version:
         raise ReleaseRefusedError(f"{path} is of another version than {version}")
     missing = runtime_packages() - {canonicalize_name(part["name"]) for part in bom["components"]}
     if missing:
         raise ReleaseRefusedError(f"{path} lacks {', '.join(sorted(missing))}")
+    if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        raise ReleaseRefusedError(f"{path} is not valid CycloneDX 1.6: {wrong}")
 
 
 def _refuse_untested(parts: Iterable[dict[str, Any]]) -> None:

@@ -54,6 +54,8 @@ _SLOW = (
     "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
     "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
     "tests/common/wire/test_connection.py",
+    "tests/pages/test_readme.py::test_its_python_runs",
+    "tests/pages/test_recipes.py::test_python",
     "tests/protocols/test_agg_vfl.py",
     "tests/protocols/test_blinded.py",
     "tests/protocols/test_c_vfl.py",
@@ -79,6 +81,7 @@ _SLOW = (
     "tests/protocols/test_vimadmm_j.py",
     "tests/server/test_metrics.py",
     "tests/test_distribution.py",
+    "tests/test_release.py",
     "tests/tracking/test_mlflow.py",
 )
 
