@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from colonnade.common.config.members import Config
+from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.observability.telemetry import Listener, Telemetry
 from colonnade.common.runtime.environment import describe_environment
 from colonnade.common.runtime.run_folder import SUMMARY_SCHEMA, RunFolder
@@ -85,5 +86,5 @@ def summarise(outcome: Outcome) -> dict[str, object]:
         **protection(ctx, {name: privacy.releases for name, privacy in outcome.privacy.items()}),
         "missing": {name: ctx.missing.get(name, 0) for name in names},
         "late": {name: outcome.late.get(name, 0) for name in names},
-        "environment": describe_environment(),
+        "environment": describe_environment() | parts_in_use(ctx.federation, ctx.config),
     }

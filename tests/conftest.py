@@ -56,6 +56,7 @@ _SLOW = (
     "tests/common/wire/test_connection.py",
     "tests/pages/test_readme.py::test_its_python_runs",
     "tests/pages/test_recipes.py::test_python",
+    "tests/plug_ins/test_losses.py",
     "tests/protocols/test_agg_vfl.py",
     "tests/protocols/test_blinded.py",
     "tests/protocols/test_c_vfl.py",

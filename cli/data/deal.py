@@ -216,7 +216,7 @@ class _Dealing:
     def _write_labels(self, source: dict[str, Any], labels: LabelColumn) -> dict[str, Any]:
         if labels.ids is None:
             return self._write(SERVER, "labels", "safetensors", labels_bytes(labels))
-        key, label = source["key"], source["label"]
+        key, label = source.get("key") or "key", source.get("label") or "label"  # an outside source may have neither
         return {
             **self._write(SERVER, "labels", "parquet", keyed_labels_bytes(labels, key, label)),
             "key": key,
@@ -235,7 +235,7 @@ class _Dealing:
     def _write_columns(self, name: str, source: dict[str, Any], features: Features) -> dict[str, Any]:
         if not features.fields:
             return self._write(name, "columns", "safetensors", columns_bytes(features))
-        key = source.get("key")
+        key = source.get("key") or (None if features.ids is None else "key")
         return {
             **self._write(name, "columns", "parquet", table_bytes(features, key)),
             **({} if key is None else {"key": key}),

@@ -80,7 +80,14 @@ def show(name: Annotated[str, typer.Argument(help="a protocol")]) -> None:
     run(name)
 
 
+def plug_ins() -> None:
+    """List the installed plug-ins: protocols, sources, models, losses, metrics and trackers of other packages."""
+    from colonnade.cli.research.protocols import list_plug_ins  # noqa: PLC0415
+
+    list_plug_ins()
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands, in the order of `colonnade --help`."""
-    for command in (compare, reproduce, attack, protocols, show):
+    for command in (compare, reproduce, attack, protocols, show, plug_ins):
         app.command(rich_help_panel=PANEL)(command)

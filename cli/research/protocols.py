@@ -1,4 +1,4 @@
-"""`colonnade protocols` and `colonnade show NAME`."""
+"""`colonnade protocols`, `colonnade show NAME` and `colonnade plug-ins`."""
 
 from __future__ import annotations
 
@@ -8,34 +8,69 @@ from types import ModuleType
 
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 
 from colonnade.client.protocols import PARTICIPATE
-from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.errors import InputError, nearest
+from colonnade.common.config.outside import OUTSIDE_LOSSES, OUTSIDE_METRICS
+from colonnade.common.contracts.registry import CONTRACTS, OUTSIDE
+from colonnade.common.data.outside import SOURCES
+from colonnade.common.errors import ConfigError, InputError, nearest
+from colonnade.common.models.outside import MODELS
 from colonnade.common.parsing.reference import protocol_section
+from colonnade.common.runtime.plug_ins import owner
+from colonnade.common.tracking.sections import OUTSIDE as TRACKERS
 from colonnade.reports.console.screen import out
 from colonnade.server.protocols import SERVE
+
+GROUPS = (OUTSIDE, SOURCES, MODELS, OUTSIDE_LOSSES, OUTSIDE_METRICS, TRACKERS)
+"""Every group of plug-ins."""
 
 
 def list_all() -> None:
     """Prints every protocol with its source and what each role sees."""
     table = Table("name", "what", "source", show_lines=True)
-    for contract in CONTRACTS.values():
-        sees = "\n".join(f"[dim]{role} sees {what}[/]" for role, what in contract.sees.items())
-        table.add_row(contract.name, f"{contract.title}\n{sees}", contract.source)
+    for name in CONTRACTS:
+        where = f"\n{escape(OUTSIDE.version(name))}" if name in OUTSIDE.entries else ""
+        try:
+            contract = CONTRACTS[name]
+        except ConfigError as broken:  # it does not affect the others
+            table.add_row(escape(name) + where, escape(f"{broken}"), "")
+            continue
+        sees = "\n".join(f"[dim]{role} sees {escape(what)}[/]" for role, what in contract.sees.items())
+        table.add_row(escape(name) + where, f"{escape(contract.title)}\n{sees}", escape(contract.source))
+    out.print(table)
+
+
+def list_plug_ins() -> None:
+    """Prints the plug-ins of all groups, with their packages. None is imported."""
+    table = Table(*(Column(head, overflow="fold") for head in ("group", "name", "package", "object", "")))
+    for plug_ins in GROUPS:
+        for entry in plug_ins.registered:
+            try:
+                plug_ins.refuse_clash(entry.name)
+                note = ""
+            except ConfigError:
+                note = "not usable: the name is taken"
+            table.add_row(*map(escape, (plug_ins.group, entry.name, owner(entry), entry.value, note)))
+    if not table.row_count:
+        out.print("no plug-in is installed (docs/plug_ins.md)", markup=False)
+        return
     out.print(table)
 
 
 def show(name: str) -> None:
     """Prints the keys of a protocol, and its three files, one below the other."""
+    OUTSIDE.refuse_clash(name)
     if name not in CONTRACTS:
         raise InputError(f"there is no protocol {name!r}{nearest(name, CONTRACTS)}", hint="see `colonnade protocols`")
     _show_keys(name)
     modules = (sys.modules[CONTRACTS[name].config.__module__], _home(SERVE[name]), _home(PARTICIPATE[name]))
-    for module in modules:
+    for module in dict.fromkeys(modules):  # an outside protocol may be one module
         out.rule(module.__name__.replace(".", "/") + ".py", style="dim")
-        source = inspect.getsource(module)
+        try:
+            source = inspect.getsource(module)
+        except OSError:
+            source = f"# the source of {module.__name__} is not installed"
         if out.is_terminal:
             out.print(Syntax(source, "python", background_color="default"))
         else:

@@ -18,6 +18,7 @@ from colonnade.common.alignment.messages import all_kinds, all_limits
 from colonnade.common.checkpointing.checkpoints import Checkpoints
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import PartyConfig
+from colonnade.common.contracts.agreed_parts import agreed_parts
 from colonnade.common.conversation.compression import form_of
 from colonnade.common.conversation.membership import Hello
 from colonnade.common.crypto.pki.identity import Identity, load_identity
@@ -151,7 +152,7 @@ class ClientRun:
             self.name,
             self.federation.id,
             VERSION,
-            config={**self.federation.hashes(), **task.purpose},
+            config={**self.federation.hashes(), **agreed_parts(self.federation), **task.purpose},
             rows=len(features.values),
             official_test=features.official_test,
         )

@@ -25,7 +25,7 @@ from colonnade.common.models.bottom import bottom_model
 from colonnade.common.models.build import build_head
 from colonnade.common.models.mixing import mixing
 from colonnade.common.models.optimiser import build_optimiser
-from colonnade.common.models.own import OwnConfig
+from colonnade.common.models.own import UserModule
 from colonnade.common.models.shaped import Shape, Shaped
 from colonnade.common.numerics.backprop import Backprop, backprop
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
@@ -117,7 +117,7 @@ class ClientContext:
         by_row = plan is not None and isinstance(plan.config, AdaptivePrivacyConfig)
         if by_row:
             _refuse_mixing(owner, model)
-        if isinstance(self.config.model, OwnConfig):
+        if isinstance(self.config.model, UserModule):
             rows = self.features[torch.arange(min(_PROBE, self.features.shape[0]))]
             self._look_for_mixing(f"{owner}.model", model, rows, by_row=by_row)
         if plan is None or not isinstance(plan.config, AdaptivePrivacyConfig):
@@ -130,7 +130,7 @@ class ClientContext:
             head = build_head(self.config.head, width, self.federation.outputs, self.seed, self.base)
         except ConfigError as error:
             raise ConfigError(f"parties.{self.name}.head: {error}", hint=error.hint) from error
-        if isinstance(self.config.head, OwnConfig):
+        if isinstance(self.config.head, UserModule):
             inputs = torch.randn(_PROBE, width, generator=torch.Generator().manual_seed(0))
             self._look_for_mixing(f"parties.{self.name}.head", head, inputs, by_row=False)
         return head.to(self.device)

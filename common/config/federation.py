@@ -34,7 +34,7 @@ from colonnade.common.section import Section
 _MAY_CHANGE = ("parties", "server", "rounds", "epochs", "quorum", "timeouts", "checkpoint", "absence", "stop")
 
 
-_NEWER = [("privacy.accounting", BEFORE["accounting"])]
+_NEWER = [("privacy.accounting", BEFORE["accounting"]), ("loss", "")]
 
 
 class FederationConfig(Section):
@@ -51,6 +51,7 @@ class FederationConfig(Section):
         default=0, description="number of classes, or their names in order; required in classification"
     )
     targets: int = Field(default=0, ge=0, description="in regression: numbers predicted for a row, 1 unless given")
+    loss: str = Field(default="", description="a package's training loss (docs/plug_ins.md); left out, the task's own")
     epochs: int = Field(default=0, ge=0, description="passes over the training rows; either this or `rounds`")
     rounds: int = Field(default=0, ge=0, description="batches exchanged in the run; either this or `epochs`")
     batch: int = Field(ge=1, description="rows of a training batch, and of a block in an evaluation")

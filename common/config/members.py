@@ -104,6 +104,9 @@ class ServerConfig(_Member):
     class_weights: ClassWeights = Field(
         default="none", description="weights of the classes in the server's loss: none, balanced, or one number a class"
     )
+    extra_metrics: tuple[str, ...] = Field(
+        default=(), description="packages' metrics of the server's evaluations, by name: docs/plug_ins.md"
+    )
     head: HeadConfig = Field(default=LinearHeadConfig(), description="the server's model, on the parties' embeddings")
     optimiser: OptimiserConfig = Field(default=SgdConfig(momentum=0), description="optimiser of the head")
     active: ActiveConfig | None = Field(

@@ -35,6 +35,8 @@ class Contract(Generic[C]):
         gradients: True if a party steps along a gradient at its embeddings, to which it may add its own
             (`federation.adjust`).
         shares_labels: True if parties receive the labels and compute the loss themselves.
+        any_loss: True if the server computes the loss, and uses no more of it than its value and gradient by `ctx.loss`
+            (`federation.loss`).
         check: refuses an agreed section that this protocol does not support; raises ConfigError.
 
     Raises:
@@ -53,6 +55,7 @@ class Contract(Generic[C]):
     gradients: bool = False
     predicts: Literal["", "embedding", "logits"] = ""
     shares_labels: bool = False
+    any_loss: bool = False
     check: Callable[[FederationConfig, C], None] = lambda _federation, _config: None
 
     def __post_init__(self) -> None:

@@ -8,13 +8,14 @@ module in its entry-point group `colonnade.protocols`, which holds all three. Ei
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
 
 from colonnade.common.contracts.contract import Contract
 from colonnade.common.errors import ConfigError
-from colonnade.common.runtime.plug_ins import PlugIns, package
+from colonnade.common.runtime.plug_ins import PlugIns, owner
 
 NAMES = (
     "split",
@@ -85,16 +86,34 @@ def _from_outside(name: str) -> ModuleType:
     entry = OUTSIDE.entries[name]
     if missing := next((wanted for wanted in _NEEDED if not hasattr(module, wanted)), None):
         raise ConfigError(
-            f"the protocol {name} of {package(entry)}: {entry.value} has no {missing}",
+            f"the protocol {name} of {owner(entry)}: {entry.value} has no {missing}",
             hint="docs/adding_a_protocol.md says what a protocol's module holds",
         )
     if not isinstance(module.CONTRACT, Contract):
-        raise ConfigError(f"the protocol {name} of {package(entry)}: CONTRACT is no Contract")
+        raise ConfigError(
+            f"the protocol {name} of {owner(entry)}: CONTRACT is no Contract",
+            hint="docs/adding_a_protocol.md says what a protocol's module holds",
+        )
     if module.CONTRACT.name != name:
-        raise ConfigError(f"{package(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}")
+        raise ConfigError(
+            f"{owner(entry)} registers {name!r}, and its contract says {module.CONTRACT.name!r}",
+            hint="the entry point and the default of the config's `name` must be equal: tell the package's authors",
+        )
     loaded: ModuleType = module
     return loaded
 
 
 CONTRACTS: Mapping[str, Contract[Any]] = ByName("colonnade.common.protocols", "CONTRACT")
 """Contract of every protocol."""
+
+
+def imported_contracts() -> dict[str, Contract[Any]]:
+    """Contracts of the built-in protocols, and of outside ones that a configuration has named.
+
+    For hints and lists: other packages are neither imported nor able to break it.
+    """
+    found = {name: CONTRACTS[name] for name in NAMES}
+    for name in OUTSIDE.loaded:
+        with suppress(ConfigError):  # it was refused when it was named
+            found[name] = CONTRACTS[name]
+    return found

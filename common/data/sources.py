@@ -9,12 +9,14 @@
     data:   {source: safetensors, path: columns.safetensors}               as written by `colonnade deal`
     data:   {source: csv, path: clients.csv, key: client, drop: [name]}    a table: tables.py
     labels: {source: csv, path: outcome.csv, label: default, key: client}  the server's classes
+    data:   {source: NAME, ...}                                            of another package: outside.py
 
 A source with both roles takes the same keys for both, so a benchmark names it once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -35,6 +37,7 @@ from colonnade.common.data.known_sets.catalogue import KNOWN
 from colonnade.common.data.known_sets.places import find, find_file
 from colonnade.common.data.known_sets.views import MatView, read_classes
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.outside import SOURCES, SourceOutside, check_columns, check_label_column
 from colonnade.common.data.split import AllSplit, ColumnsSplit, ImageRowsSplit, PartyIndex, SplitConfig
 from colonnade.common.data.tables import TableColumnsConfig, TableData, TableLabels
 from colonnade.common.data.targets import Task
@@ -254,7 +257,9 @@ class TensorLabels(_Tensors):
 
 
 DataConfig = Annotated[
-    SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData, Field(discriminator="source")
+    SklearnData | IdxData | CifarData | AdultData | TableData | MatData | TensorData,
+    Field(discriminator="source"),
+    SourceOutside("Data"),
 ]
 """A party's configuration under `data`."""
 
@@ -264,6 +269,7 @@ DATA_MODELS: tuple[type[BaseModel], ...] = get_args(get_args(DataConfig)[0])
 LabelConfig = Annotated[
     SklearnLabels | IdxLabels | CifarLabels | AdultLabels | TableLabels | MatLabels | TensorLabels,
     Field(discriminator="source"),
+    SourceOutside("Labels"),
 ]
 """The server's configuration under `labels`."""
 
@@ -280,6 +286,13 @@ def load_features(config: DataConfig, member: PartyIndex, base: Path) -> Feature
         DataError: the source is not found or not usable.
         ConfigError: the split does not fit the source or the roster.
     """
+    if config.source in SOURCES.entries:
+        with SOURCES.blamed(config.source, DataError):
+            return check_columns(config.source, _load_features(config, member, base))
+    return _load_features(config, member, base)
+
+
+def _load_features(config: DataConfig, member: PartyIndex, base: Path) -> Features:
     if isinstance(config, TableColumnsConfig):
         return config.features(member, base)
     source = config.open(base)
@@ -349,11 +362,20 @@ def load_labels(config: LabelConfig, base: Path, task: Task = "classification") 
         DataError: the source is not found, or a label is missing, no class or no number.
         ConfigError: the source does not have the labels that the task needs.
     """
+    if config.source in SOURCES.entries:
+        with SOURCES.blamed(config.source, DataError):
+            found = _load_labels(config, base, task)
+            return check_label_column(config.source, found, numbers=task == "regression")
+    return _load_labels(config, base, task)
+
+
+def _load_labels(config: LabelConfig, base: Path, task: Task) -> LabelColumn:
     if task == "classification":
         return config.read(base)
-    if not isinstance(config, SklearnLabels | TableLabels | TensorLabels):
+    read_numbers: Callable[[Path], LabelColumn] | None = getattr(config, "read_numbers", None)
+    if read_numbers is None:
         raise ConfigError(
             f"server.labels.source = {config.source!r} has classes and no numbers to be predicted",
             hint="take sklearn (diabetes), a table or safetensors, or set federation.task to classification",
         )
-    return config.read_numbers(base)
+    return read_numbers(base)

@@ -117,7 +117,7 @@ class TableColumnsConfig(_Table):
         return TableColumns(table, chosen, self.key, self.types, gaps, self.notation, self.units).features()
 
 
-class _Labels(_Table):
+class TableLabelsConfig(_Table):
     """One column of a table: class numbers 0 .. C-1, or names. In a regression, one or several columns of numbers."""
 
     label: str | tuple[str, ...] = Field(description="column of the labels; in regression, one or several columns")
@@ -207,7 +207,7 @@ class CsvData(_Csv, TableColumnsConfig):
     """Columns of a CSV file."""
 
 
-class CsvLabels(_Csv, _Labels):
+class CsvLabels(_Csv, TableLabelsConfig):
     """Labels in a CSV file."""
 
 
@@ -231,7 +231,7 @@ class ParquetData(_Parquet, TableColumnsConfig):
     """Columns in Parquet."""
 
 
-class ParquetLabels(_Parquet, _Labels):
+class ParquetLabels(_Parquet, TableLabelsConfig):
     """Labels in Parquet. `name` is the data's name in reports."""
 
     name: str = Field(default="", description="name of the data in reports")
@@ -257,7 +257,7 @@ class ArrowData(_Arrow, TableColumnsConfig):
     """Columns in an Arrow file."""
 
 
-class ArrowLabels(_Arrow, _Labels):
+class ArrowLabels(_Arrow, TableLabelsConfig):
     """Labels in an Arrow file."""
 
 
@@ -289,7 +289,7 @@ class SqlData(_Sql, TableColumnsConfig):
     """Columns of a database."""
 
 
-class SqlLabels(_Sql, _Labels):
+class SqlLabels(_Sql, TableLabelsConfig):
     """Labels in a database."""
 
 
@@ -310,7 +310,7 @@ class NpyData(_Npy, TableColumnsConfig):
     """Columns of a numpy array."""
 
 
-class NpyLabels(_Npy, _Labels):
+class NpyLabels(_Npy, TableLabelsConfig):
     """Labels in a numpy array."""
 
 

@@ -3,6 +3,7 @@
 model: mlp                                       a party's tower
 model: {name: mlp, hidden: 120, embedding: 60}
 model: {file: "./tower.py:Tower", depth: 3}      user code, see own.py
+model: {name: NAME, depth: 3}                    code of another package, see outside.py
 head: {name: linear, bias: true}                 the server's head
 """
 
@@ -19,13 +20,15 @@ from torch import Tensor, nn
 from colonnade.common.data.split import Shape
 from colonnade.common.errors import ConfigError
 from colonnade.common.models.heads import LinearHeadConfig, MlpHeadConfig, NormedHeadConfig
-from colonnade.common.models.own import OwnConfig, first_line
+from colonnade.common.models.outside import ModelOutside, OutsideModel, is_outside
+from colonnade.common.models.own import OwnConfig, UserModule
 from colonnade.common.models.towers.cnn import CnnConfig
 from colonnade.common.models.towers.lenet import LenetConfig
 from colonnade.common.models.towers.linear import LinearConfig
 from colonnade.common.models.towers.mlp import MlpConfig
 from colonnade.common.models.towers.polynomial import PolynomialConfig
 from colonnade.common.models.towers.resnet import ResnetConfig
+from colonnade.common.runtime.plug_ins import first_line
 
 
 def _expand(value: object) -> object:
@@ -36,12 +39,16 @@ def _expand(value: object) -> object:
 
 
 def _kind(value: object) -> str | None:
-    if isinstance(value, dict):
-        return "own" if "file" in value else value.get("name")
-    return "own" if isinstance(value, OwnConfig) else getattr(value, "name", None)
+    if isinstance(value, UserModule):
+        return "own" if isinstance(value, OwnConfig) else "outside"
+    if not isinstance(value, dict):
+        return getattr(value, "name", None)
+    if "file" in value:
+        return "own"
+    return "outside" if is_outside(value.get("name")) else value.get("name")
 
 
-_Own = Annotated[OwnConfig, Tag("own")]
+_Own = Annotated[OwnConfig, Tag("own")] | Annotated[OutsideModel, Tag("outside")]
 
 ModelConfig = Annotated[
     Annotated[
@@ -56,6 +63,7 @@ ModelConfig = Annotated[
         Discriminator(_kind),
     ],
     BeforeValidator(_expand),
+    ModelOutside(),
 ]
 """A party's configuration under `model`."""
 
@@ -68,6 +76,7 @@ HeadConfig = Annotated[
         Discriminator(_kind),
     ],
     BeforeValidator(_expand),
+    ModelOutside(),
 ]
 """The server's configuration under `head`."""
 
@@ -86,7 +95,7 @@ def build_model(config: ModelConfig, input_shape: Shape, seed: int, base: Path =
     """
 
     def make() -> nn.Module:
-        if isinstance(config, OwnConfig):
+        if isinstance(config, UserModule):
             return config.module(base, input_shape)
         return config.module(input_shape)
 
@@ -108,7 +117,7 @@ def build_head(config: HeadConfig, inputs: int, classes: int, seed: int, base: P
     """
 
     def make() -> nn.Module:
-        if isinstance(config, OwnConfig):
+        if isinstance(config, UserModule):
             return config.module(base, inputs, classes)
         return config.module(inputs, classes)
 

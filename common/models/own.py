@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -19,9 +20,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from colonnade.common.errors import ConfigError, nearest
+from colonnade.common.runtime.plug_ins import first_line
 
 
-class OwnConfig(BaseModel):
+class UserModule(BaseModel):
+    """Base of configs whose module is code from outside Colonnade."""
+
+    @abstractmethod
+    def module(self, base: Path, *sizes: object) -> nn.Module:
+        """Makes the module.
+
+        Args:
+            base: the configuration's folder.
+            sizes: the input's shape for a tower; inputs and classes for a head.
+
+        Raises:
+            ConfigError: the code cannot be imported, fails or returns no module.
+        """
+
+
+class OwnConfig(UserModule):
     """A class, or a function that returns a module, and its arguments.
 
     Args:
@@ -89,8 +107,3 @@ def _member(module: ModuleType, name: str) -> Callable[..., object]:
             hint="name it after the colon",
         )
     return make  # type: ignore[no-any-return]
-
-
-def first_line(error: Exception) -> str:
-    """One line for an error in user code: its class and the beginning of its message."""
-    return f"{type(error).__name__}: {error}".splitlines()[0]

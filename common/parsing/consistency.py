@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.members import Config, ServerConfig
-from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.config.outside import OUTSIDE_LOSSES, check_metric, check_registered, load_function
+from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import ConfigError, nearest
 from colonnade.common.privacy.adaptive import AdaptivePrivacyConfig
 from colonnade.common.secure_aggregation.masked_sums import check_blinded
@@ -19,6 +20,7 @@ def check(config: Config) -> None:
         _check_answers(config.federation, config.server)
         _check_task(config.federation, config.server)
         _check_labels(config.federation, config.server)
+        _check_outside(config.federation, config.server)
 
 
 def _check_agreed(federation: FederationConfig) -> None:
@@ -32,6 +34,7 @@ def _check_agreed(federation: FederationConfig) -> None:
     _check_stop(federation)
     _check_quorum(federation)
     _check_sums(federation)
+    _check_loss(federation)
     CONTRACTS[federation.protocol.name].check(federation, federation.protocol)
 
 
@@ -68,7 +71,7 @@ def _check_active(federation: FederationConfig, server: ServerConfig) -> None:
 
 def _able(trait: str) -> str:
     """The protocols whose contract has this capability, for a hint."""
-    return ", ".join(name for name, contract in CONTRACTS.items() if getattr(contract, trait))
+    return ", ".join(name for name, contract in imported_contracts().items() if getattr(contract, trait))
 
 
 def _check_answers(federation: FederationConfig, server: ServerConfig) -> None:
@@ -109,6 +112,37 @@ def _check_labels(federation: FederationConfig, server: ServerConfig) -> None:
             "server.labels.missing = drop with federation.align = none: a row that the server alone leaves out shifts "
             "all that follow against the parties' rows",
             hint="align rows by keys (federation.align: psi or sorted), or leave the same rows out of every table",
+        )
+
+
+def _check_loss(federation: FederationConfig) -> None:
+    """Rejects the loss of another package where none is installed, or the protocol needs more than its gradient."""
+    if not federation.loss:
+        return
+    check_registered(OUTSIDE_LOSSES, "federation.loss", federation.loss)
+    if not CONTRACTS[federation.protocol.name].any_loss:
+        raise ConfigError(
+            f"federation.loss = {federation.loss!r}: {federation.protocol.name} works with the loss of the task alone",
+            hint=f"leave it out, or take one of {_able('any_loss')}",
+        )
+
+
+def _check_outside(federation: FederationConfig, server: ServerConfig) -> None:
+    """Rejects losses and metrics of packages that the server cannot use."""
+    for name in server.extra_metrics:
+        check_metric(name)
+    if not federation.loss:
+        return
+    load_function(OUTSIDE_LOSSES, federation.loss)
+    given = {
+        "class_weights": server.class_weights != "none",
+        "privacy.labels": server.privacy.labels,
+        "privacy.answers": server.privacy.answers,
+    }
+    if other := next((key for key, value in given.items() if value), None):
+        raise ConfigError(
+            f"server.{other} with federation.loss = {federation.loss!r}: it is made for the loss of the task",
+            hint="leave one of the two out",
         )
 
 
@@ -239,10 +273,9 @@ def _check_adjust(federation: FederationConfig) -> None:
 def _check_participation(federation: FederationConfig) -> None:
     share, name = federation.participation, federation.protocol.name
     if share < 1 and not CONTRACTS[name].subsampling:
-        able = ", ".join(other for other, contract in CONTRACTS.items() if contract.subsampling)
         raise ConfigError(
             f"federation.participation = {share:g}: {name} needs every party in a round",
-            hint=f"leave it out, or take one of {able}",
+            hint=f"leave it out, or take one of {_able('subsampling')}",
         )
 
 

@@ -16,8 +16,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.registry import imported_contracts
 from colonnade.common.errors import ConfigError, nearest, shown
+from colonnade.common.runtime.plug_ins import Extended, PlugIns
 
 TEMPLATE = "every_party"
 """The template section merged under every party's own."""
@@ -121,7 +122,10 @@ class _Place:
             return ConfigError(f"{self._join(key)}: missing", hint=f"one of {', '.join(kinds)}")
         else:
             name, said = self._join(key), given[key]
-        return ConfigError(f"{name}{shown(said)}: expected {_either(kinds)}{nearest(str(said), kinds)}")
+        hint = ""
+        if (plug_ins := self._plug_ins()) is not None:
+            hint = f"others come with packages: install the one that registers it ({plug_ins.group}) on this machine"
+        return ConfigError(f"{name}{shown(said)}: expected {_either(kinds)}{nearest(str(said), kinds)}", hint=hint)
 
     def wrong_value(self, errors: Sequence[ErrorDetails]) -> ConfigError:
         """One value, and all its alternatives."""
@@ -145,6 +149,12 @@ class _Place:
         """Allowed values of the discriminator `key`."""
         fields = [_fields(option).get(key) for option in self._options(self._path, every=True)]
         return [word for field in fields if field for word in get_args(field.annotation)]
+
+    def _plug_ins(self) -> PlugIns | None:
+        """The plug-ins that a value here may name."""
+        fields = [_fields(option).get(self._path[-1]) for option in self._options(self._path[:-1], every=True)]
+        marks = [mark for field in fields if field for mark in field.metadata if isinstance(mark, Extended)]
+        return marks[0].plug_ins if marks else None
 
     def _description(self, path: Path) -> str:
         fields = [_fields(option).get(path[-1]) for option in self._options(path[:-1], every=True)]
@@ -194,11 +204,12 @@ def _as_written(written: Any, path: Path) -> Path:
 
 def _options_of(annotation: Any) -> list[Any]:
     if get_origin(annotation) is Annotated:
-        return _options_of(get_args(annotation)[0])
+        inner, *marks = get_args(annotation)
+        return [*_options_of(inner), *_from_outside(marks)]
     if get_origin(annotation) in (Union, UnionType):
         return [option for argument in get_args(annotation) for option in _options_of(argument)]
     if annotation is ProtocolConfig:
-        return [contract.config for contract in CONTRACTS.values()]
+        return [contract.config for contract in imported_contracts().values()]
     return [annotation]
 
 
@@ -210,7 +221,12 @@ def _below(option: Any, step: str | int) -> list[Any]:
     if get_origin(option) is dict:
         return _options_of(get_args(option)[1])
     field = _fields(option).get(step)
-    return [] if field is None else _options_of(field.annotation)
+    return [] if field is None else [*_options_of(field.annotation), *_from_outside(field.metadata)]
+
+
+def _from_outside(marks: Sequence[Any]) -> list[Any]:
+    """Models of installed plug-ins, of a union's annotations."""
+    return [option for mark in marks if isinstance(mark, Extended) for option in mark.options()]
 
 
 def _fitting(options: list[Any], node: Any) -> list[Any]:

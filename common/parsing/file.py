@@ -12,9 +12,9 @@ from pydantic_core import ErrorDetails
 
 from colonnade.common.config.members import ActiveConfig, Config, PartyConfig
 from colonnade.common.config.protocol import ProtocolConfig
-from colonnade.common.contracts.registry import CONTRACTS
-from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.models.own import OwnConfig
+from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
+from colonnade.common.errors import ConfigError, shown
+from colonnade.common.models.own import UserModule
 from colonnade.common.parsing.consistency import check
 from colonnade.common.parsing.error_messages import in_words
 from colonnade.common.parsing.yaml_tree import override, read_tree, share_template
@@ -99,8 +99,9 @@ def _protocol(value: Any) -> ProtocolConfig:
         raise ConfigError("federation.protocol.name: missing", hint=allowed)
     name = str(value["name"])
     if name not in CONTRACTS:
-        near = nearest(name, CONTRACTS)
-        raise ConfigError(f"federation.protocol.name = {value['name']!r}: unknown protocol{near}", hint=allowed)
+        said, hint = OUTSIDE.unknown(name, NAMES)
+        raise ConfigError(f"federation.protocol.name = {value['name']!r}: {said}", hint=hint)
+    OUTSIDE.refuse_clash(name)
     config: type[ProtocolConfig] = CONTRACTS[name].config
     return config.model_validate(value)
 
@@ -119,6 +120,6 @@ def _with_widths(config: Config) -> Config:
 
 def _with_width(tower: Tower, agreed: int) -> Tower:
     model = tower.model
-    if isinstance(model, OwnConfig) or "embedding" in model.model_fields_set:
+    if isinstance(model, UserModule) or "embedding" in model.model_fields_set:
         return tower
     return tower.model_copy(update={"model": model.model_copy(update={"embedding": agreed})})

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import yaml
 
 from colonnade.common.config.roster import read_roster
+from colonnade.common.data.outside import SOURCES, config_class
 from colonnade.common.data.sources import DATA_MODELS
 from colonnade.common.errors import ConfigError, shown
 from colonnade.common.parsing.error_messages import TEMPLATE
@@ -101,6 +102,8 @@ def _merge(under: Any, over: Any, section: str = "") -> Any:
 def _shared(under: dict[str, Any], source: Any) -> dict[str, Any]:
     """A template's `data` without the keys of its own source alone. Unknown keys stay, to be refused."""
     models = {get_args(model.model_fields["source"].annotation)[0]: model for model in DATA_MODELS}
+    named = [name for name in (source, under.get("source")) if isinstance(name, str)]
+    models |= {name: config_class(name, "Data") for name in named if name in SOURCES.entries}
     fields = {word: model.model_fields for word, model in models.items()}
     if not isinstance(source, str) or source not in fields:
         return under

@@ -21,7 +21,7 @@ from colonnade.common.config.federation import FederationConfig
 from colonnade.common.config.protocol import ProtocolConfig
 from colonnade.common.config.run_options import QuorumConfig
 from colonnade.common.contracts.contract import Contract
-from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.registry import CONTRACTS, imported_contracts
 from colonnade.common.errors import InputError
 from colonnade.common.messaging.message import PartyMessage, ServerMessage, TensorSpec, message
 from colonnade.common.messaging.outgoing import Released
@@ -73,7 +73,7 @@ def contract(federation: FederationConfig) -> Contract[Any]:
     Raises:
         InputError: models of its protocol cannot predict.
     """
-    able = [name for name, known in CONTRACTS.items() if known.predicts]
+    able = [name for name, known in imported_contracts().items() if known.predicts]
     name = federation.protocol.name
     if name not in able:
         raise InputError(

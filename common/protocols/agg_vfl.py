@@ -77,6 +77,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Prediction, Gradient, Evaluation),
     limits=limits,
+    any_loss=True,
     predicts="logits",
     sees={
         "server": "every party's logits of the training, validation and test rows, in the clear",

@@ -48,6 +48,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    any_loss=True,
     embeddings=True,
     gradients=True,
     predicts="embedding",

@@ -252,6 +252,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(*AGREEMENT, Prepared, Preparation, Shares, Bundle, Opened, Senders, Answer, Gradient),
     limits=limits,
+    any_loss=True,
     predicts="embedding",
     sees={
         "server": "the sum of all parties' embeddings; boxes that it cannot open; with `masked_answers: false`, of the "

@@ -49,6 +49,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(),
     limits=limits,
+    any_loss=True,
     check=_check,
     sees={"server": "nothing but its own columns and labels", "party": "nothing"},
 )

@@ -46,6 +46,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation),
     limits=limits,
+    any_loss=True,
     embeddings=True,
     gradients=True,
     predicts="embedding",

@@ -117,6 +117,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Gradient, Evaluation, *BLINDED),
     limits=limits,
+    any_loss=True,
     embeddings=True,
     gradients=True,
     check=check,

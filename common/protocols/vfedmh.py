@@ -113,6 +113,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Evaluation, Global, Prediction, Gradient, *BLINDED),
     limits=limits,
+    any_loss=True,
     embeddings=True,
     predicts="embedding",
     sees={

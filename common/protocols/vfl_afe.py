@@ -51,6 +51,7 @@ CONTRACT = Contract(
     config=Config,
     messages=split.CONTRACT.messages,
     limits=split.limits,
+    any_loss=True,
     embeddings=True,
     gradients=True,
     check=check,

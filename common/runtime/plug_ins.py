@@ -7,12 +7,16 @@ configuration names it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from colonnade.common.errors import ConfigError
+from colonnade.common.errors import ColonnadeError, ConfigError, nearest
+
+PREFIX = "colonnade."
 
 
 class PlugIns:
@@ -24,46 +28,145 @@ class PlugIns:
     """
 
     def __init__(self, kind: str, taken: Collection[str]) -> None:
-        self.group, self._what, self._taken = f"colonnade.{kind}", kind.removesuffix("s"), taken
+        self.group, self.taken = f"{PREFIX}{kind}", taken
+        self._what = {"losses": "loss"}.get(kind, kind.removesuffix("s"))
         self._loaded: dict[str, Any] = {}
 
     @cached_property
-    def entries(self) -> Mapping[str, EntryPoint]:
-        """The entries by name. Raises ConfigError if a name is taken: no other code may run under it."""
-        found: dict[str, EntryPoint] = {}
+    def _found(self) -> Mapping[str, list[EntryPoint]]:
+        """All entries by name, those whose name is taken among them."""
+        found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
-            if entry.name in self._taken or entry.name in found:
-                raise ConfigError(
-                    f"{package(entry)} registers a {self._what} {entry.name!r}, a name that is taken",
-                    hint=f"give it another name in its entry points ({self.group}), or uninstall it",
-                )
-            found[entry.name] = entry
+            found.setdefault(entry.name, []).append(entry)
         return found
 
+    @property
+    def entries(self) -> Mapping[str, EntryPoint]:
+        """The entries by name, without those named as a built-in part; of two with one name the first."""
+        return {name: entries[0] for name, entries in self._found.items() if name not in self.taken}
+
+    @property
+    def registered(self) -> list[EntryPoint]:
+        """All entries, also those whose name is taken."""
+        return [entry for entries in self._found.values() for entry in entries]
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """Names of the parts that were imported."""
+        return tuple(self._loaded)
+
+    def refuse_clash(self, name: str) -> None:
+        """Refuses a name that two parts have: no other code may run under it. Raises ConfigError."""
+        entries = self._found.get(name, [])
+        builtin = name in self.taken
+        if len(entries) + builtin < 2:
+            return
+        first = "Colonnade" if builtin else owner(entries[0])
+        raise ConfigError(
+            f"{owner(entries[-1])} registers a {self._what} {name!r}, a name that is taken by {first}",
+            hint=f"uninstall {package(entries[-1])}, or ask its authors for another name in its entry points "
+            f"({self.group})",
+        )
+
+    def unknown(self, name: object, allowed: Iterable[str] = ()) -> tuple[str, str]:
+        """The message about a name that no part has, and its hint.
+
+        Args:
+            name: as the configuration has it.
+            allowed: names of the built-in parts that are possible here.
+        """
+        known = [*allowed, *self.entries]
+        hint = f"one of {', '.join(known)}; or " if known else ""
+        return (
+            f"unknown {self._what}{nearest(str(name), known)}",
+            f"{hint}install the package that registers it ({self.group}) on this machine",
+        )
+
     def load(self, name: str) -> Any:
-        """The object of an entry, imported once. Raises KeyError if there is none, ConfigError if the import fails."""
+        """The object of an entry, imported once.
+
+        Raises:
+            KeyError: there is none.
+            ConfigError: the import fails, or another part has the same name.
+        """
         if name not in self._loaded:
             entry = self.entries[name]
+            self.refuse_clash(name)
             try:
                 self._loaded[name] = entry.load()
-            except Exception as broken:
-                said = f"the {self._what} {name} of {package(entry)} cannot be imported: {broken}"
+            except (Exception, SystemExit) as broken:
                 raise ConfigError(
-                    said, hint="install a version of the package that works, or leave the name out"
+                    f"the {self._what} {name} of {owner(entry)} cannot be imported: {first_line(broken)}",
+                    hint=f"install a version of {package(entry)} that works, or leave the name out",
                 ) from broken
         return self._loaded[name]
 
     def version(self, name: str) -> str:
         """`PACKAGE VERSION` of an entry's package. Raises KeyError if there is none."""
-        entry = self.entries[name]
-        return package(entry) if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+        return owner(self.entries[name])
+
+    def describe(self, name: str) -> str:
+        """`the loss NAME of PACKAGE VERSION`, for messages. Raises KeyError if there is none."""
+        return f"the {self._what} {name} of {self.version(name)}"
+
+    def unfit(self, name: str, why: str) -> ConfigError:
+        """The error of an entry whose object is of the wrong kind, or returns a wrong result.
+
+        Args:
+            why: what is wrong with it.
+        """
+        return ConfigError(
+            f"{self.describe(name)}: {why}",
+            hint=f"install a version of {package(self.entries[name])} that works with this Colonnade; its authors find "
+            "what a part must be in docs/plug_ins.md",
+        )
+
+    @contextmanager
+    def blamed(self, name: str, kind: type[ColonnadeError] = ConfigError) -> Iterator[None]:
+        """Names the part and its package in any error of its code but a ColonnadeError.
+
+        Args:
+            kind: class of the error that is raised instead.
+        """
+        try:
+            yield
+        except ColonnadeError:
+            raise
+        except Exception as failed:
+            raise kind(
+                f"{self.describe(name)} failed: {first_line(failed)}",
+                hint=f"correct the keys given to it, or install a version of {package(self.entries[name])} that works",
+            ) from failed
 
     def forget(self) -> None:
         """Looks the entries up anew at their next use, for tests that install packages."""
-        self.__dict__.pop("entries", None)
+        self.__dict__.pop("_found", None)
         self._loaded.clear()
+
+
+class Extended(ABC):
+    """Annotation of a union of config models that plug-ins extend, for messages about its values."""
+
+    @property
+    @abstractmethod
+    def plug_ins(self) -> PlugIns:
+        """The plug-ins."""
+
+    @abstractmethod
+    def options(self) -> list[Any]:
+        """Models of the plug-ins: of those not imported a stand-in that has only its name."""
 
 
 def package(entry: EntryPoint) -> str:
     """Name of the package of an entry."""
     return entry.dist.name if entry.dist is not None else entry.value
+
+
+def owner(entry: EntryPoint) -> str:
+    """`PACKAGE VERSION` of an entry."""
+    return package(entry) if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+
+
+def first_line(error: BaseException) -> str:
+    """One line for an error in user code: its class and the beginning of its message."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, SerializeAsAny, ValidationError, WithJsonSchema
 
 from colonnade.common.errors import ConfigError, nearest, shown
-from colonnade.common.runtime.plug_ins import PlugIns, package
+from colonnade.common.runtime.plug_ins import PlugIns
 from colonnade.common.tracking.mlflow_tracker import MlflowConfig
 from colonnade.common.tracking.tensorboard_tracker import TensorBoardConfig
 from colonnade.common.tracking.tracker import TrackerConfig
@@ -66,6 +66,7 @@ def _read(value: Any, place: str) -> TrackerConfig:
 
 
 def _section(name: str, place: str) -> type[TrackerConfig]:
+    OUTSIDE.refuse_clash(name)
     if name in BUILT_IN:
         return BUILT_IN[name]
     if name not in OUTSIDE.entries:
@@ -73,9 +74,8 @@ def _section(name: str, place: str) -> type[TrackerConfig]:
         raise ConfigError(f"{place}.name = {name!r}: unknown tracker{nearest(name, _names())}", hint=hint)
     found = OUTSIDE.load(name)
     if not (isinstance(found, type) and issubclass(found, TrackerConfig)):
-        entry = OUTSIDE.entries[name]
         raise ConfigError(
-            f"the tracker {name} of {package(entry)}: {entry.value} is no subclass of TrackerConfig",
+            f"{OUTSIDE.describe(name)}: {OUTSIDE.entries[name].value} is no subclass of TrackerConfig",
             hint="docs/trackers.md describes the section of a tracker",
         )
     return found

@@ -63,6 +63,7 @@ CONTRACT = Contract(
     config=Config,
     messages=(Embedding, Signs, Evaluation),
     limits=limits,
+    any_loss=True,
     embeddings=True,
     predicts="embedding",
     sees={"server": "every party's embeddings, in the clear", "party": "the signs of the gradients at its cut layer"},

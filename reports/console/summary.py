@@ -10,12 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from colonnade.common.config.outside import OF_A_PARTY, OUTSIDE_METRICS
 from colonnade.common.runtime.numbers import plain
 from colonnade.common.runtime.run_folder import RunFolder
 from colonnade.reports.console.progress import megabytes, score_words
 from colonnade.reports.guarantee import describe_privacy, details
 
 _OWN = {"test_accuracy_": "parties' test accuracy", "test_rmse_": "parties' test RMSE"}
+_PARTS = {"test_": "test", "val_": "validation"}
 _MANY = 8  # parties that fit in a line
 
 METRICS = {
@@ -67,8 +69,20 @@ def metric_rows(summary: Mapping[str, Any], more: Mapping[str, str] = MappingPro
     last = ", last round" if stopped else ""
     named = {**METRICS, **more}.items()
     found = [(name + last, number_words(key, metrics[key])) for key, name in named if metrics.get(key) is not None]
+    found += [(name + last, number_words(key, value)) for key, name, value in extra_metrics(metrics)]
     best = [("best", best_words(summary["best"]))] if summary.get("best") else []
     return best + found if stopped else found + best
+
+
+def extra_metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    """Metrics of other packages on test and validation rows: key, name and value of each."""
+    known = OUTSIDE_METRICS.taken
+    for part, words in _PARTS.items():
+        named = {key: key.removeprefix(part) for key in metrics if key.startswith(part)}
+        for key, name in named.items():
+            value = metrics[key]
+            if name not in known and not name.startswith(OF_A_PARTY) and isinstance(value, int | float):
+                yield key, f"{words} {name.replace('_', ' ')}", value
 
 
 def best_of_stopped(summary: Mapping[str, Any]) -> dict[str, Any] | None:

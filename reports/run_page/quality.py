@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from colonnade.common.runtime.numbers import plain
+from colonnade.reports.console.summary import extra_metrics
 from colonnade.reports.html.frame import facts, folded, section, table
 from colonnade.reports.html.markup import Html, joined, tag
 from colonnade.reports.records.run import RecordedRun
@@ -28,6 +29,11 @@ def quality(run: RecordedRun) -> Html:
     for part, prefix in _PARTS.items():
         known = {name: metrics.get(f"{prefix}_{key}") for key, name in _METRICS.items()}
         rows = [(name, plain(value)) for name, value in known.items() if isinstance(value, int | float)]
+        rows += [
+            (key.removeprefix(f"{prefix}_").replace("_", " "), plain(value))
+            for key, _, value in extra_metrics(metrics)
+            if key.startswith(f"{prefix}_")
+        ]
         if rows:
             parts = [facts(rows)]
             if isinstance(found := details.get(part), Mapping):

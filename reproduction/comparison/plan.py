@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from colonnade.common.contracts.registry import CONTRACTS
+from colonnade.common.contracts.registry import NAMES
 from colonnade.common.errors import ConfigError, InputError, nearest
 from colonnade.common.section import Section
 from colonnade.reproduction.papers.lists import read_list
@@ -84,11 +84,11 @@ class ComparisonPlan(Section):
     @model_validator(mode="after")
     def _all_of_them(self) -> ComparisonPlan:
         named = [*self.protocols, *self.left_out]
-        if unknown := next((name for name in named if name not in CONTRACTS), None):
-            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, CONTRACTS)}")
-        if sorted(named) != sorted(CONTRACTS):
+        if unknown := next((name for name in named if name not in NAMES), None):
+            raise ConfigError(f"{unknown!r} is no protocol{nearest(unknown, NAMES)}")
+        if sorted(named) != sorted(NAMES):
             twice = sorted(set(self.protocols) & set(self.left_out))
-            lost = sorted(set(CONTRACTS) - set(named))
+            lost = sorted(set(NAMES) - set(named))
             raise ConfigError(
                 f"every protocol once; missing: {', '.join(lost) or 'none'}, twice: {', '.join(twice) or 'none'}",
                 hint="give every protocol an entry under protocols, or a reason under left_out",

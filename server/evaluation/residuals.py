@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.common.data.targets import TargetScale
@@ -57,3 +59,7 @@ class Residuals:
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
         """Further metrics, as `Score` has them: none."""
         return {}, {}
+
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Predicted and true numbers of all rows in the targets' own units, float64 (rows, targets) each."""
+        return torch.cat(self._predicted).double().numpy(), torch.cat(self._true).double().numpy()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colonnade.server.evaluation.quality import describe
+from colonnade.server.evaluation.quality import Classes, Probabilities, describe
 
 
 class Score:
@@ -40,5 +40,9 @@ class Score:
 
     def closer(self) -> tuple[dict[str, float], dict[str, Any]]:
         """Further metrics by name, and details too large for a metric: `server.evaluation.quality.describe`."""
+        return describe(*self.arrays())
+
+    def arrays(self) -> tuple[Probabilities, Classes]:
+        """Probabilities of all rows, float64 (rows, classes), and their classes, int64 (rows,)."""
         probabilities = torch.cat(self._logits).double().softmax(dim=1)
-        return describe(probabilities.numpy(), torch.cat(self._labels).numpy())
+        return probabilities.numpy(), torch.cat(self._labels).numpy()

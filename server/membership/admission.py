@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from colonnade.common.config.federation import FederationConfig
+from colonnade.common.contracts.agreed_parts import agreed_parts, is_part, other_version
 from colonnade.common.conversation.membership import WIRE_VERSION, Hello
 from colonnade.common.crypto.pki.certificates import name_of
 from colonnade.common.crypto.pki.peers import verify_peer
@@ -52,7 +53,7 @@ class Admission:
     ) -> None:
         self._federation, self._data_shape, self._run = federation, data_shape, run
         self._revoked, self._secure = revoked, secure
-        self._hashes = {**federation.hashes(), **purpose}
+        self._hashes = {**federation.hashes(), **agreed_parts(federation), **purpose}
 
     def screen(self, pem: bytes | None) -> None:
         """Checks a connection's certificate before anything is read from it (PEM; None without TLS).
@@ -112,10 +113,15 @@ class Admission:
                 f"{party!r} has come {theirs}, and the server {ours}",
                 hint="`colonnade client` goes with `server`, and `colonnade answer` with `predict` and `serve`",
             )
+        if keys := [key for key in differing if not is_part(key)]:
+            raise RefusedError(
+                f"{party!r} has another federation section; it differs in {_some(keys)}",
+                hint="give every member the same federation section",
+            )
         if differing:
             raise RefusedError(
-                f"{party!r} has another federation section; it differs in {_some(differing)}",
-                hint="give every member the same federation section",
+                other_version(differing[0], party, hello.config, self._hashes),
+                hint="install the same version of the package at every member",
             )
 
     def _check_rows(self, hello: Hello) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.common.contracts.agreed_parts import parts_in_use
 from colonnade.common.errors import EnvironmentFault
 from colonnade.common.observability.telemetry import without_nan
 from colonnade.common.privacy.accounting.calibration import gaussian_epsilon
@@ -56,7 +57,11 @@ def summarise(
         **findings(ctx),
         "missing": {name: ctx.missing.get(name, 0) for name in federation.names},
         "late": {name: hub.late().get(name, 0) for name in federation.names},
-        "environment": {**describe_environment(), **_versions(hub.versions.others)},
+        "environment": {
+            **describe_environment(),
+            **parts_in_use(federation, ctx.config),
+            **_versions(hub.versions.others),
+        },
     }
 
 

@@ -34,10 +34,12 @@ from colonnade.common.observability.telemetry import Telemetry
 from colonnade.common.privacy.labels import NoisyLabels, posterior
 from colonnade.common.runtime.phases import EVALUATION, Phases
 from colonnade.server.evaluation.best import Best
+from colonnade.server.evaluation.outside_metrics import OutsideMetrics
 from colonnade.server.evaluation.residuals import Residuals
 from colonnade.server.evaluation.score import Score
 from colonnade.server.privacy.label_budget import RowReleases
 from colonnade.server.privacy.response_noise import ResponseNoise
+from colonnade.server.training.outside_loss import OutsideLoss
 
 
 @dataclass
@@ -96,7 +98,9 @@ class ServerContext:
 
     @cached_property
     def loss(self) -> Objective:
-        """The training loss: cross-entropy, with or without class weights, or squared loss."""
+        """The training loss: another package's, cross-entropy, with or without class weights, or squared loss."""
+        if self.federation.loss:
+            return OutsideLoss(self.federation.loss)
         if self.scale is not None:
             return Squared()
         weights = self.config.class_weights
@@ -110,6 +114,11 @@ class ServerContext:
     def score(self) -> Score | Residuals:
         """A new metric that an evaluation adds its outputs to."""
         return Score() if self.scale is None else Residuals(self.scale)
+
+    @cached_property
+    def extra_metrics(self) -> OutsideMetrics:
+        """Metrics of other packages."""
+        return OutsideMetrics(self.config.extra_metrics, self.warn)
 
     def protect(self, noisy: NoisyLabels | None) -> None:
         """Replaces the labels of the training rows by noisy ones and drops the true ones; None changes nothing."""
@@ -229,7 +238,7 @@ class ServerContext:
 
     def evaluated(self, round: int, part: str, score: Score | Residuals, **more: float) -> None:
         """Records an evaluation of a part, and `more`. The last one of a run gets further metrics."""
-        metrics, prefix = score.metrics | more, "val" if part == "validation" else part
+        metrics, prefix = self._measured(score) | more, "val" if part == "validation" else part
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}
         self.metrics.update(named)
         self.telemetry.event("evaluation", round=round, part=part, **named)
@@ -241,6 +250,11 @@ class ServerContext:
                 self.details[part] = details
         if part == "validation" and self.stopped:
             self.telemetry.event("stopped", round=round, reason=self.stopped)
+
+    def _measured(self, score: Score | Residuals) -> dict[str, float]:
+        if not self.config.extra_metrics:
+            return score.metrics
+        return {**self.extra_metrics.of(*score.arrays()), **score.metrics}
 
 
 def round_off(seconds: float) -> float:

@@ -14,6 +14,7 @@ import yaml
 from colonnade.client.protocols import LOCAL, PARTICIPATE
 from colonnade.common.contracts.registry import CONTRACTS, NAMES, OUTSIDE
 from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import parse
 from colonnade.server.protocols import ACTIVE, JOINT, SERVE
 from tests.cli.run.test_up import finish
 from tests.support.federation import config, federate, tree
@@ -95,25 +96,29 @@ def test_the_page_names_the_group_and_the_example() -> None:
 @pytest.mark.parametrize("name", ["split", "local"])
 def test_a_name_of_the_house_is_not_given_away(install: Install, name: str) -> None:
     install(name, "colonnade_signs")
-    with pytest.raises(ConfigError, match=rf"^colonnade-signs registers a protocol '{name}', a name that is taken"):
-        config({"name": "vafl"})
+    with pytest.raises(ConfigError, match=rf"^colonnade-signs 1.0 registers a protocol '{name}', a name that is taken"):
+        config({"name": name})
+    assert config({"name": "vafl"}).federation.protocol.name == "vafl"  # does not use it
 
 
 def test_two_packages_do_not_share_a_name(install: Install) -> None:
     install("signs", "one_signs", package="one")
     install("signs", "two_signs", package="two")
-    with pytest.raises(ConfigError, match=r"^(one|two) registers a protocol 'signs', a name that is taken"):
-        config({"name": "split"})
+    with pytest.raises(
+        ConfigError, match=r"^(one|two) 1.0 registers a protocol 'signs', a name that is taken by (o|t)"
+    ):
+        parse({"federation": {"protocol": SIGNS}})
+    assert config({"name": "split"}).federation.protocol.name == "split"  # does not use it
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("import nowhere_at_all", "the protocol signs of colonnade-signs cannot be imported: No module named"),
-        ("CONTRACT = 1", "the protocol signs of colonnade-signs: colonnade_signs has no serve"),
-        ("serve = participate = CONTRACT = None", "the protocol signs of colonnade-signs: CONTRACT is no Contract"),
+        ("import nowhere_at_all", "the protocol signs of colonnade-signs 1.0 cannot be imported: ModuleNotFound"),
+        ("CONTRACT = 1", "the protocol signs of colonnade-signs 1.0: colonnade_signs has no serve"),
+        ("serve = participate = CONTRACT = None", "the protocol signs of colonnade-signs 1.0: CONTRACT is no Contract"),
         ("from colonnade.common.protocols.split import CONTRACT\nserve = participate = print",
-         "colonnade-signs registers 'signs', and its contract says 'split'"),
+         "colonnade-signs 1.0 registers 'signs', and its contract says 'split'"),
     ],
     ids=["cannot be imported", "no halves", "no contract", "another name"],
 )  # fmt: skip

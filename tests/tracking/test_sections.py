@@ -214,7 +214,7 @@ def test_an_entry_that_is_no_tracker_is_refused(plug_in: Callable[[str], None]) 
 def test_no_package_takes_the_name_of_a_built_in_one(plug_in: Callable[[str], None]) -> None:
     plug_in("mlflow = tracker_of_lines:Lines")
     with pytest.raises(ConfigError, match="a name that is taken"):
-        parse(with_server("lines"))
+        parse(with_server("mlflow"))
 
 
 def test_a_section_may_be_given_as_an_object() -> None:

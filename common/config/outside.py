@@ -1,0 +1,59 @@
+"""Losses and metrics of other installed packages, by name: `federation.loss`, `server.extra_metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.runtime.plug_ins import PlugIns
+
+OUTSIDE_LOSSES = PlugIns("losses", ("cross_entropy", "squared", "logistic"))
+"""Training losses of installed packages; the names of the built-in ones are reserved."""
+
+OUTSIDE_METRICS = PlugIns(
+    "metrics",
+    ("accuracy", "loss", "auc", "average_precision", "f1", "log_loss", "brier", "ece", "rmse", "mae", "r2"),
+)
+"""Metrics of installed packages, computed by the server; the names of the built-in ones are reserved."""
+
+OF_A_PARTY = ("accuracy_", "rmse_")
+"""Prefixes of metrics of one party's own model."""
+
+
+def check_registered(plug_ins: PlugIns, key: str, name: str) -> None:
+    """Refuses a name that no installed package registers. Nothing is imported.
+
+    Args:
+        key: of the configuration, for the message.
+
+    Raises:
+        ConfigError: no package registers it, or two parts have the name.
+    """
+    plug_ins.refuse_clash(name)
+    if name not in plug_ins.entries:
+        said, hint = plug_ins.unknown(name)
+        raise ConfigError(f"{key} = {name!r}: {said}", hint=hint)
+
+
+def load_function(plug_ins: PlugIns, name: str) -> Callable[..., Any]:
+    """The function of a loss or metric, imported. Raises KeyError, or ConfigError if it is no function."""
+    call = plug_ins.load(name)
+    if not callable(call):
+        raise plug_ins.unfit(name, f"it is {type(call).__name__}, expected a function")
+    found: Callable[..., Any] = call
+    return found
+
+
+def check_metric(name: str) -> None:
+    """Refuses a metric that cannot be used: not registered, not importable, or of a name that reports misread.
+
+    Raises:
+        ConfigError: it names the package.
+    """
+    check_registered(OUTSIDE_METRICS, "server.extra_metrics", name)
+    load_function(OUTSIDE_METRICS, name)
+    if not name.isidentifier() or name.startswith(OF_A_PARTY):
+        raise OUTSIDE_METRICS.unfit(
+            name, f"the name must be letters, digits and underscores, and not begin with {' or '.join(OF_A_PARTY)}"
+        )

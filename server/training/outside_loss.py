@@ -1,0 +1,102 @@
+"""Training losses of other packages: `federation.loss`. See docs/plug_ins.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.common.config.outside import OUTSIDE_LOSSES, load_function
+from colonnade.common.errors import InputError
+
+
+class OutsideLoss:
+    """A loss ℓ(z, y) of another package, which gives the value of every row. Its gradient comes from autograd.
+
+    It has no proximal map, and no exact change along a step: contracts with `any_loss` need neither.
+
+    Args:
+        name: of the entry point, whose object maps scores float32 (rows, outputs) and targets to losses (rows,).
+            Targets are class numbers int64 (rows,), in regression standardised numbers (rows, targets).
+
+    Raises:
+        ConfigError: the package cannot be imported, or the object cannot be called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._call = load_function(OUTSIDE_LOSSES, name)
+
+    @torch.no_grad()
+    def value(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """ℓ(z_j, y_j) of every row: logits (b, c) to (b,). Raises ConfigError if the loss fails or is none of these."""
+        return self._values(logits, targets)
+
+    def gradient(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """∇_z ℓ(z_j, y_j) of every row, (b, c). Raises ConfigError as `value`."""
+        return self._differentiated(logits, targets)[1]
+
+    def mean(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The batch's mean, a scalar to differentiate. Raises ConfigError as `value`."""
+        values, slopes = self._differentiated(logits, targets)
+        mean: Tensor = _Known.apply(logits, values.mean(), slopes / len(logits))  # type: ignore[no-untyped-call]
+        return mean
+
+    def proximal(self, centre: Tensor, targets: Tensor, rho: float) -> Tensor:  # noqa: ARG002
+        """Not available. Raises InputError."""
+        raise self._absent("proximal map")
+
+    def change(self, step: Tensor, logits: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002
+        """Not available. Raises InputError."""
+        raise self._absent("exact change along a step")
+
+    def _differentiated(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (b,) and their gradients (b, c), both detached. An error of the backward pass is the package's too."""
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            values = self._values(leaf, targets)
+            if not values.requires_grad:
+                raise self._unfit("its result cannot be differentiated by the scores")
+            with OUTSIDE_LOSSES.blamed(self._name):
+                slopes = torch.autograd.grad(values.sum(), leaf)[0]
+        self._refuse_infinite(slopes, logits, "a gradient")
+        return values.detach(), slopes
+
+    def _values(self, logits: Tensor, targets: Tensor) -> Tensor:
+        with OUTSIDE_LOSSES.blamed(self._name):
+            found = self._call(logits.clone(), targets.clone())  # copies: a loss may change its input
+        if not isinstance(found, Tensor):
+            raise self._unfit(f"it returned {type(found).__name__}, expected a tensor (rows,)")
+        if found.shape != (len(logits),):
+            also = "; a loss is one number a row, not their mean" if found.ndim == 0 else ""
+            raise self._unfit(f"it returned {tuple(found.shape)} for {len(logits)} rows, expected one a row{also}")
+        self._refuse_infinite(found.detach(), logits, "a loss")
+        return found
+
+    def _refuse_infinite(self, values: Tensor, logits: Tensor, what: str) -> None:
+        if not bool(values.isfinite().all()) and bool(logits.isfinite().all()):
+            raise self._unfit(f"it gave {what} that is not finite, of finite scores")
+
+    def _unfit(self, why: str) -> InputError:
+        return OUTSIDE_LOSSES.unfit(self._name, why)
+
+    def _absent(self, what: str) -> InputError:
+        return InputError(
+            f"{OUTSIDE_LOSSES.describe(self._name)} has no {what}, which this protocol needs",
+            hint="set `any_loss` in the contracts of protocols alone that use a loss's value and gradient",
+        )
+
+
+class _Known(torch.autograd.Function):
+    """A scalar whose gradient at the scores is known."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, value: Tensor, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        ctx.save_for_backward(gradient)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outer * gradient, None, None
