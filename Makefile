@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP      := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage containers docs reference dist lint format bench drill proto clean
+.PHONY: help demo test test-fast coverage containers docs reference dist release lint format bench drill proto clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ reference: $(VENV)/.installed ## generates the tables of docs/configuration.md, 
 
 dist: $(VENV)/.developed ## the wheel and the sdist, into dist
 	$(BIN)/python -m build --no-isolation
+
+release: $(VENV)/.developed ## wheel, sdist, SBOM and checksums, checked, into dist; not of a .dev version (ALLOW_DEV=1)
+	$(BIN)/python deploy/release.py dist
 
 lint: $(VENV)/.developed ## style, types and import contracts
 	$(BIN)/ruff check .

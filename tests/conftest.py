@@ -55,6 +55,8 @@ _SLOW = (
     "tests/common/wire/test_compressed.py::test_every_form_learns_and_repeats[",
     "tests/common/wire/test_compressed.py::test_few_bits_learn_nearly_as_much_and_repeat",
     "tests/common/wire/test_connection.py",
+    "tests/pages/test_readme.py::test_its_python_runs",
+    "tests/pages/test_recipes.py::test_python",
     "tests/plug_ins/test_losses.py",
     "tests/outside/test_registration.py",
     "tests/protocols/test_agg_vfl.py",
@@ -84,6 +86,7 @@ _SLOW = (
     "tests/search/test_tuning.py",
     "tests/server/test_metrics.py",
     "tests/test_distribution.py",
+    "tests/test_release.py",
     "tests/tracking/test_mlflow.py",
 )
 

@@ -7,7 +7,9 @@ everything, so this is for demos and experiments: real parties bring their own d
 from __future__ import annotations
 
 import copy
+import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -27,6 +29,7 @@ from colonnade.common.data.columns.features import Features
 from colonnade.common.data.formats.dealt import keyed_labels_bytes, table_bytes
 from colonnade.common.data.formats.tensors import columns_bytes, labels_bytes
 from colonnade.common.data.labels import LabelColumn
+from colonnade.common.data.rows import partition
 from colonnade.common.data.sources import DataConfig, load_features, load_labels
 from colonnade.common.errors import EnvironmentFault, InputError
 from colonnade.common.parsing.file import load
@@ -38,6 +41,7 @@ from colonnade.server.reporting.summary import describe_source
 
 _STAMP = "dealt.json"
 _LASTING = ("scale", "noise", "missing", "unseen")  # keys of `data` that apply to the dealt columns too
+_REQUESTED = 100  # ids in the server's ids.csv
 _CODE = re.compile(r"(.+\.py):\w+")
 
 
@@ -186,6 +190,7 @@ class _Dealing:
         own, task = self.tree["server"], self.config.federation.task
         labels = load_labels(self.config.server.labels, self.base, task)
         name = describe_source(own["labels"])
+        self._write_ids(own["labels"].get("key") or "id", labels)
         own["labels"] = {**self._write_labels(own["labels"], labels), "name": name}
         own["listen"] = self.terms.listen
         if self.config.server.active is not None:
@@ -217,6 +222,15 @@ class _Dealing:
             "key": key,
             "label": label,
         }
+
+    def _write_ids(self, key: str, labels: LabelColumn) -> None:
+        """Ids of test rows, for `colonnade predict RUN --ids`: keys, or numbers of rows where there are none."""
+        federation = self.config.federation
+        parts = partition(len(labels.values), labels.official_test, federation.rows, federation.seed)
+        rows = parts.test[:_REQUESTED].tolist()
+        lines = io.StringIO(newline="")
+        csv.writer(lines).writerows([[key], *([row if labels.ids is None else labels.ids[row]] for row in rows)])
+        self._put(SERVER, "ids.csv", lines.getvalue().encode())
 
     def _write_columns(self, name: str, source: dict[str, Any], features: Features) -> dict[str, Any]:
         if not features.fields:

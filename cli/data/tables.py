@@ -5,21 +5,25 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.common.errors import EnvironmentFault
 from colonnade.reports.console.outputs import make_folder
 
+if TYPE_CHECKING:
+    import numpy as np
+
 app = typer.Typer(no_args_is_help=True, help="Cut a known set into csv tables with keys, one a member.")
 
-Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, ..")]
+Out = Annotated[Path, typer.Option("--out", help="folder for server.csv, party1.csv, .. and ids.csv")]
 Parties = Annotated[int, typer.Option("--parties", min=1, help="how many parties share the columns")]
 Overlap = Annotated[float, typer.Option("--overlap", help="share of the rows that every member holds")]
 Seed = Annotated[int, typer.Option("--seed", help="seed of the orders and of the overlap")]
 
 Rows = Sequence[Sequence[str]]
+_REQUESTED = 100  # keys in ids.csv, for `colonnade predict`
 
 
 @app.command()
@@ -62,6 +66,15 @@ def _cut(out: Path, name: str, header: Sequence[str], rows: Rows, *, parties: in
         table = [[keys[row], *(rows[row][place] for place in places)] for row in held.tolist()]
         _write(out / f"{member}.csv", ["key", *(header[place] for place in places)], table)
         typer.echo(f"{out / member}.csv: {len(table)} rows, {', '.join(header[place] for place in places)}")
+    _write_ids(out / "ids.csv", keys, known)
+
+
+def _write_ids(path: Path, keys: Sequence[str], known: Sequence[np.ndarray]) -> None:
+    """Keys of rows that all members hold, in the order of the server's table: something to request predictions for."""
+    common = set.intersection(*(set(held.tolist()) for held in known))
+    ids = [[keys[row]] for row in known[0].tolist() if row in common][:_REQUESTED]
+    _write(path, ["key"], ids)
+    typer.echo(f"{path}: {len(ids)} keys that all members hold, for colonnade predict RUN --ids {path}")
 
 
 def _write(path: Path, header: Sequence[str], rows: Rows) -> None:

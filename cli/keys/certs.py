@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.keys.pins import prepare
 from colonnade.common.crypto.pki import files
 from colonnade.common.crypto.pki.authority import Authority, Role
 from colonnade.common.crypto.pki.certificates import (
@@ -106,7 +107,8 @@ def sign(
         typer.echo(f"  It answers as: {', '.join(shown.hosts)}")
     typer.echo(f"Next: send back {out} as cert.pem, and {authority / 'cert.pem'} as ca.pem; and pin")
     typer.echo(f"  {shown.subject}: {shown.fingerprint}")
-    typer.echo("in the roster of the server and of every party.")
+    typer.echo("in the roster of the server and of every party:")
+    typer.echo(f"  colonnade certs pin FILE {shown.subject}={out} --ca {authority / 'cert.pem'}")
 
 
 @app.command()
@@ -122,6 +124,23 @@ def show(paths: Annotated[list[Path], typer.Argument(metavar="FILE...", show_def
         typer.echo(f"  serial       {shown.serial}")
         if shown.hosts:
             typer.echo(f"  answers as   {', '.join(shown.hosts)}")
+
+
+@app.command()
+def pin(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with the roster.", show_default=False)],
+    named: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=CERT...", help="Members and their certificates' files.", show_default=False),
+    ],
+    *,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="CERT", help="The authority's; otherwise ca.pem beside them.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace other fingerprints.")] = False,
+) -> None:
+    """Write the fingerprints of certificates into a configuration's roster, and show them."""
+    prepare(file, named, ca, replace=replace).write()
 
 
 @app.command()

@@ -11,7 +11,6 @@ from colonnade.common.contracts.registry import CONTRACTS
 
 ROOT = Path(__file__).parents[2]
 LISTS = {
-    "README.md": r"^\| \[`(\w+)`\]\(docs/protocols/\1\.md\) \|",
     "docs/protocols/index.md": r"^\| \[`(\w+)`\]\(\1\.md\) \|",
     "mkdocs.yml": r"^ +- (\w+): protocols/\1\.md$",
 }

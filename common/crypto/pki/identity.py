@@ -85,7 +85,7 @@ def load_identity(where: Path | IdentityFiles, *, now: datetime | None = None) -
 def _check_signed(
     certificate: Certificate, authorities: Sequence[Certificate], paths: IdentityFiles, now: datetime | None
 ) -> None:
-    signer = next((ca for ca in authorities if _signed_by(certificate, ca)), None)
+    signer = next((ca for ca in authorities if signed_by(certificate, ca)), None)
     if signer is None:
         raise IdentityError(
             f"the certificate {paths.certificate} is not signed by the authority {paths.ca}",
@@ -94,7 +94,8 @@ def _check_signed(
     check_validity(signer, f"the authority {paths.ca}", now, hint=f"ask for a new one; {_MAKE_CA}")
 
 
-def _signed_by(certificate: Certificate, authority: Certificate) -> bool:
+def signed_by(certificate: Certificate, authority: Certificate) -> bool:
+    """True if an authority's key signed a certificate; validity in time is not looked at."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

@@ -38,7 +38,11 @@ def test_everyone_gets_their_own_and_nothing_else(tmp_path: Path) -> None:
     whole = load(file)
     everything = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
     keys = {f"{name}/keys/{part}.pem" for name in ("server", *whole.federation.names) for part in ("key", "cert", "ca")}
-    files = {"server/data/labels.safetensors", *(f"{n}/data/columns.safetensors" for n in whole.federation.names)}
+    files = {
+        "server/ids.csv",
+        "server/data/labels.safetensors",
+        *(f"{n}/data/columns.safetensors" for n in whole.federation.names),
+    }
     configs = {f"{name}/config.yaml" for name in ("server", *whole.federation.names)}
     assert {str(path) for path in everything} == keys | files | configs | {"ca/key.pem", "ca/cert.pem", "dealt.json"}
     for place, name in enumerate(whole.federation.names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 from pathlib import Path
 from random import Random
@@ -23,9 +24,11 @@ from colonnade.common.data.sources import load_features, load_labels
 from colonnade.common.data.split import PartyIndex
 from colonnade.common.errors import InputError
 from colonnade.common.parsing.file import load
+from colonnade.launcher.prediction_files import PredictionIds
 from tests.cli.run.test_up import finish, start, wait_for_round
 
 PARTIES = ("bank", "shop")
+ROOT = Path(__file__).parents[3]
 
 
 @given(st.integers(1, 60), st.integers(2, 5), st.floats(0.05, 1), st.integers(0, 9))
@@ -54,10 +57,12 @@ def test_a_data_set_is_cut_by_columns_and_by_rows(tmp_path: Path, monkeypatch: p
     words = ["credit", "--out", str(tmp_path / "cut"), "--parties", "2", "--overlap", "0.5"]
     CliRunner().invoke(app, words, catch_exceptions=False)
     tables = {path.stem: list(csv.DictReader(path.open())) for path in (tmp_path / "cut").glob("*.csv")}
+    requested = [row["key"] for row in tables.pop("ids")]
     assert set(tables) == {"server", "party1", "party2"}
     by_key = [{row["key"]: row for row in table} for table in tables.values()]
     common = set.intersection(*map(set, by_key))
     assert len(common) == 20 and all(20 < len(table) < 40 for table in by_key)
+    assert requested == [key for key in by_key[[*tables].index("server")] if key in common]
     assert len({tuple(key for key in table if key in common) for table in by_key}) == 3  # orders of their own
     for key in common:
         whole = {name: value for table in by_key for name, value in table[key].items()}
@@ -111,6 +116,29 @@ def test_dealt_tables_are_keyed_typed_and_not_encoded(tmp_path: Path) -> None:
     server = load(out / "server" / "config.yaml").server
     assert server is not None
     assert load_labels(server.labels, out / "server").ids == meant.ids
+    requested = PredictionIds(out / "server" / "ids.csv", like="client")
+    assert 0 < requested.count() < 60 and set(requested.ids()) < set(meant.ids or ())
+
+
+@pytest.mark.processes
+def test_cut_tables_train_and_predict_the_ids_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLONNADE_DATA", str(tmp_path))
+    (tmp_path / "credit-default").mkdir()
+    draw = Random(1)
+    header = ["ID", "SEX", "EDUCATION", "MARRIAGE", *(f"X{place}" for place in range(6)), "default.payment.next.month"]
+    rows = [[number, *(draw.randrange(5) for _ in range(9)), number % 2] for number in range(900)]
+    with (tmp_path / "credit-default" / "UCI_Credit_Card.csv").open("w", newline="") as lines:
+        csv.writer(lines).writerows([header, *rows])
+    CliRunner().invoke(app, ["credit", "--out", str(tmp_path / "credit")], catch_exceptions=False)
+    file = shutil.copy(ROOT / "experiments/tables/credit.yaml", tmp_path)
+    output = finish(process := start("up", file, "--set", "federation.epochs=1", "--out", tmp_path / "run"))
+    assert process.returncode == 0, output
+    ids, out = tmp_path / "credit/ids.csv", tmp_path / "predictions.csv"
+    output = finish(process := start("predict", tmp_path / "run", "--ids", ids, "--out", out))
+    assert process.returncode == 0, output
+    predicted = list(csv.DictReader(out.open()))
+    assert [row["id"] for row in predicted] == [row["key"] for row in csv.DictReader(ids.open())]
+    assert len(predicted) == 100 and all(row["class"] for row in predicted)
 
 
 @pytest.mark.processes

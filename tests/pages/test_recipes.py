@@ -1,0 +1,68 @@
+"""docs/data_teams.md and docs/researchers.md: their YAML is a configuration, their Python runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from colonnade.common.errors import ConfigError
+from colonnade.common.parsing.file import parse
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    found = [text for language, text in FENCE.findall((ROOT / "docs" / page).read_text()) if language == kind]
+    assert found
+    return found
+
+
+def test_sections_of_data_teams_are_a_configuration() -> None:
+    notation, agreed, own = map(yaml.safe_load, blocks("data_teams.md", "yaml"))
+    labels = {"server": {"labels": {"source": "csv", "path": "outcome.csv", "key": "client", "label": "default"}}}
+    clinic = {"clinic": {"data": {"source": "csv", "path": "clinic.csv", "key": "id"}}}
+    for section in (notation, own):
+        config = parse({**agreed, **labels, "parties": {**section["parties"], **clinic}})
+        assert config.parties["bank"].data.model_dump()["key"] == "client"
+    policy = config.parties["bank"].policy
+    assert policy.max_epsilon is None and policy.protocols == ("split", "vfl_afe") and config.federation.align == "psi"
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_policy_of_data_teams_refuses_as_its_comment_says(limited: bool) -> None:
+    _, agreed, own = blocks("data_teams.md", "yaml")
+    assert "# max_epsilon: 8" in own
+    agreed, own = (
+        yaml.safe_load(agreed),
+        yaml.safe_load(own.replace("# max_epsilon", "max_epsilon") if limited else own),
+    )
+    clinic = {"clinic": {"data": {"source": "csv", "path": "clinic.csv", "key": "id"}}}
+    config = parse({**agreed, "parties": {**own["parties"], **clinic}})
+    if not limited:
+        config.parties["bank"].policy.refuse("bank", config.federation)
+        return
+    with pytest.raises(ConfigError, match=r"policy\.max_epsilon = 8.*no federation\.privacy"):
+        config.parties["bank"].policy.refuse("bank", config.federation)
+
+
+def test_python_of_the_researchers_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, loop, attack = blocks("researchers.md", "python")
+    monkeypatch.chdir(tmp_path)
+    demo = yaml.safe_load((ROOT / "experiments/demo.yaml").read_text())
+    demo["federation"]["epochs"] = 1
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/demo.yaml").write_text(
+        yaml.safe_dump({**demo, "every_party": {**demo["every_party"], "capture": {}}})
+    )
+    found: dict[str, Any] = {}
+    assert "range(3)" in loop
+    exec(loop.replace("range(3)", "range(1)").replace('"vimadmm", ', ""), found)
+    assert set(found["results"]) == {("split", 0), ("fedbcd", 0)}
+    assert all(0.1 < accuracy <= 1 and sent for accuracy, sent in found["results"].values())
+    exec(attack, found)
+    assert found["labels"].infer(found["attacked"], "party1")[0].accuracy > 0.1
