@@ -114,8 +114,8 @@ def _members(run: Recorded) -> str:
     lines.append(f'<text class="t b m" x="{x}" y="{y - 3}">server</text>')
     lines.append(f'<text class="s m" x="{x}" y="{y + 14}">labels</text>')
     up, down = CARRIED.get(run.protocol, ("messages", "messages"))
-    lines.append(f'<circle class="u" cx="24" cy="24" r="5"/><text class="t" x="36" y="28">{up} up</text>')
-    lines.append(f'<circle class="d" cx="150" cy="24" r="5"/><text class="t" x="162" y="28">{down} down</text>')
+    lines.append(f'<circle class="u" cx="24" cy="24" r="5"/><text class="t" x="36" y="28">{up} to the server</text>')
+    lines.append(f'<circle class="d" cx="216" cy="24" r="5"/><text class="t" x="228" y="28">{down} to the parties</text>')
     return "\n".join(lines)
 
 

@@ -34,7 +34,7 @@ def test_numbers_are_those_of_the_events(tmp_path: Path) -> None:
     picture = draw(read(tmp_path))
     texts = shown(picture)
     assert "round 4 of 4 · validation 80.0% · test 81.25%" in texts and "4.0 MB up, 0.5 MB down" in texts
-    assert {"bank", "shop<", "server", "embeddings up", "gradients down"} <= set(texts)
+    assert {"bank", "shop<", "server", "embeddings to the server", "gradients to the parties"} <= set(texts)
     assert not any(text.startswith("round 2") for text in texts)
     points = [float(one.get("cy", "")) for one in ElementTree.fromstring(picture).iter(f"{SVG}circle")
               if "pt" in one.get("class", "").split()]  # fmt: skip
